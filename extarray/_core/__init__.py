@@ -1,0 +1,47 @@
+"""The compiled core, a map.
+
+What runs for every element, every chunk or every index is here; what runs once an array or once a
+growth is Python, one folder up.  The core opens no file and commits nothing: it works on the
+descriptor and the memory that a store hands it.
+
+From the top down; each module uses some of those below it, and none above:
+
+``_array``
+    `ArrayCore`, the base of `extarray.ExtArray`: single elements, selections read and written,
+    casting in bounded memory, the threads of a large transfer, views of chunks.  Plans a transfer
+    under the GIL and hands it to the kernels.
+``_copy``
+    The kernels of a transfer, without the GIL.  ``prepare`` cuts a selection into pieces, one a
+    chunk along each axis; ``run`` walks boxes of chunks with affine addresses and moves the bytes,
+    through a mapping or by pread and pwrite.  ``_block.h``, which only this module includes, copies
+    one strided block.
+``_axial``
+    `Axial`: the history of growth, F* and its inverse, one at a time and vectorised.  The ``.pxd``
+    has them as inline functions on plain memory (``axial_t``), which kernels read while another
+    thread grows the array: they copy the struct and pin the object.
+``_mapping``
+    `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
+    which lives as long as a view of it.  `Touched`: the chunks known to have space behind them.
+``_selection``
+    What stands between the brackets, as numbers (``selection_t``), or NumPy's error.
+``_types.pxd``
+    ``index_t``, checked arithmetic, division that rounds down.  Declarations alone.
+``_crc``
+    CRC-32C of the metadata.  Beside the others: uses none of them and serves none of them.
+
+==============  =====================  ======================
+module          cimported by           imported by
+==============  =====================  ======================
+``_array``      nobody                 array, creation
+``_copy``       ``_array``             nobody
+``_axial``      ``_array``, ``_copy``  the face, array, store
+``_mapping``    ``_array``, ``_copy``  store, engine
+``_selection``  ``_array``, ``_copy``  nobody
+``_types.pxd``  all but ``_crc``       nobody
+``_crc``        nobody                 metadata, store
+==============  =====================  ======================
+
+Of the package's Python modules the core imports `extarray.errors`, and ``_array`` also
+`extarray.config`; no others.
+A ``.pxd`` is what other modules of the core may use; a ``.pyi`` is what Python may.
+"""

@@ -1,0 +1,823 @@
+"""The compiled base of `ExtArray`: indexing, whole transfers, views of chunks.
+
+No input or output of its own: a store opens files and commits growth; this class knows the
+layout, plans a transfer under the GIL, and hands it to the kernels of `_copy`.
+"""
+
+import errno
+import os
+import threading
+from array import array
+
+import numpy as np
+
+cimport numpy as cnp
+from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from ._axial cimport Axial, address_of, axial_t
+from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
+from ._mapping cimport Region, Touched, touched_get, touched_set
+from ._selection cimport parse, result_shape, selection_size, selection_t
+from ._types cimport MAX_NDIM, index_t
+
+from extarray.config import config
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CastingError,
+    ClosedError,
+    ReadOnlyError,
+    ShapeError,
+    StorageError,
+)
+
+cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    ctypedef struct descr_t "PyArray_Descr":
+        pass
+    ctypedef struct type_t "PyTypeObject":
+        pass
+    type_t PyArray_Type
+    object PyArray_Scalar(void *data, cnp.dtype descr, PyObject *base)
+    object PyArray_NewFromDescr(
+        type_t *subtype, descr_t *descr, int nd, const cnp.npy_intp *dims,
+        const cnp.npy_intp *strides, void *data, int flags, PyObject *obj)
+    int PyArray_Pack(cnp.dtype descr, void *item, object value) except -1
+    int NPY_ARRAY_F_CONTIGUOUS
+    int NPY_ARRAY_WRITEABLE
+
+cdef enum:
+    ROOM = 48                   # pieces that fit on the stack: small transfers allocate nothing
+    ITEM_ROOM = 64              # bytes of an element that fit on the stack
+
+cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
+cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
+cdef index_t THREAD_BYTES = 1 << 23         # the least share of a thread
+
+
+cdef class ArrayCore:
+    """Shape, layout and transfers of an extendible array; the base of `ExtArray`."""
+
+    cdef Axial vectors
+    cdef Region region
+    cdef Region view_region         # for views of chunks, where the engine does not map
+    cdef Touched touched
+    cdef cnp.dtype kind
+    cdef str element_order
+    cdef tuple chunk_shape
+    cdef object places              # keeps layout.place alive
+    cdef layout_t layout
+    cdef index_t bounds[MAX_NDIM]
+    cdef int rank
+    cdef bint is_open, is_writable
+    cdef bint reads_direct          # elements can be loaded from layout.base
+    cdef bint writes_direct         # and stored there without a look at `touched`
+
+    def __cinit__(self, *args, **kwargs):
+        self.layout.fd = -1
+
+    def _setup(self, Axial axial not None, dtype, chunks, str order, places, shape):
+        """Set what never changes.  `places` is None for orders with strides."""
+        cdef int j, i
+        cdef index_t stride
+        cdef const index_t[::1] table
+        self.vectors = axial
+        self.kind = dtype
+        self.element_order = order
+        self.rank = len(chunks)
+        self.chunk_shape = tuple(chunks)
+        self.layout.ndim = self.rank
+        self.layout.itemsize = dtype.itemsize
+        stride = dtype.itemsize
+        for i in range(self.rank):
+            j = i if order == "F" else self.rank - 1 - i
+            self.layout.fast_to_slow[i] = j
+            self.layout.chunk[j] = chunks[j]
+            self.layout.stride[j] = stride
+            stride *= self.layout.chunk[j]
+        self.layout.chunk_bytes = stride
+        if places is not None:
+            table = places
+            self.layout.place = &table[0]
+            self.places = table
+        self._set_bounds(shape)
+
+    def _attach(self, Region region, bint writable, bint sparse, bint hollow):
+        """Take the region that holds the chunks (None: closed)."""
+        self.is_open = region is not None
+        self.is_writable = self.is_open and writable
+        self.layout.base = region.base if self.is_open else NULL
+        self.layout.fd = region.fd if self.is_open else -1
+        # Memory has no holes.
+        self.layout.sparse = sparse and self.layout.fd >= 0
+        self.layout.hollow = hollow
+        if self.is_writable and region.fd >= 0 and self.touched is None:
+            self.touched = Touched()
+        self.layout.touched = self.touched.root if self.touched is not None else NULL
+        self.reads_direct = self.layout.base != NULL and self.layout.place == NULL and not hollow
+        self.writes_direct = self.reads_direct and self.is_writable and not self.layout.sparse
+        self.region = region
+        self.view_region = None
+
+    def _set_bounds(self, shape):
+        """Publish bounds: what lies inside them is there to be read."""
+        cdef int j
+        for j in range(self.rank):
+            self.bounds[j] = shape[j]
+
+    # -- what the array is -------------------------------------------------------------------
+
+    @property
+    def axial(self):
+        """Axial vectors: the mapping between chunk indices and addresses.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((4, 3), chunks=(2, 2)).axial.address((1, 0))
+        2
+        """
+        return self.vectors
+
+    @property
+    def dtype(self):
+        """Data type of the elements."""
+        return self.kind
+
+    @property
+    def order(self):
+        """Order of the elements in a chunk: "C", "F", "Z" (Morton) or "H" (Hilbert)."""
+        return self.element_order
+
+    @property
+    def shape(self):
+        """Bounds: the extent of each axis, in elements.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((4, 3)).shape
+        (4, 3)
+        """
+        cdef int j
+        return tuple([self.bounds[j] for j in range(self.rank)])
+
+    @property
+    def ndim(self):
+        """Number of axes."""
+        return self.rank
+
+    @property
+    def size(self):
+        """Number of elements inside the bounds."""
+        cdef object size = 1
+        cdef int j
+        for j in range(self.rank):
+            size *= self.bounds[j]
+        return size
+
+    @property
+    def itemsize(self):
+        """Bytes of an element."""
+        return self.layout.itemsize
+
+    @property
+    def nbytes(self):
+        """Bytes of the elements inside the bounds."""
+        return self.size * self.layout.itemsize
+
+    @property
+    def chunks(self):
+        """Extents of a chunk, in elements.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((4, 3), chunks=(2, 2)).chunks
+        (2, 2)
+        """
+        return self.chunk_shape
+
+    @property
+    def chunk_bytes(self):
+        """Bytes of a chunk."""
+        return self.layout.chunk_bytes
+
+    @property
+    def grid(self):
+        """Extents of the allocated grid, in chunks.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((4, 3), chunks=(2, 2)).grid
+        (2, 2)
+        """
+        return self.vectors.grid
+
+    @property
+    def closed(self):
+        """Whether `close` was called."""
+        return not self.is_open
+
+    def __len__(self):
+        if self.rank == 0:
+            raise TypeError("len() of unsized object")
+        return self.bounds[0]
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def _name(self):
+        return "the array"
+
+    cdef int _check_open(self) except -1:
+        if not self.is_open:
+            raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
+        return 0
+
+    cdef int _check_writable(self) except -1:
+        self._check_open()
+        if not self.is_writable:
+            raise ReadOnlyError(
+                f"cannot write to {self._name()}: opened with mode 'r'; reopen with mode='r+'")
+        return 0
+
+    # -- single elements ---------------------------------------------------------------------
+
+    cdef char *_locate(self, object key) except? NULL:
+        """Place of one element in memory, or NULL where `key` is not a tuple of Python ints inside
+        the bounds (the general path then says what is wrong, if anything)."""
+        cdef index_t chunk[MAX_NDIM]
+        cdef index_t i, at = 0
+        cdef int j, n = self.rank
+        cdef object item
+        if PyTuple_CheckExact(key):
+            if PyTuple_GET_SIZE(key) != n:
+                return NULL
+            for j in range(n):
+                item = <object> PyTuple_GET_ITEM(key, j)
+                if not PyLong_CheckExact(item):
+                    return NULL
+                i = PyLong_AsSsize_t(item)
+                if i < 0:
+                    i += self.bounds[j]
+                if <size_t> i >= <size_t> self.bounds[j]:
+                    return NULL
+                chunk[j] = i // self.layout.chunk[j]
+                at += (i - chunk[j] * self.layout.chunk[j]) * self.layout.stride[j]
+        elif n == 1 and PyLong_CheckExact(key):
+            i = PyLong_AsSsize_t(key)
+            if i < 0:
+                i += self.bounds[0]
+            if <size_t> i >= <size_t> self.bounds[0]:
+                return NULL
+            chunk[0] = i // self.layout.chunk[0]
+            at = (i - chunk[0] * self.layout.chunk[0]) * self.layout.stride[0]
+        else:
+            return NULL
+        return self.layout.base + address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes + at
+
+    def __getitem__(self, key):
+        cdef char *place
+        if self.reads_direct:
+            try:
+                place = self._locate(key)
+            except OverflowError:
+                place = NULL        # beyond 2**63: out of bounds, says the general path
+            if place != NULL:
+                return PyArray_Scalar(place, self.kind, NULL)
+        return self._read(key, None, "C", True)
+
+    def __setitem__(self, key, value):
+        cdef char item[ITEM_ROOM]
+        cdef char *place
+        if (self.writes_direct and self.layout.itemsize <= ITEM_ROOM
+                and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
+            try:
+                place = self._locate(key)
+            except OverflowError:
+                place = NULL
+            if place != NULL:
+                # Converting a value may run any code, also code that closes this array: convert
+                # first, then store.
+                memcpy(item, place, self.layout.itemsize)
+                PyArray_Pack(self.kind, item, value)
+                self._check_writable()
+                memcpy(place, item, self.layout.itemsize)
+                return
+        self._write(key, value)
+
+    def __delitem__(self, key):
+        raise ArgumentError("cannot delete array elements")
+
+    # -- selections --------------------------------------------------------------------------
+
+    def read(self, selection=..., out=None, order="C"):
+        """Read a selection.
+
+        Parameters
+        ----------
+        selection : index expression
+            Integers, slices (any step), Ellipsis and newaxis, as between the brackets.
+        out : ndarray, optional
+            Where to read to: of the selection's shape, with any strides; elements are cast by
+            the rule ``same_kind``.
+        order : {"C", "F"}
+            Memory order of a new result; of no effect with `out`.
+
+        Returns
+        -------
+        ndarray
+            A copy, never a view; `out` where given.  Integers alone give a 0-d array.
+
+        Raises
+        ------
+        BoundsError, SelectionError
+            IndexErrors: the selection is not possible.
+        ShapeError, CastingError
+            A ValueError and a TypeError: `out` does not fit.
+        ClosedError
+
+        Notes
+        -----
+        A large read into a given array is faster than one into a new array, whose pages the
+        system must clear first.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> a.read((slice(None), 1))
+        array([2, 5])
+        >>> a.read(order="F").flags.f_contiguous
+        True
+        """
+        if order not in ("C", "F"):
+            raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+        if out is not None and not isinstance(out, cnp.ndarray):
+            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        return self._read(selection, out, order, False)
+
+    def write(self, selection, values):
+        """Write to a selection: ``a[selection] = values``.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for `read`.
+        values : array_like
+            Broadcast to the selection's shape, and cast as NumPy's assignment does.
+
+        Raises
+        ------
+        BoundsError, SelectionError
+            IndexErrors: the selection is not possible.
+        ShapeError
+            A ValueError: `values` cannot be broadcast.
+        ReadOnlyError, ClosedError
+        StorageError
+            An OSError: no space left (sparse arrays), or an input/output error.
+
+        Notes
+        -----
+        The bytes of the selected elements are written and no others.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.write((0, slice(None)), [7, 8, 9])
+        >>> a[...]
+        array([[7, 8, 9],
+               [0, 0, 0]], dtype=int32)
+        """
+        self._write(selection, values)
+
+    cdef object _read(self, object key, object out, str order, bint scalars):
+        cdef selection_t s
+        cdef cnp.ndarray target
+        self._check_open()
+        parse(key, self.bounds, self.rank, self.kind, &s)
+        self._check_open()      # an index may run any code, also code that closes this array
+        if out is None:
+            target = self._new(&s, order == "F")
+            self._transfer(&s, target, False)
+            if scalars and s.is_scalar:
+                return target[()]
+            return target
+        target = out
+        if result_shape(&s) != (<object> target).shape:
+            raise ShapeError(
+                f"out has shape {(<object> target).shape}, the selection {result_shape(&s)}")
+        if not target.flags.writeable:
+            raise ReadOnlyError("out is read-only; give a writable array")
+        if not np.can_cast(self.kind, target.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot cast {self.kind} to out's {target.dtype} by the rule 'same_kind'; "
+                "give an out of another dtype, or read and then use astype")
+        if self._overlaps(target):
+            # A view of a chunk of this very array.
+            target[...] = self._read(key, None, "C", False)
+        elif target.dtype == self.kind:
+            self._transfer(&s, target, False)
+        else:
+            self._read_cast(&s, target)
+        return target
+
+    cdef int _read_cast(self, selection_t *s, cnp.ndarray target) except -1:
+        """Read into an array of another dtype, in bounded memory."""
+        cdef selection_t part
+        cdef cnp.ndarray block
+        cdef int dim = widest(s)
+        if dim < 0 or selection_size(s) * self.layout.itemsize <= block_limit():
+            block = self._new(s, False)
+            self._transfer(s, block, False)
+            np.copyto(target, block, casting="same_kind")
+            return 0
+        middle = s.result_shape[dim] // 2
+        for low, high in ((0, middle), (middle, s.result_shape[dim])):
+            narrow(s, dim, low, high, &part)
+            self._read_cast(&part, target[(slice(None),) * dim + (slice(low, high),)])
+        return 0
+
+    cdef int _write(self, object key, object value) except -1:
+        cdef selection_t s
+        self._check_writable()
+        parse(key, self.bounds, self.rank, self.kind, &s)
+        self._check_writable()      # an index may run any code, also code that closes this array
+        if s.is_scalar:
+            # NumPy stores one element otherwise than it copies arrays.
+            item = np.empty((), self.kind)
+            item[()] = value
+            value = item
+            self._check_writable()
+        elif not isinstance(value, (cnp.ndarray, ArrayCore)):
+            value = to_array(value, self.kind)
+            self._check_writable()      # converting may have run any code
+        while value.ndim > s.result_ndim and value.shape[0] == 1:
+            value = value[0]            # NumPy, too, lets leading axes of length 1 go
+            if not isinstance(value, (cnp.ndarray, ArrayCore)):
+                value = np.asarray(value)
+        if not fits(value.shape, &s):
+            raise ShapeError(
+                f"could not broadcast input array from shape {shape_text(value.shape)} into shape "
+                f"{shape_text(result_shape(&s))}")
+        if selection_size(&s) == 0:
+            return 0
+        # What is read while this array is written must not change.
+        if value is self:
+            value = self._read(..., None, "C", False)
+        elif isinstance(value, cnp.ndarray) and self._overlaps(value):
+            value = value.copy()
+            self._check_writable()
+        return self._write_cast(&s, value)
+
+    cdef int _write_cast(self, selection_t *s, object value) except -1:
+        """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
+        cdef selection_t part
+        cdef int dim, own
+        cdef cnp.ndarray source
+        if isinstance(value, cnp.ndarray) and (
+            (<cnp.ndarray> value).descr is self.kind or value.dtype == self.kind
+        ):
+            source = value
+            return self._transfer(s, source, True)
+        dim = widest(s)
+        if dim < 0 or value.size * self.layout.itemsize <= block_limit():
+            source = np.empty(value.shape, self.kind)
+            source[...] = value[...]
+            self._check_writable()
+            return self._transfer(s, source, True)
+        middle = s.result_shape[dim] // 2
+        own = dim - (s.result_ndim - value.ndim)
+        for low, high in ((0, middle), (middle, s.result_shape[dim])):
+            narrow(s, dim, low, high, &part)
+            if own >= 0 and value.shape[own] > 1:
+                self._write_cast(&part, value[(slice(None),) * own + (slice(low, high),)])
+            else:
+                self._write_cast(&part, value)
+        return 0
+
+    # `append` writes before it publishes the bounds, so these two take any allocated elements.
+
+    def _read_box(self, start, stop):
+        """Read a box of allocated elements, inside the bounds or not."""
+        cdef selection_t s
+        cdef cnp.ndarray block
+        self._check_open()
+        whole_box(start, stop, self.rank, &s)
+        block = self._new(&s, False)
+        self._transfer(&s, block, False)
+        return block
+
+    def _write_box(self, start, stop, values):
+        """Write to a box of allocated elements, inside the bounds or not, an array that broadcasts
+        to it."""
+        cdef selection_t s
+        self._check_writable()
+        whole_box(start, stop, self.rank, &s)
+        if selection_size(&s):
+            self._write_cast(&s, values)
+
+    cdef cnp.ndarray _new(self, const selection_t *s, bint fortran):
+        """New array of the selection's shape."""
+        return new_array(self.kind, s.result_ndim, <const cnp.npy_intp *> s.result_shape, NULL, NULL,
+                         NPY_ARRAY_F_CONTIGUOUS if fortran else 0)
+
+    cdef bint _overlaps(self, cnp.ndarray values):
+        """Whether the memory of an array is (or may be) that of a chunk of this array."""
+        cdef const char *first = values.data
+        cdef const char *last = first + cnp.PyArray_ITEMSIZE(values)
+        cdef int i
+        for i in range(values.ndim):
+            if values.strides[i] < 0:
+                first += (values.shape[i] - 1) * values.strides[i]
+            else:
+                last += (values.shape[i] - 1) * values.strides[i]
+        return values.size > 0 and (
+            lies_in(self.region, first, last) or lies_in(self.view_region, first, last))
+
+    cdef int _transfer(self, const selection_t *s, cnp.ndarray values, bint write) except -1:
+        """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
+        cdef index_t stride[MAX_NDIM]
+        cdef index_t room_for[MAX_NDIM]
+        cdef piece_t room[ROOM]
+        cdef piece_t *pieces = room
+        cdef job_t job
+        cdef index_t total = 0, size = selection_size(s) * self.layout.itemsize
+        cdef int j, i, failure, missing = s.result_ndim - values.ndim
+        if size == 0:
+            return 0
+        for j in range(self.rank):
+            stride[j] = 0
+        for i in range(missing, s.result_ndim):
+            if s.result_axis[i] >= 0 and values.shape[i - missing] > 1:
+                stride[s.result_axis[i]] = values.strides[i - missing]
+        count_pieces(s, self.layout.chunk, room_for)
+        for j in range(self.rank):
+            total += room_for[j]
+        if total > ROOM:
+            pieces = <piece_t *> malloc(total * sizeof(piece_t))
+            if pieces == NULL:
+                raise MemoryError(f"no memory for {total} pieces of a selection")
+        try:
+            prepare(&job, &self.vectors.state, &self.layout, s, pieces, values.data, stride)
+            job.write = write
+            job.stream = size >= STREAM_BYTES
+            if size < RELEASE_BYTES and self.layout.base != NULL:
+                failure = run(&job, -1, 0, 0)
+            else:
+                failure = self._run_large(&job, size)
+        finally:
+            if pieces != room:
+                free(pieces)
+        if failure:
+            raise StorageError(
+                failure,
+                f"{os.strerror(failure)} while {'writing to' if write else 'reading'} {self._name()}")
+        return 0
+
+    cdef int _run_large(self, job_t *job, index_t size) except -1:
+        """Run a job without the GIL, on as many threads as are worth it."""
+        cdef axial_t state
+        cdef Axial axial = self.vectors
+        # Another thread may close the array, or grow it, meanwhile: what the job uses stays.
+        cdef Region _region = self.region
+        cdef Touched _touched = self.touched
+        cdef int failure, axis = -1, j
+        cdef index_t shares = 1
+        cdef Share share
+        axial.pin(&state)
+        job.axial = &state
+        try:
+            if size >= 2 * THREAD_BYTES:
+                shares = min(<index_t> config.threads, size // THREAD_BYTES)
+                # Along the first axis with pieces enough, or the one with the most.
+                for j in range(self.rank):
+                    if axis < 0 or job.n_pieces[j] > job.n_pieces[axis]:
+                        axis = j
+                    if job.n_pieces[axis] >= shares:
+                        break
+                shares = min(shares, job.n_pieces[axis]) if axis >= 0 else 1
+            if shares <= 1:
+                with nogil:
+                    failure = run(job, -1, 0, 0)
+                return failure
+            work = []
+            for i in range(shares):
+                share = Share()
+                share.job = job
+                share.axis = axis
+                share.first = <int> (i * job.n_pieces[axis] // shares)
+                share.stop = <int> ((i + 1) * job.n_pieces[axis] // shares)
+                work.append(share)
+            threads = [threading.Thread(target=share.run) for share in work[1:]]
+            for thread in threads:
+                thread.start()
+            work[0].run()
+            for thread in threads:
+                thread.join()
+            for share in work:
+                if share.failure:
+                    return share.failure
+            return 0
+        finally:
+            axial.unpin()
+
+    # -- views of chunks ---------------------------------------------------------------------
+
+    def chunk(self, index):
+        """View of one chunk, without copying.
+
+        Parameters
+        ----------
+        index : sequence of k ints
+            Chunk index, each in [0, grid[j]).
+
+        Returns
+        -------
+        ndarray
+            Clipped to the bounds; writable in mode "r+".  For orders "Z" and "H" the whole chunk
+            as a 1-D view, in stored order.
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: outside the grid.
+        ClosedError
+        StorageError
+            An OSError: a hole of a sparse array, and no space to fill it.
+
+        Notes
+        -----
+        A view stays valid when the array grows, and keeps its memory alive after `close`.  With
+        the engine "pread" the file is mapped for the view, which is coherent on one host.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((4, 3), chunks=(2, 2))
+        >>> a.chunk((1, 1))[...] = 5
+        >>> a[2:, 2]
+        array([5., 5.])
+        """
+        cdef index_t at[MAX_NDIM]
+        cdef cnp.npy_intp dims[MAX_NDIM]
+        cdef cnp.npy_intp strides[MAX_NDIM]
+        cdef index_t address, need
+        cdef int j, nd = self.rank
+        cdef char *data
+        cdef Region region
+        self._check_open()
+        if not isinstance(index, (tuple, list)):
+            try:
+                index = tuple(index)
+            except TypeError:
+                if self.rank != 1:
+                    raise ArgumentTypeError(
+                        f"a chunk index is a tuple of {self.rank} ints, not {index!r}") from None
+                index = (index,)
+        address = self.vectors.address(index)
+        self._check_open()      # converting may have run any code
+        index = self.vectors.index(address)
+        for j in range(self.rank):
+            at[j] = index[j]
+            dims[j] = max(0, min(self.layout.chunk[j], self.bounds[j] - at[j] * self.layout.chunk[j]))
+            strides[j] = self.layout.stride[j]
+        if self.layout.place != NULL:
+            nd = 1
+            dims[0] = self.layout.chunk_bytes // self.layout.itemsize
+            strides[0] = self.layout.itemsize
+        need = (address + 1) * self.layout.chunk_bytes
+        region = self.region
+        if not region.mapped:
+            if self.view_region is None or not self.view_region.holds(need):
+                self.view_region = Region.file(
+                    self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable, True)
+            region = self.view_region
+        if self.is_writable and self.layout.sparse:
+            if not touched_get(self.layout.touched, address):
+                self._reserve(address)
+                touched_set(self.layout.touched, address)
+        elif self.layout.hollow:
+            failure = region.populate(address * self.layout.chunk_bytes, self.layout.chunk_bytes)
+            if failure:
+                raise StorageError(
+                    errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
+        data = region.base + address * self.layout.chunk_bytes
+        view = new_array(self.kind, nd, dims, strides, data,
+                         NPY_ARRAY_WRITEABLE if self.is_writable else 0)
+        cnp.set_array_base(view, region)
+        return view
+
+    def _reserve(self, address):
+        """Give a chunk of a sparse file its disk space."""
+        offset = address * self.layout.chunk_bytes
+        try:
+            os.posix_fallocate(self.layout.fd, offset, self.layout.chunk_bytes)
+        except AttributeError:      # not on this system
+            os.pwrite(self.layout.fd, os.pread(self.layout.fd, self.layout.chunk_bytes, offset), offset)
+        except OSError as error:
+            raise StorageError(
+                error.errno, f"{error.strerror} while filling a hole of {self._name()}") from None
+
+    @property
+    def _region(self):
+        """The region that transfers use."""
+        return self.region
+
+
+cdef class Share:
+    """The share of one thread in a large transfer."""
+
+    cdef const job_t *job
+    cdef int axis, first, stop, failure
+
+    def run(self):
+        with nogil:
+            self.failure = run(self.job, self.axis, self.first, self.stop)
+
+
+# -- helpers -------------------------------------------------------------------------------------
+
+cdef cnp.ndarray new_array(
+    cnp.dtype dtype, int nd, const cnp.npy_intp *dims, const cnp.npy_intp *strides, void *data, int flags
+):
+    Py_INCREF(dtype)        # the new array takes over a reference
+    return PyArray_NewFromDescr(
+        &PyArray_Type, <descr_t *> dtype, nd, dims, strides, data, flags, NULL)
+
+
+cdef bint lies_in(Region region, const char *first, const char *last) noexcept:
+    """Whether bytes first ... last - 1 meet the window of a region."""
+    return (region is not None and region.base != NULL
+            and first < region.base + region.window and last > region.base)
+
+
+cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -1:
+    """The selection of the elements start ... stop - 1."""
+    cdef int j
+    s.ndim = s.result_ndim = ndim
+    s.is_scalar = False
+    for j in range(ndim):
+        s.start[j] = start[j]
+        s.step[j] = 1
+        s.count[j] = s.result_shape[j] = max(0, stop[j] - start[j])
+        s.result_axis[j] = j
+    return 0
+
+
+cdef index_t block_limit() except -1:
+    # Half for the block, half for what NumPy's cast may need beside it.
+    return max(1, <index_t> config.max_memory // 2)
+
+
+cdef int widest(const selection_t *s) noexcept:
+    """The first dimension of the result along which it can be halved, or -1."""
+    cdef int i
+    for i in range(s.result_ndim):
+        if s.result_axis[i] >= 0 and s.result_shape[i] > 1:
+            return i
+    return -1
+
+
+cdef int narrow(const selection_t *s, int dim, index_t low, index_t high, selection_t *part) except -1:
+    """The part of a selection from index `low` to `high` of a dimension of its result."""
+    cdef int axis = s.result_axis[dim]
+    part[0] = s[0]
+    part.start[axis] = s.start[axis] + low * s.step[axis]
+    part.count[axis] = part.result_shape[dim] = high - low
+    return 0
+
+
+cdef bint fits(tuple shape, const selection_t *s) except -1:
+    """Whether a shape broadcasts to that of the selection."""
+    cdef int missing = s.result_ndim - <int> len(shape), i
+    if missing < 0:
+        return False
+    for i in range(len(shape)):
+        if shape[i] != 1 and shape[i] != s.result_shape[missing + i]:
+            return False
+    return True
+
+
+cdef str shape_text(tuple shape):
+    # As NumPy prints shapes in its messages.
+    return "(" + ",".join([str(n) for n in shape]) + ("," if len(shape) == 1 else "") + ")"
+
+
+cdef object to_array(object value, object dtype):
+    """An array of a value that is none, cast as NumPy's assignment casts."""
+    if isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
+        item = np.empty((), dtype)
+        item[()] = value
+        return item
+    if hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, array)):
+        return np.asarray(value)
+    return np.array(value, dtype)

@@ -1,0 +1,790 @@
+"""Axial vectors: the mapping F* from chunk indices to addresses, its inverse, and growth.
+
+A growth of axis l from N* chunks adjoins one segment at the end of the address space.  Inside it
+axis l varies slowest and the other axes keep row-major order.  The segments that grew an axis,
+ordered by start index, are the axial vector of that axis ([otoo2006]_, [drxmp2009]_ section 3).
+
+Faster than the papers: a table for each axis gives, for every chunk index, the segment that
+introduced it.  Segments are numbered in the order of growth, which is the order of their start
+addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, k
+multiply-adds.  Axes that one segment owns need no table, and axes whose table would be absurdly
+large against the number of their records are searched.
+"""
+
+import operator
+
+import numpy as np
+
+from libc.stdint cimport int32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from ._types cimport MAX_NDIM, index_t, xa_add_overflows, xa_mul_overflows
+
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    BoundsError,
+    CorruptError,
+    LimitError,
+    ReadOnlyError,
+    ShapeError,
+)
+
+# A table is built below the first bound and dropped above the second; far apart, so that no
+# history makes it come and go.
+cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
+cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
+
+
+cdef index_t product(const index_t *extents, int ndim, int skip) except -1:
+    """Product of the extents but one (skip = -1: of all), checked."""
+    cdef index_t result = 1
+    cdef int j
+    for j in range(ndim):
+        if j != skip and xa_mul_overflows(result, extents[j], &result):
+            raise LimitError(
+                f"a grid of {tuple(extents[i] for i in range(ndim))} chunks has more than "
+                "2**63 - 1 chunks; choose larger chunks"
+            )
+    return result
+
+
+cdef class Axial:
+    """Axial vectors of an extendible grid of chunks.
+
+    Arrays hand theirs out as ``a.axial``.  Indices and addresses count chunks, on the allocated
+    grid; the byte offset of a chunk in ``.xta`` is its address times the bytes of a chunk.
+
+    Parameters
+    ----------
+    grid : sequence of int
+        Extents of the initial grid, in chunks, each at least 0.
+
+    Raises
+    ------
+    LimitError
+        An OverflowError: the grid has 2**63 chunks or more.
+
+    References
+    ----------
+    .. [otoo2006] E. J. Otoo, Parallel and Distributed Access of Dense Multidimensional
+       Extendible Array Files, LBNL 2006.
+    .. [drxmp2009] E. J. Otoo and D. Rotem, Parallel Access of Out-Of-Core Dense Extendible
+       Arrays, LBNL 2009.
+
+    Examples
+    --------
+    The array of [drxmp2009]_, figure 3:
+
+    >>> axial = Axial((4, 3, 1))
+    >>> for axis, by in [(2, 1), (2, 1), (1, 1), (0, 2), (2, 1)]:
+    ...     _ = axial.grow(axis, by)
+    >>> axial.grid
+    (6, 4, 4)
+    >>> axial.address((4, 2, 2))
+    56
+    >>> axial.index(56)
+    (4, 2, 2)
+    """
+
+    def __cinit__(self, grid):
+        cdef index_t before[MAX_NDIM]
+        cdef index_t extent, last
+        cdef int j
+        extents = [operator.index(n) for n in grid]
+        if len(extents) > MAX_NDIM:
+            raise ArgumentError(f"{len(extents)} axes; at most {MAX_NDIM} are possible")
+        if any(n < 0 for n in extents):
+            raise ArgumentError(f"negative extent in the grid {tuple(extents)}")
+        if any(n >= 2**63 for n in extents):
+            raise LimitError(f"an extent of the grid {tuple(extents)} exceeds 2**63 - 1 chunks")
+        self.retired = []
+        self.state.ndim = len(extents)
+        # The initial segment is a growth of axis 0 from nothing.
+        for j in range(self.state.ndim):
+            extent = extents[j]
+            before[j] = 0 if j == 0 else extent
+            self.state.grid[j] = before[j]
+        self._add_segment(0, before)
+        if self.state.ndim:
+            last = extents[0]
+            self._lengthen(0, last)
+
+    def __dealloc__(self):
+        cdef int j
+        free(self.state.axis)
+        free(self.state.start_address)
+        free(self.state.grid_before)
+        free(self.state.coefficient)
+        for j in range(self.state.ndim):
+            free(self.state.axis_segments[j])
+            free(self.state.table[j])
+        for address in self.retired or ():
+            free(<void *> <size_t> address)
+
+    # -- memory ------------------------------------------------------------------------------
+
+    cdef int pin(self, axial_t *state) except -1:
+        """Copy the state for a kernel; its memory stays valid until `unpin`."""
+        state[0] = self.state
+        self.n_pins += 1
+        return 0
+
+    cdef int unpin(self) except -1:
+        self.n_pins -= 1
+        if self.n_pins == 0 and self.retired:
+            for address in self.retired:
+                free(<void *> <size_t> address)
+            self.retired = []
+        return 0
+
+    cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL:
+        cdef void *new = malloc(wanted)
+        if new == NULL:
+            raise MemoryError(f"no memory for {wanted} bytes of axial vectors")
+        if old != NULL:
+            memcpy(new, old, used)
+            if self.n_pins:
+                self.retired.append(<size_t> old)
+            else:
+                free(old)
+        return new
+
+    # -- growth ------------------------------------------------------------------------------
+
+    cdef int _make_room(self, int32_t more) except -1:
+        """Room for more segments."""
+        cdef axial_t *s = &self.state
+        cdef index_t n = s.n_segments, ndim = s.ndim, capacity
+        if more > 0x7FFFFFFF - s.n_segments:
+            raise LimitError("2**31 - 1 segments; copy the array into a fresh one")
+        if s.n_segments + more <= self.segment_capacity:
+            return 0
+        capacity = max(4, n + more, min(n + n // 2, 0x7FFFFFFF))
+        s.axis = <int32_t *> self._resized(s.axis, n * sizeof(int32_t), capacity * sizeof(int32_t))
+        s.start_address = <index_t *> self._resized(
+            s.start_address, n * sizeof(index_t), capacity * sizeof(index_t))
+        s.grid_before = <index_t *> self._resized(
+            s.grid_before, n * ndim * sizeof(index_t), capacity * max(ndim, 1) * sizeof(index_t))
+        s.coefficient = <index_t *> self._resized(
+            s.coefficient, n * ndim * sizeof(index_t), capacity * max(ndim, 1) * sizeof(index_t))
+        self.segment_capacity = capacity
+        return 0
+
+    cdef int _add_segment(self, int axis, const index_t *grid_before) except -1:
+        """Begin a segment on `axis`; the caller lengthens it."""
+        cdef axial_t *s = &self.state
+        cdef int ndim = s.ndim, j
+        cdef int32_t n = s.n_segments
+        cdef index_t total = 0, step = 1, run = 1
+        cdef bint overflow = False
+        cdef index_t *coefficient
+        if n == self.segment_capacity:
+            self._make_room(1)
+        coefficient = s.coefficient + <size_t> n * ndim
+        for j in range(ndim - 1, -1, -1):
+            s.grid_before[<size_t> n * ndim + j] = grid_before[j]
+            if j != axis:
+                coefficient[j] = run
+                # Beside an axis of length 0 the product may overflow though there is no chunk yet;
+                # such a grid could never be filled.
+                overflow |= xa_mul_overflows(run, grid_before[j], &run)
+        step = run
+        if ndim:
+            coefficient[axis] = step
+            overflow |= xa_mul_overflows(step, grid_before[axis], &total)
+        if overflow:
+            raise LimitError("the grid has more than 2**63 - 1 chunks; choose larger chunks")
+        s.axis[n] = axis
+        s.start_address[n] = total
+        if n == 0:
+            # Segment 0 owns the initial indices of every axis.
+            for j in range(ndim):
+                self._note_owner(j, n)
+        elif ndim:
+            self._note_owner(axis, n)
+        s.n_segments = n + 1
+        return 0
+
+    cdef int _note_owner(self, int axis, int32_t segment) except -1:
+        """Note that a segment introduces indices of an axis."""
+        cdef axial_t *s = &self.state
+        cdef int32_t m = s.n_axis_segments[axis]
+        cdef int32_t capacity
+        if m == self.axis_capacity[axis]:
+            capacity = max(4, 2 * m)
+            s.axis_segments[axis] = <int32_t *> self._resized(
+                s.axis_segments[axis], m * sizeof(int32_t), capacity * sizeof(int32_t))
+            self.axis_capacity[axis] = capacity
+        s.axis_segments[axis][m] = segment
+        s.n_axis_segments[axis] = m + 1
+        return 0
+
+    cdef int _lengthen(self, int axis, index_t by) except -1:
+        """Lengthen the last segment, which is one of `axis`."""
+        cdef axial_t *s = &self.state
+        cdef index_t old = s.grid[axis], extent
+        if xa_add_overflows(old, by, &extent):
+            raise LimitError(f"axis {axis} cannot have more than 2**63 - 1 chunks")
+        s.grid[axis] = extent
+        try:
+            product(s.grid, s.ndim, -1)
+            self._update_table(axis, old)
+        except BaseException:
+            s.grid[axis] = old
+            raise
+        return 0
+
+    cdef int _update_table(self, int axis, index_t first) except -1:
+        """Bring the table of an axis up to date for indices from `first` on."""
+        cdef axial_t *s = &self.state
+        cdef index_t extent = s.grid[axis], n = s.n_axis_segments[axis], i, stop, capacity
+        cdef int32_t m, segment
+        if n == 1:
+            return 0
+        if s.table_length[axis] == 0:
+            if extent > BUILD_FACTOR * n + BUILD_FLOOR:
+                return 0
+            first = 0
+        elif extent > DROP_FACTOR * n + DROP_FLOOR:
+            s.table_length[axis] = 0
+            return 0
+        if extent > self.table_capacity[axis]:
+            capacity = max(64, 2 * extent)
+            s.table[axis] = <int32_t *> self._resized(
+                s.table[axis], s.table_length[axis] * sizeof(int32_t), capacity * sizeof(int32_t))
+            self.table_capacity[axis] = capacity
+        elif first == 0 and self.n_pins:
+            # A kernel may still read the table that was dropped.
+            s.table[axis] = <int32_t *> self._resized(
+                s.table[axis], 0, self.table_capacity[axis] * sizeof(int32_t))
+        stop = extent
+        for m in range(<int32_t> n - 1, -1, -1):
+            segment = s.axis_segments[axis][m]
+            i = 0 if m == 0 else s.grid_before[<size_t> segment * s.ndim + axis]
+            for i in range(max(i, first), stop):
+                s.table[axis][i] = segment
+            stop = min(stop, 0 if m == 0 else s.grid_before[<size_t> segment * s.ndim + axis])
+            if stop <= first:
+                break
+        s.table_length[axis] = extent
+        return 0
+
+    def grow(self, axis, by):
+        """Grow an axis by a number of chunks.
+
+        Parameters
+        ----------
+        axis : int
+            In [0, ndim).
+        by : int
+            Chunks, at least 0.
+
+        Returns
+        -------
+        bool
+            Whether a segment was added: an uninterrupted growth of the axis that grew last only
+            lengthens its segment.
+
+        Raises
+        ------
+        AxisError, ArgumentError, LimitError
+        ReadOnlyError
+            These axial vectors are those of an array: grow the array.
+
+        Notes
+        -----
+        O(k), amortised.  No address changes.  On an error nothing has changed.
+
+        Examples
+        --------
+        >>> axial = Axial((1, 1))
+        >>> axial.grow(1, 2), axial.grow(1, 1), axial.grid
+        (True, False, (1, 4))
+        """
+        if self.owned:
+            raise ReadOnlyError(
+                "cannot grow the axial vectors of an array alone; grow the array: extend, append, "
+                "resize")
+        return self._grow(axis, by)
+
+    def _own(self):
+        """Have `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
+        self.owned = True
+
+    def _grow(self, axis, by):
+        """What `grow` does, for the array that owns the vectors."""
+        cdef axial_t *s = &self.state
+        cdef int j = self._axis(axis)
+        by = _integer(by)
+        if by < 0:
+            raise ArgumentError(f"cannot grow axis {j} by {by} chunks: give at least 0")
+        if by >= 2**63:
+            raise LimitError(f"axis {j} cannot have more than 2**63 - 1 chunks")
+        if by == 0:
+            return False
+        if s.axis[s.n_segments - 1] == j:
+            self._lengthen(j, by)
+            return False
+        self._add_segment(j, s.grid)
+        try:
+            self._lengthen(j, by)
+        except BaseException:
+            s.n_segments -= 1
+            s.n_axis_segments[j] -= 1
+            raise
+        return True
+
+    def _mark(self):
+        """Describe the present state for `_rollback`.
+
+        Examples
+        --------
+        >>> axial = Axial((2, 2))
+        >>> mark = axial._mark()
+        >>> _ = axial.grow(1, 3)
+        >>> axial._rollback(mark)
+        >>> axial.grid, axial.segments
+        ((2, 2), 1)
+        """
+        return self.state.n_segments, self._grid()
+
+    def _rollback(self, mark):
+        """Undo all growth since `_mark`; for a growth that failed before its commit.
+
+        Parameters
+        ----------
+        mark : object
+            What `_mark` returned.
+
+        Examples
+        --------
+        See `_mark`.
+        """
+        cdef axial_t *s = &self.state
+        cdef int j
+        n_segments, grid = mark
+        while s.n_segments > n_segments:
+            s.n_segments -= 1
+            s.n_axis_segments[s.axis[s.n_segments]] -= 1
+        for j in range(s.ndim):
+            s.grid[j] = grid[j]
+            # An axis of one segment has no table.
+            s.table_length[j] = (
+                0 if s.n_axis_segments[j] == 1 else min(s.table_length[j], s.grid[j]))
+
+    def _record(self, segment):
+        """Record of a segment in the growth log: its axis, and the grid before it.
+
+        Parameters
+        ----------
+        segment : int
+            In [0, segments).
+
+        Returns
+        -------
+        axis : int
+        grid : tuple of int
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> _ = axial.grow(1, 2)
+        >>> axial._record(0), axial._record(1)
+        ((0, (0, 3)), (1, (4, 3)))
+        """
+        cdef axial_t *s = &self.state
+        cdef Py_ssize_t n = segment
+        cdef int j
+        if not 0 <= n < s.n_segments:
+            raise BoundsError(f"segment {segment} is out of bounds for {s.n_segments} segments")
+        return s.axis[n], tuple([s.grid_before[n * s.ndim + j] for j in range(s.ndim)])
+
+    @classmethod
+    def _replay(cls, const index_t[::1] axes not None, const index_t[:, ::1] grids not None, grid):
+        """Axial vectors from a growth log.
+
+        Parameters
+        ----------
+        axes : (n,) array of int64
+            Axis of each segment.
+        grids : (n, k) array of int64
+            Grid before each segment.
+        grid : sequence of int
+            Grid after the last.
+
+        Raises
+        ------
+        CorruptError
+            The log is no history of growth.
+
+        Examples
+        --------
+        >>> axial = Axial._replay(np.array([0, 1]), np.array([[0, 3], [4, 3]]), (4, 5))
+        >>> axial.grid, axial.address((0, 3))
+        ((4, 5), 12)
+        """
+        cdef Axial self
+        # The initial segment is a growth of axis 0 from nothing.
+        if (axes.shape[0] == 0 or axes[0] != 0 or grids.shape[1] != len(grid)
+                or any(n < 0 for n in grids[0]) or (len(grid) > 0 and grids[0, 0] != 0)):
+            raise CorruptError("the growth log does not begin with the initial segment")
+        try:
+            self = cls.__new__(cls, [grids[0, j] for j in range(len(grid))])
+        except LimitError as error:
+            raise CorruptError(f"the growth log is no history of growth: {error}") from None
+        self._replay_more(axes[1:], grids[1:], grid)
+        return self
+
+    def _replay_more(self, const index_t[::1] axes not None, const index_t[:, ::1] grids not None, grid):
+        """Replay the segments that a growth log has gained.
+
+        Parameters are those of `_replay`; the first segment given follows the last one known.
+
+        Raises
+        ------
+        CorruptError
+            The log is no history of growth; nothing has changed.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> axial._replay_more(np.array([1]), np.array([[4, 3]]), (4, 5))
+        >>> axial.grid
+        (4, 5)
+        """
+        cdef axial_t *s = &self.state
+        cdef index_t last_grid[MAX_NDIM]
+        cdef index_t known[MAX_NDIM]
+        cdef const index_t *target
+        cdef Py_ssize_t i, n = axes.shape[0]
+        cdef int ndim = s.ndim, j, last
+        cdef bint fits
+        if grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim:
+            raise CorruptError("the growth log is not one of this array")
+        for j in range(ndim):
+            last_grid[j] = grid[j]
+            known[j] = s.grid[j]
+        mark = self._mark()
+        try:
+            self._make_room(min(n, 0x7FFFFFFF))
+            for i in range(n + 1):
+                target = &grids[i, 0] if i < n and ndim else last_grid
+                last = s.axis[s.n_segments - 1]
+                # Between two records only the axis that grew last can have grown.
+                fits = i == n or (0 <= axes[i] < ndim and axes[i] != last)
+                for j in range(ndim):
+                    fits &= target[j] == s.grid[j] or (j == last and target[j] > s.grid[j])
+                if not fits:
+                    raise CorruptError(
+                        f"the growth log is no history of growth at segment {s.n_segments}")
+                if ndim:
+                    s.grid[last] = target[last]
+                if i < n:
+                    self._add_segment(axes[i], target)
+            product(s.grid, ndim, -1)
+            for j in range(ndim):
+                self._update_table(j, known[j])
+        except LimitError as error:
+            self._rollback(mark)
+            raise CorruptError(f"the growth log is no history of growth: {error}") from None
+        except BaseException:
+            self._rollback(mark)
+            raise
+
+    # -- the mapping -------------------------------------------------------------------------
+
+    def _axis(self, axis):
+        axis = _integer(axis)
+        if not 0 <= axis < self.state.ndim:
+            raise AxisError(axis, self.state.ndim)
+        return axis
+
+    cdef tuple _grid(self):
+        cdef int j
+        return tuple([self.state.grid[j] for j in range(self.state.ndim)])
+
+    @property
+    def grid(self):
+        """Extents of the allocated grid, in chunks.
+
+        Examples
+        --------
+        >>> Axial((4, 3)).grid
+        (4, 3)
+        """
+        return self._grid()
+
+    @property
+    def ndim(self):
+        """Number of axes, k."""
+        return self.state.ndim
+
+    @property
+    def size(self):
+        """Number of chunks: the least address that no chunk has."""
+        return product(self.state.grid, self.state.ndim, -1)
+
+    @property
+    def segments(self):
+        """Number of segments, the initial one included."""
+        return self.state.n_segments
+
+    def address(self, index):
+        """Address of a chunk: the mapping F*.
+
+        Parameters
+        ----------
+        index : sequence of k ints
+            Chunk index, each in [0, grid[j]).
+
+        Returns
+        -------
+        int
+            Position in the principal array, in chunks.
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: outside the allocated grid.
+
+        Notes
+        -----
+        O(k).  The address never changes while the array exists.
+
+        References
+        ----------
+        [drxmp2009]_, equation 1.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> _ = axial.grow(1, 2)
+        >>> axial.address((0, 3))
+        12
+        """
+        cdef index_t chunk[MAX_NDIM]
+        cdef int j
+        try:
+            n = len(index)
+        except TypeError:
+            raise ArgumentTypeError(f"a chunk index is a tuple of ints, not {index!r}") from None
+        if n != self.state.ndim:
+            raise ShapeError(f"a chunk index has {self.state.ndim} entries here, not {n}")
+        for j in range(self.state.ndim):
+            i = _integer(index[j])
+            if not 0 <= i < self.state.grid[j]:
+                raise BoundsError(
+                    f"chunk index {i} is out of bounds for axis {j} with {self.state.grid[j]} chunks")
+            chunk[j] = i
+        return address_of(&self.state, chunk)
+
+    def index(self, address):
+        """Index of the chunk at an address: the inverse of F*.
+
+        Parameters
+        ----------
+        address : int
+            In [0, size).
+
+        Returns
+        -------
+        tuple of k ints
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: no chunk has this address.
+
+        Notes
+        -----
+        O(k + log E) for E segments: one binary search.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> _ = axial.grow(1, 2)
+        >>> axial.index(12)
+        (0, 3)
+        """
+        cdef index_t chunk[MAX_NDIM]
+        cdef int j
+        q = _integer(address)
+        if not 0 <= q < self.size:
+            raise BoundsError(f"address {q} is out of bounds for {self.size} chunks")
+        index_at(&self.state, q, 0, chunk)
+        return tuple([chunk[j] for j in range(self.state.ndim)])
+
+    def addresses(self, indices):
+        """Addresses of many chunks.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            Chunk indices, each in [0, grid[j]).
+
+        Returns
+        -------
+        (n,) array of int64
+
+        Raises
+        ------
+        BoundsError
+            An index lies outside the allocated grid.
+
+        Examples
+        --------
+        >>> axial = Axial((2, 2))
+        >>> axial.addresses([(0, 1), (1, 1)])
+        array([1, 3])
+        """
+        cdef const index_t[:, ::1] chunks = _integers(indices, 2, self.state.ndim)
+        cdef Py_ssize_t n = chunks.shape[0], i, wrong = -1
+        cdef int ndim = self.state.ndim, j
+        cdef axial_t state
+        cdef const index_t *chunk = NULL
+        out = np.empty(n, np.int64)
+        cdef index_t[::1] result = out
+        self.pin(&state)
+        try:
+            with nogil:
+                for i in range(n):
+                    if ndim:
+                        chunk = &chunks[i, 0]
+                    for j in range(ndim):
+                        if not 0 <= chunk[j] < state.grid[j]:
+                            wrong = i
+                            break
+                    if wrong >= 0:
+                        break
+                    result[i] = address_of(&state, chunk)
+        finally:
+            self.unpin()
+        if wrong >= 0:
+            self.address(tuple(int(chunks[wrong, j]) for j in range(ndim)))    # raises
+        return out
+
+    def indices(self, addresses):
+        """Chunk indices of many addresses.
+
+        Parameters
+        ----------
+        addresses : (n,) array_like of int
+            Each in [0, size).
+
+        Returns
+        -------
+        (n, k) array of int64
+
+        Raises
+        ------
+        BoundsError
+            No chunk has one of the addresses.
+
+        Examples
+        --------
+        >>> Axial((2, 2)).indices([1, 3])
+        array([[0, 1],
+               [1, 1]])
+        """
+        cdef const index_t[::1] asked = _integers(addresses, 1, -1)
+        cdef Py_ssize_t n = asked.shape[0], i, wrong = -1
+        cdef int ndim = self.state.ndim
+        cdef index_t size = self.size
+        cdef int32_t hint = 0
+        cdef axial_t state
+        out = np.empty((n, ndim), np.int64)
+        cdef index_t[:, ::1] result = out
+        self.pin(&state)
+        try:
+            with nogil:
+                for i in range(n):
+                    if not 0 <= asked[i] < size:
+                        wrong = i
+                        break
+                    if ndim:
+                        hint = index_at(&state, asked[i], hint, &result[i, 0])
+        finally:
+            self.unpin()
+        if wrong >= 0:
+            raise BoundsError(f"address {asked[wrong]} is out of bounds for {size} chunks")
+        return out
+
+    def records(self, axis):
+        """Axial vector of an axis: its records, ordered by start index.
+
+        Parameters
+        ----------
+        axis : int
+            In [0, ndim).
+
+        Returns
+        -------
+        start_index : (m,) array of int64
+            N*: the first chunk index of each segment on this axis.
+        start_address : (m,) array of int64
+            M*: the address of each segment's first chunk.
+        coefficients : (m, k) array of int64
+            C: what one step along each axis adds to the address, inside the segment.
+
+        Raises
+        ------
+        AxisError
+
+        Notes
+        -----
+        The initial segment belongs to axis 0.
+
+        References
+        ----------
+        [drxmp2009]_, section 3.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> _ = axial.grow(1, 2)
+        >>> start_index, start_address, coefficients = axial.records(1)
+        >>> start_index.tolist(), start_address.tolist(), coefficients.tolist()
+        ([3], [12], [[1, 4]])
+        """
+        cdef axial_t *s = &self.state
+        cdef int j = self._axis(axis)
+        own = [s.axis_segments[j][m] for m in range(s.n_axis_segments[j])]
+        if j > 0:
+            own = own[1:]       # segment 0
+        k = s.ndim
+        return (
+            np.array([s.grid_before[<size_t> <int32_t> n * k + j] for n in own], np.int64),
+            np.array([s.start_address[<int32_t> n] for n in own], np.int64),
+            np.array(
+                [[s.coefficient[<size_t> <int32_t> n * k + i] for i in range(k)] for n in own], np.int64
+            ).reshape(len(own), k),
+        )
+
+    def __repr__(self):
+        return f"<Axial: grid {self._grid()}, {self.state.n_segments} segments>"
+
+
+def _integer(value):
+    if isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"an int is needed, not {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"an int is needed, not {value!r}") from None
+
+
+def _integers(values, ndim, columns):
+    array = np.asarray(values)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)      # np.asarray([]) is float
+    if array.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"integers are needed, not {array.dtype}")
+    if ndim == 2 and array.ndim == 1 and array.size == 0:
+        array = array.reshape(0, columns)
+    if array.ndim != ndim or (columns >= 0 and array.shape[1] != columns):
+        wanted = "(n,)" if ndim == 1 else f"(n, {columns})"
+        raise ShapeError(f"an array of shape {wanted} is needed, not {array.shape}")
+    return np.ascontiguousarray(array, np.int64)

@@ -1,0 +1,374 @@
+/* Copying one box of elements between two strided blocks of memory.
+ *
+ * This is the inner loop of everything: one side is (part of) a chunk, the other the user's
+ * array.  Strides are in bytes and may be negative, or 0 in the source.  Loads and stores go
+ * through memcpy, so neither side need be aligned.
+ */
+#ifndef EXTARRAY_BLOCK_H
+#define EXTARRAY_BLOCK_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+typedef int64_t xa_index;
+typedef struct { uint64_t low, high; } xa_16;
+
+enum { XA_MAX_NDIM = 32 };
+
+/* Stores past the caches, for results too large to be found there again: a plain store would first
+ * read the line that it is about to overwrite.  `d` is aligned to a line of 64 bytes, `n` a multiple
+ * of it.  `ahead` tells where the source goes on some rows later, to ask for it early. */
+#if defined(__x86_64__)
+static inline void xa_stream_lines_sse2(char *d, const char *s, xa_index n, xa_index ahead)
+{
+    for (; n >= 64; n -= 64, d += 64, s += 64) {
+        _mm_prefetch(s + ahead, _MM_HINT_T0);
+        __m128i a = _mm_loadu_si128((const __m128i *) s);
+        __m128i b = _mm_loadu_si128((const __m128i *) (s + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *) (s + 32));
+        __m128i e = _mm_loadu_si128((const __m128i *) (s + 48));
+        _mm_stream_si128((__m128i *) d, a);
+        _mm_stream_si128((__m128i *) (d + 16), b);
+        _mm_stream_si128((__m128i *) (d + 32), c);
+        _mm_stream_si128((__m128i *) (d + 48), e);
+    }
+}
+
+__attribute__((target("avx512f")))
+static void xa_stream_lines_avx512(char *d, const char *s, xa_index n, xa_index ahead)
+{
+    for (; n >= 64; n -= 64, d += 64, s += 64) {
+        _mm_prefetch(s + ahead, _MM_HINT_T0);
+        _mm512_stream_si512((__m512i *) d, _mm512_loadu_si512((const void *) s));
+    }
+}
+
+static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
+{
+    if (__builtin_cpu_supports("avx512f")) xa_stream_lines_avx512(d, s, n, ahead);
+    else xa_stream_lines_sse2(d, s, n, ahead);
+}
+
+/* Streaming stores are ordered with later ones only by a fence. */
+static inline void xa_stream_end(void) { _mm_sfence(); }
+#else
+static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
+{
+    (void) ahead;
+    memcpy(d, s, (size_t) n);
+}
+static inline void xa_stream_end(void) {}
+#endif
+
+/* A row that comes in pieces, one from each chunk of a row of chunks.  Lines at the joints are put
+ * together first, so that every line inside the row is stored once and whole. */
+typedef struct {
+    char *at;               /* where the next byte of the row belongs */
+    int held;               /* bytes of its line that wait in `line`, from `from` on */
+    int from;
+    char line[64];
+} xa_row_writer;
+
+static inline void xa_row_begin(xa_row_writer *w, char *d)
+{
+    w->at = d;
+    w->from = w->held = (int) ((uintptr_t) d & 63);
+}
+
+static inline void xa_row_flush(xa_row_writer *w)
+{
+    char *line = w->at - w->held;
+    memcpy(line + w->from, w->line + w->from, (size_t) (w->held - w->from));
+    w->from = w->held;
+}
+
+static inline void xa_row_put(xa_row_writer *w, const char *s, xa_index n, xa_index ahead)
+{
+    if (w->held) {
+        xa_index part = 64 - w->held < n ? 64 - w->held : n;
+        memcpy(w->line + w->held, s, (size_t) part);
+        w->held += (int) part; w->at += part; s += part; n -= part;
+        if (w->held < 64) return;
+        if (w->from) xa_row_flush(w);
+        else xa_stream_lines(w->at - 64, w->line, 64, 0);
+        w->held = w->from = 0;
+    }
+    xa_index lines = n & ~(xa_index) 63;
+    xa_stream_lines(w->at, s, lines, ahead);
+    w->at += lines; s += lines; n -= lines;
+    memcpy(w->line, s, (size_t) n);
+    w->held = (int) n; w->from = 0; w->at += n;
+}
+
+/* One row of one piece, past the caches. */
+static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ahead)
+{
+    if (n >= 192) {
+        xa_index head = (xa_index) ((64 - ((uintptr_t) d & 63)) & 63), lines;
+        memcpy(d, s, (size_t) head);
+        d += head; s += head; n -= head;
+        lines = n & ~(xa_index) 63;
+        xa_stream_lines(d, s, lines, ahead);
+        d += lines; s += lines; n -= lines;
+    }
+    memcpy(d, s, (size_t) n);
+}
+
+/* Loops for one size of element: rows of `n` elements, `rows` of them. */
+#define XA_DEFINE_LOOPS(NAME, T, TILE)                                                            \
+static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,     \
+                           xa_index s_next, xa_index n, xa_index rows)                            \
+{                                                                                                 \
+    T v, v1, v2, v3;                                                                              \
+    for (; rows > 0; rows--, d += d_next, s += s_next) {                                          \
+        char *to = d;                                                                             \
+        const char *from = s;                                                                     \
+        xa_index i = 0;                                                                           \
+        if (ss == 0 && ds == (xa_index) sizeof v) {                                               \
+            memcpy(&v, s, sizeof v);                                                              \
+            for (; i < n; i++) memcpy(to + i * (xa_index) sizeof v, &v, sizeof v);                \
+        }                                                                                         \
+        for (; i + 4 <= n; i += 4, to += 4 * ds, from += 4 * ss) {                                \
+            memcpy(&v, from, sizeof v);                                                           \
+            memcpy(&v1, from + ss, sizeof v);                                                     \
+            memcpy(&v2, from + 2 * ss, sizeof v);                                                 \
+            memcpy(&v3, from + 3 * ss, sizeof v);                                                 \
+            memcpy(to, &v, sizeof v);                                                             \
+            memcpy(to + ds, &v1, sizeof v);                                                       \
+            memcpy(to + 2 * ds, &v2, sizeof v);                                                   \
+            memcpy(to + 3 * ds, &v3, sizeof v);                                                   \
+        }                                                                                         \
+        for (; i < n; i++, to += ds, from += ss) {                                                \
+            memcpy(&v, from, sizeof v);                                                           \
+            memcpy(to, &v, sizeof v);                                                             \
+        }                                                                                         \
+    }                                                                                             \
+}                                                                                                 \
+/* d is contiguous along a, s along b: whole cache lines of both sides, tile by tile. */          \
+static void xa_tiles_##NAME(char *d, xa_index ds_b, const char *s, xa_index ss_a,                 \
+                            xa_index na, xa_index nb)                                             \
+{                                                                                                 \
+    const xa_index size = (xa_index) sizeof(T);                                                   \
+    T v;                                                                                          \
+    for (xa_index b0 = 0; b0 < nb; b0 += TILE) {                                                  \
+        xa_index b1 = b0 + TILE < nb ? b0 + TILE : nb;                                            \
+        for (xa_index a0 = 0; a0 < na; a0 += TILE) {                                              \
+            xa_index a1 = a0 + TILE < na ? a0 + TILE : na;                                        \
+            for (xa_index b = b0; b < b1; b++) {                                                  \
+                char *db = d + b * ds_b;                                                          \
+                const char *sb = s + b * size;                                                    \
+                for (xa_index a = a0; a < a1; a++) {                                              \
+                    memcpy(&v, sb + a * ss_a, sizeof v);                                          \
+                    memcpy(db + a * size, &v, sizeof v);                                          \
+                }                                                                                 \
+            }                                                                                     \
+        }                                                                                         \
+    }                                                                                             \
+}                                                                                                 \
+/* Elements of a row whose places in the chunk a table tells. */                                  \
+static void xa_gather_##NAME(char *d, xa_index ds, const char *chunk, const xa_index *place,      \
+                             xa_index step, xa_index n)                                           \
+{                                                                                                 \
+    T v;                                                                                          \
+    for (xa_index i = 0; i < n; i++, d += ds, place += step) {                                    \
+        memcpy(&v, chunk + *place * (xa_index) sizeof v, sizeof v);                               \
+        memcpy(d, &v, sizeof v);                                                                  \
+    }                                                                                             \
+}                                                                                                 \
+static void xa_scatter_##NAME(char *chunk, const xa_index *place, xa_index step, const char *s,   \
+                              xa_index ss, xa_index n)                                            \
+{                                                                                                 \
+    T v;                                                                                          \
+    for (xa_index i = 0; i < n; i++, s += ss, place += step) {                                    \
+        memcpy(&v, s, sizeof v);                                                                  \
+        memcpy(chunk + *place * (xa_index) sizeof v, &v, sizeof v);                               \
+    }                                                                                             \
+}
+
+XA_DEFINE_LOOPS(1, uint8_t, 32)
+XA_DEFINE_LOOPS(2, uint16_t, 16)
+XA_DEFINE_LOOPS(4, uint32_t, 16)
+XA_DEFINE_LOOPS(8, uint64_t, 8)
+XA_DEFINE_LOOPS(16, xa_16, 8)
+
+static void xa_rows_any(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
+                        xa_index s_next, xa_index n, xa_index rows, xa_index size)
+{
+    for (; rows > 0; rows--, d += d_next, s += s_next)
+        for (xa_index i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, (size_t) size);
+}
+
+static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
+                           xa_index s_next, xa_index n, xa_index rows, xa_index size)
+{
+    switch (size) {
+    case 1: xa_rows_1(d, ds, d_next, s, ss, s_next, n, rows); break;
+    case 2: xa_rows_2(d, ds, d_next, s, ss, s_next, n, rows); break;
+    case 4: xa_rows_4(d, ds, d_next, s, ss, s_next, n, rows); break;
+    case 8: xa_rows_8(d, ds, d_next, s, ss, s_next, n, rows); break;
+    case 16: xa_rows_16(d, ds, d_next, s, ss, s_next, n, rows); break;
+    default: xa_rows_any(d, ds, d_next, s, ss, s_next, n, rows, size);
+    }
+}
+
+static inline void xa_tiles(char *d, xa_index ds_b, const char *s, xa_index ss_a, xa_index na,
+                            xa_index nb, xa_index size)
+{
+    switch (size) {
+    case 1: xa_tiles_1(d, ds_b, s, ss_a, na, nb); break;
+    case 2: xa_tiles_2(d, ds_b, s, ss_a, na, nb); break;
+    case 4: xa_tiles_4(d, ds_b, s, ss_a, na, nb); break;
+    case 8: xa_tiles_8(d, ds_b, s, ss_a, na, nb); break;
+    case 16: xa_tiles_16(d, ds_b, s, ss_a, na, nb); break;
+    default:
+        xa_rows_any(d, size, ds_b, s, ss_a, size, na, nb, size);
+    }
+}
+
+static inline void xa_gather(char *d, xa_index ds, const char *chunk, const xa_index *place,
+                             xa_index step, xa_index n, xa_index size)
+{
+    switch (size) {
+    case 1: xa_gather_1(d, ds, chunk, place, step, n); break;
+    case 2: xa_gather_2(d, ds, chunk, place, step, n); break;
+    case 4: xa_gather_4(d, ds, chunk, place, step, n); break;
+    case 8: xa_gather_8(d, ds, chunk, place, step, n); break;
+    case 16: xa_gather_16(d, ds, chunk, place, step, n); break;
+    default:
+        for (; n > 0; n--, d += ds, place += step) memcpy(d, chunk + *place * size, (size_t) size);
+    }
+}
+
+static inline void xa_scatter(char *chunk, const xa_index *place, xa_index step, const char *s,
+                              xa_index ss, xa_index n, xa_index size)
+{
+    switch (size) {
+    case 1: xa_scatter_1(chunk, place, step, s, ss, n); break;
+    case 2: xa_scatter_2(chunk, place, step, s, ss, n); break;
+    case 4: xa_scatter_4(chunk, place, step, s, ss, n); break;
+    case 8: xa_scatter_8(chunk, place, step, s, ss, n); break;
+    case 16: xa_scatter_16(chunk, place, step, s, ss, n); break;
+    default:
+        for (; n > 0; n--, s += ss, place += step) memcpy(chunk + *place * size, s, (size_t) size);
+    }
+}
+
+static inline xa_index xa_abs(xa_index x) { return x < 0 ? -x : x; }
+
+/* Copy a box of `count` elements (ndim >= 0 axes) of `size` bytes each.  With `stream`, long rows
+ * go past the caches, and the caller calls xa_stream_end() before others may see them. */
+static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, const xa_index *s_stride,
+                          const xa_index *count, int ndim, xa_index size, int stream)
+{
+    xa_index n[XA_MAX_NDIM], ds[XA_MAX_NDIM], ss[XA_MAX_NDIM], at[XA_MAX_NDIM];
+    int k = 0, i, j;
+
+    /* Axes by falling stride of the target, so that it is written in the order of its memory. */
+    for (j = 0; j < ndim; j++) {
+        if (count[j] == 0) return;
+        if (count[j] == 1) continue;
+        for (i = k; i > 0; i--) {
+            xa_index a = xa_abs(ds[i - 1]), b = xa_abs(d_stride[j]);
+            if (a > b || (a == b && xa_abs(ss[i - 1]) >= xa_abs(s_stride[j]))) break;
+            n[i] = n[i - 1]; ds[i] = ds[i - 1]; ss[i] = ss[i - 1];
+        }
+        n[i] = count[j]; ds[i] = d_stride[j]; ss[i] = s_stride[j];
+        k++;
+    }
+    /* Axes that run on in both blocks are one. */
+    for (i = k - 1; i > 0; i--)
+        if (ds[i - 1] == n[i] * ds[i] && ss[i - 1] == n[i] * ss[i]) {
+            n[i - 1] *= n[i]; ds[i - 1] = ds[i]; ss[i - 1] = ss[i];
+            for (j = i; j < k - 1; j++) { n[j] = n[j + 1]; ds[j] = ds[j + 1]; ss[j] = ss[j + 1]; }
+            k--;
+        }
+    if (k == 0) { memcpy(d, s, (size_t) size); return; }
+
+    const int last = k - 1;
+    int outer = last, tiled = -1;
+    const int whole_rows = ds[last] == size && ss[last] == size;
+    if (!whole_rows && ds[last] == size)
+        for (i = 0; i < last; i++)
+            if (ss[i] == size) tiled = i;
+    if (tiled >= 0 && tiled != last - 1) {
+        /* Bring the axis along which the source is contiguous next to the last one. */
+        xa_index tn = n[tiled], td = ds[tiled], ts = ss[tiled];
+        for (i = tiled; i < last - 1; i++) { n[i] = n[i + 1]; ds[i] = ds[i + 1]; ss[i] = ss[i + 1]; }
+        n[last - 1] = tn; ds[last - 1] = td; ss[last - 1] = ts;
+    }
+    if (outer > 0 && (tiled >= 0 || !whole_rows)) outer = last - 1;
+
+    for (i = 0; i < outer; i++) at[i] = 0;
+    const xa_index row = n[last] * size;
+    const xa_index ahead = outer > 0 ? 4 * ss[outer - 1] : 2048;
+    if (whole_rows && last == 1 && !stream) {
+        /* The common small case, without the odometer. */
+        for (xa_index r = n[0]; r > 0; r--, d += ds[0], s += ss[0]) memcpy(d, s, (size_t) row);
+        return;
+    }
+    for (;;) {
+        if (whole_rows) {
+            if (stream) xa_stream_row(d, s, row, ahead);
+            else memcpy(d, s, (size_t) row);
+        } else if (tiled >= 0) {
+            xa_tiles(d, ds[last - 1], s, ss[last], n[last], n[last - 1], size);
+        } else {
+            xa_rows(d, ds[last], last ? ds[last - 1] : 0, s, ss[last], last ? ss[last - 1] : 0,
+                    n[last], last ? n[last - 1] : 1, size);
+        }
+        for (i = outer - 1; i >= 0; i--) {
+            d += ds[i]; s += ss[i];
+            if (++at[i] < n[i]) break;
+            d -= n[i] * ds[i]; s -= n[i] * ss[i]; at[i] = 0;
+        }
+        if (i < 0) return;
+    }
+}
+
+/* Rows of a large box, each in `n_pieces` pieces: piece p of a row is in a chunk, at chunk[p] plus
+ * the row's offset, and has length[p] elements, `step` bytes apart.  In the user's memory the row is
+ * contiguous.  Going row by row, not chunk by chunk, that side is read or written in long runs. */
+static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *chunk,
+                         const xa_index *length, int n_pieces, const xa_index *chunk_stride,
+                         xa_index step, const xa_index *count, int ndim, xa_index size, int write)
+{
+    xa_index at[XA_MAX_NDIM], offset = 0;
+    const xa_index next = ndim > 0 ? chunk_stride[ndim - 1] : 0;
+    const xa_index user_next = ndim > 0 ? user_stride[ndim - 1] : 0;
+    xa_row_writer w;
+    int j, p;
+    for (j = 0; j < ndim; j++) at[j] = 0;
+    for (;;) {
+        char *u = user;
+        if (step == size && !write) {
+            xa_row_begin(&w, u);
+            for (p = 0; p < n_pieces; p++)
+                xa_row_put(&w, chunk[p] + offset, length[p] * size, 4 * next);
+            xa_row_flush(&w);
+        } else if (step == size) {
+            for (p = 0; p < n_pieces; p++) {
+                xa_stream_row(chunk[p] + offset, u, length[p] * size, 2 * user_next);
+                u += length[p] * size;
+            }
+        } else {
+            for (p = 0; p < n_pieces; p++) {
+                char *c = chunk[p] + offset;
+                if (write) xa_rows(c, step, 0, u, size, 0, length[p], 1, size);
+                else xa_rows(u, size, 0, c, step, 0, length[p], 1, size);
+                u += length[p] * size;
+            }
+        }
+        for (j = ndim - 1; j >= 0; j--) {
+            user += user_stride[j]; offset += chunk_stride[j];
+            if (++at[j] < count[j]) break;
+            user -= count[j] * user_stride[j]; offset -= count[j] * chunk_stride[j]; at[j] = 0;
+        }
+        if (j < 0) return;
+    }
+}
+
+#endif

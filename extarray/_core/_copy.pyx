@@ -1,0 +1,619 @@
+"""Copying a selection between the chunks and the user's memory, without the GIL.
+
+A selection is cut along each axis into pieces, one a chunk that it meets; the transfer is the
+outer product of the pieces.  Neighbouring pieces whose chunk indices were introduced by the same
+segment form runs, and a product of runs is a box of chunks inside which addresses are affine:
+one owner and one set of coefficients serve the whole box.
+
+Two engines move the bytes of a chunk.  Through the mapping, a transfer is a copy of a strided
+block.  Through `pread` and `pwrite`, a part of a chunk is moved as the runs of bytes that it is
+made of.  Writes touch the bytes of the elements written and no others, so writers of disjoint
+elements never harm each other, inside one chunk too.
+"""
+
+from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy
+from posix.types cimport off_t
+from posix.unistd cimport pread, pwrite
+
+from ._axial cimport axial_t, segment_of
+from ._mapping cimport touched_get, touched_set
+from ._selection cimport selection_t
+from ._types cimport MAX_NDIM, ceil_div, index_t
+
+from extarray.errors import LimitError
+
+cdef extern from "_block.h":
+    void xa_copy_block(
+        char *d, const index_t *d_stride, const char *s, const index_t *s_stride,
+        const index_t *count, int ndim, index_t size, int stream) noexcept nogil
+    void xa_gather(char *d, index_t ds, const char *chunk, const index_t *place, index_t step,
+                   index_t n, index_t size) noexcept nogil
+    void xa_scatter(char *chunk, const index_t *place, index_t step, const char *s, index_t ss,
+                    index_t n, index_t size) noexcept nogil
+    void xa_copy_rows(
+        char *user, const index_t *user_stride, char *const *chunk, const index_t *length,
+        int n_pieces, const index_t *chunk_stride, index_t step, const index_t *count, int ndim,
+        index_t size, int write) noexcept nogil
+    void xa_stream_end() noexcept nogil
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    /* Give a range of the file its disk space; what is there stays. */
+    static int xa_reserve(int fd, off_t offset, off_t length) {
+    #if defined(__linux__)
+        int failure;
+        do failure = posix_fallocate(fd, offset, length); while (failure == EINTR);
+        return failure;
+    #else
+        (void) fd; (void) offset; (void) length;
+        return EOPNOTSUPP;
+    #endif
+    }
+    """
+    int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
+
+cdef enum:
+    # The part of a chunk that is staged at once, about the second-level cache.
+    STAGE = 1 << 21
+    # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
+    GAP_FACTOR = 8
+    GAP_BYTES = 1 << 16
+    # Below this a whole chunk is not worth a system call of its own.
+    LEAST_DIRECT = 1 << 14
+    # Chunks of a row that are read together.
+    ROW_PIECES = 64
+
+
+cdef struct worker_t:
+    char *stage
+    size_t stage_bytes
+
+
+# -- pieces --------------------------------------------------------------------------------------
+
+cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) except -1:
+    """Upper bounds for the number of pieces along each axis; returns 0."""
+    cdef int j
+    cdef index_t span, step
+    for j in range(s.ndim):
+        if s.count[j] == 0:
+            n[j] = 0
+            continue
+        step = s.step[j] if s.step[j] > 0 else -s.step[j]
+        if step >= chunk[j]:
+            n[j] = s.count[j]
+        else:
+            span = (s.count[j] - 1) * step + 1
+            n[j] = min(s.count[j], span // chunk[j] + 2)
+        if n[j] > 0x7FFFFFFF:
+            raise LimitError(
+                f"the selection meets {n[j]} chunks along axis {j}; select less, or use larger "
+                "chunks")
+    return 0
+
+
+cdef int prepare(
+    job_t *job, const axial_t *axial, const layout_t *layout, const selection_t *s,
+    piece_t *room, char *user, const index_t *user_stride
+) except -1 nogil:
+    """Fill a job; `room` holds the pieces that `count_pieces` tells."""
+    cdef int j, ndim = s.ndim
+    cdef int32_t m, i
+    cdef index_t start, step, count, done, chunk, c, in_chunk
+    cdef piece_t *p
+    job.layout = layout[0]
+    job.axial = axial
+    job.user = user
+    job.write = False
+    job.stream = False
+    for j in range(ndim):
+        start = s.start[j]
+        step = s.step[j]
+        count = s.count[j]
+        job.user_stride[j] = user_stride[j]
+        if step < 0:
+            # Forwards through the chunks, backwards through the user's memory.
+            start += (count - 1) * step
+            step = -step
+            job.user += (count - 1) * user_stride[j]
+            job.user_stride[j] = -user_stride[j]
+        job.step[j] = step
+        chunk = layout.chunk[j]
+        job.pieces[j] = p = room
+        done = 0
+        m = 0
+        c = start // chunk
+        while done < count:
+            p[m].chunk = c
+            p[m].first = in_chunk = start - c * chunk
+            p[m].position = done
+            p[m].count = 1 if step >= chunk else min(count - done, (chunk - 1 - in_chunk) // step + 1)
+            p[m].segment = segment_of(axial, j, c)
+            done += p[m].count
+            start += p[m].count * step
+            c = c + 1 if step < chunk else start // chunk
+            m += 1
+        job.n_pieces[j] = m
+        for i in range(m - 1, -1, -1):
+            if i + 1 < m and p[i + 1].segment == p[i].segment:
+                p[i].run_end = p[i + 1].run_end
+            else:
+                p[i].run_end = i + 1
+        room += m
+    return 0
+
+
+# -- bytes of a file -----------------------------------------------------------------------------
+
+cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil:
+    cdef ssize_t got
+    while n > 0:
+        got = pread(fd, to, n, offset)
+        if got < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        if got == 0:
+            return EIO          # the file is shorter than its metadata says
+        to += got
+        offset += got
+        n -= got
+    return 0
+
+
+cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil:
+    cdef ssize_t put
+    while n > 0:
+        put = pwrite(fd, data, n, offset)
+        if put < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        data += put
+        offset += put
+        n -= put
+    return 0
+
+
+cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
+    if w.stage_bytes < <size_t> n:
+        free(w.stage)
+        w.stage = <char *> malloc(n)
+        w.stage_bytes = n if w.stage != NULL else 0
+    return w.stage
+
+
+# -- a part of one chunk -------------------------------------------------------------------------
+# `at` is the byte offset of the part's first element in the chunk, `user` its place in the user's
+# memory, `count` its extents, `stride` the bytes in the chunk from one to the next.
+
+cdef index_t span_of(const index_t *count, const index_t *stride, int ndim, index_t itemsize) noexcept nogil:
+    """Bytes from the first to behind the last element."""
+    cdef index_t span = itemsize
+    cdef int j
+    for j in range(ndim):
+        span += (count[j] - 1) * stride[j]
+    return span
+
+
+cdef index_t size_of(const index_t *count, int ndim, index_t itemsize) noexcept nogil:
+    cdef index_t size = itemsize
+    cdef int j
+    for j in range(ndim):
+        size *= count[j]
+    return size
+
+
+cdef int slowest_axis(const job_t *job, const index_t *count) noexcept nogil:
+    """The axis of more than one element with the largest stride, or -1."""
+    cdef int i, j
+    for i in range(job.layout.ndim - 1, -1, -1):
+        j = job.layout.fast_to_slow[i]
+        if count[j] > 1:
+            return j
+    return -1
+
+
+cdef int read_part(
+    const job_t *job, worker_t *w, index_t offset, char *user, const index_t *stride, index_t *count
+) noexcept nogil:
+    """Read a part of a chunk from the file; `offset` is that of its first element."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
+    cdef index_t size = size_of(count, L.ndim, L.itemsize)
+    cdef index_t n, i, m
+    cdef int axis, failure
+    cdef char *stage
+    axis = slowest_axis(job, count)
+    if axis < 0 or (span == size and is_run(job, count)):
+        # One run on both sides.
+        return read_bytes(L.fd, user, size, offset)
+    if span <= STAGE and (span <= GAP_BYTES or span <= GAP_FACTOR * size):
+        stage = stage_of(w, span)
+        if stage == NULL:
+            return ENOMEM
+        failure = read_bytes(L.fd, stage, span, offset)
+        if failure == 0:
+            xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
+        return failure
+    n = count[axis]
+    m = step_that_fits(span, n, size)
+    i = 0
+    failure = 0
+    while i < n and failure == 0:
+        count[axis] = min(m, n - i)
+        failure = read_part(
+            job, w, offset + i * stride[axis], user + i * job.user_stride[axis], stride, count)
+        i += m
+    count[axis] = n
+    return failure
+
+
+cdef index_t step_that_fits(index_t span, index_t n, index_t size) noexcept nogil:
+    """Indices of the slowest axis to take at once: as many as are staged, or one at a time where
+    most bytes between them are not wanted."""
+    if span > GAP_FACTOR * size and span > GAP_BYTES:
+        return 1
+    return max(1, n // ceil_div(span, STAGE)) if n > 1 else 1
+
+
+cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
+    """Whether the user's memory holds the elements of a part in the order of the chunk, without
+    gaps.  (The caller knows that the part has no gaps in the chunk.)"""
+    cdef const layout_t *L = &job.layout
+    cdef index_t expected = L.itemsize
+    cdef int i, j
+    for i in range(L.ndim):
+        j = L.fast_to_slow[i]
+        if count[j] > 1:
+            if job.user_stride[j] != expected:
+                return False
+            expected *= count[j]
+    return True
+
+
+cdef int write_part(
+    const job_t *job, worker_t *w, index_t offset, const char *user, const index_t *stride, index_t *count
+) noexcept nogil:
+    """Write a part of a chunk to the file, run by run; `offset` is that of its first element."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
+    cdef index_t size = size_of(count, L.ndim, L.itemsize)
+    cdef index_t n, i, m
+    cdef int axis, failure
+    cdef char *stage
+    axis = slowest_axis(job, count)
+    if span == size:
+        if axis < 0 or is_run(job, count):
+            return write_bytes(L.fd, user, size, offset)
+        if span <= STAGE:
+            stage = stage_of(w, span)
+            if stage == NULL:
+                return ENOMEM
+            xa_copy_block(stage, stride, user, job.user_stride, count, L.ndim, L.itemsize, False)
+            return write_bytes(L.fd, stage, span, offset)
+    n = count[axis]
+    m = step_that_fits(span, n, size) if span == size else 1
+    i = 0
+    failure = 0
+    while i < n and failure == 0:
+        count[axis] = min(m, n - i)
+        failure = write_part(
+            job, w, offset + i * stride[axis], user + i * job.user_stride[axis], stride, count)
+        i += m
+    count[axis] = n
+    return failure
+
+
+cdef void permute(
+    const job_t *job, char *chunk, char *user, const index_t *first, const index_t *count, uint8_t *marks
+) noexcept nogil:
+    """Move a part between a chunk in order "Z" or "H" and the user's memory, through the table of
+    places.  With `marks` the places are marked and nothing moves."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t at[MAX_NDIM]
+    cdef index_t row = 0, stride = 1, step_bytes, i
+    cdef index_t place_step[MAX_NDIM]
+    cdef int j, last = L.ndim - 1
+    if L.ndim == 0:
+        if marks != NULL:
+            marks[0] = 1
+        elif job.write:
+            memcpy(chunk, user, L.itemsize)
+        else:
+            memcpy(user, chunk, L.itemsize)
+        return
+    for j in range(last, -1, -1):
+        place_step[j] = stride * job.step[j]
+        row += first[j] * stride
+        stride *= L.chunk[j]
+        at[j] = 0
+    step_bytes = job.user_stride[last]
+    while True:
+        if marks != NULL:
+            for i in range(count[last]):
+                marks[L.place[row + i * place_step[last]]] = 1
+        elif job.write:
+            xa_scatter(chunk, L.place + row, place_step[last], user, step_bytes, count[last], L.itemsize)
+        else:
+            xa_gather(user, step_bytes, chunk, L.place + row, place_step[last], count[last], L.itemsize)
+        j = last - 1
+        while j >= 0:
+            at[j] += 1
+            row += place_step[j]
+            user += job.user_stride[j]
+            if at[j] < count[j]:
+                break
+            row -= count[j] * place_step[j]
+            user -= count[j] * job.user_stride[j]
+            at[j] = 0
+            j -= 1
+        if j < 0:
+            return
+
+
+cdef int permuted_part(
+    const job_t *job, worker_t *w, index_t offset, char *user, const index_t *first, const index_t *count
+) noexcept nogil:
+    """Move a part of a chunk in order "Z" or "H" by pread and pwrite."""
+    cdef const layout_t *L = &job.layout
+    cdef char *stage = stage_of(w, L.chunk_bytes)
+    cdef uint8_t *marks
+    cdef index_t n = L.chunk_bytes // L.itemsize, i, run_start
+    cdef int failure
+    if stage == NULL:
+        return ENOMEM
+    if not job.write:
+        failure = read_bytes(L.fd, stage, L.chunk_bytes, offset)
+        if failure == 0:
+            permute(job, stage, user, first, count, NULL)
+        return failure
+    # Only the places of the elements given may be written: run by run of them.
+    marks = <uint8_t *> calloc(n + 1, 1)
+    if marks == NULL:
+        return ENOMEM
+    permute(job, stage, user, first, count, marks)
+    permute(job, stage, user, first, count, NULL)
+    failure = 0
+    run_start = -1
+    for i in range(n + 1):
+        if marks[i]:
+            if run_start < 0:
+                run_start = i
+        elif run_start >= 0:
+            failure = write_bytes(
+                L.fd, stage + run_start * L.itemsize, (i - run_start) * L.itemsize,
+                offset + run_start * L.itemsize)
+            run_start = -1
+            if failure:
+                break
+    free(marks)
+    return failure
+
+
+cdef int transfer_part(
+    const job_t *job, worker_t *w, index_t address, index_t at, char *user,
+    const index_t *stride, const index_t *first, index_t *count
+) noexcept nogil:
+    """Move the part of the selection that lies in the chunk at `address`."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t offset = address * L.chunk_bytes
+    cdef char *chunk
+    cdef int failure
+    if L.base != NULL and job.write and L.touched != NULL and not touched_get(L.touched, address):
+        if (L.chunk_bytes >= LEAST_DIRECT
+                and size_of(count, L.ndim, L.itemsize) == L.chunk_bytes and L.place == NULL):
+            # A whole chunk, for the first time: through the file, the kernel need not clear the
+            # pages first, and makes large ones.
+            failure = write_part(job, w, offset, user, stride, count)
+            if failure == 0:
+                touched_set(L.touched, address)
+            return failure
+        if L.sparse:
+            # No store may meet a hole: there may be no space behind it.
+            failure = xa_reserve(L.fd, offset, L.chunk_bytes)
+            if failure == EOPNOTSUPP:
+                if L.place != NULL:
+                    return permuted_part(job, w, offset, user, first, count)
+                return write_part(job, w, offset + at, user, stride, count)
+            if failure:
+                return failure
+            touched_set(L.touched, address)
+    if L.base == NULL or (
+        not job.write and L.hollow and (L.touched == NULL or not touched_get(L.touched, address))
+    ):
+        if L.place != NULL:
+            return permuted_part(job, w, offset, user, first, count)
+        if job.write:
+            return write_part(job, w, offset + at, user, stride, count)
+        return read_part(job, w, offset + at, user, stride, count)
+    chunk = L.base + offset
+    if L.place != NULL:
+        permute(job, chunk, user, first, count, NULL)
+    elif job.write:
+        xa_copy_block(chunk + at, stride, user, job.user_stride, count, L.ndim, L.itemsize, job.stream)
+    else:
+        xa_copy_block(user, job.user_stride, chunk + at, stride, count, L.ndim, L.itemsize, job.stream)
+    return 0
+
+
+# -- rows of chunks ------------------------------------------------------------------------------
+
+cdef bint goes_by_rows(const job_t *job) noexcept nogil:
+    """Whether a transfer is so large that it goes row by row through rows of chunks, which the
+    order of the elements on both sides must allow."""
+    cdef const layout_t *L = &job.layout
+    cdef int last = L.ndim - 1
+    return (
+        job.stream and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
+        and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
+
+
+cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high) noexcept nogil:
+    """Move the pieces low ... high - 1, by rows of chunks along the last axis."""
+    cdef const layout_t *L = &job.layout
+    cdef const axial_t *A = job.axial
+    cdef int ndim = L.ndim, last = ndim - 1, j, n, q, failure
+    cdef int p[MAX_NDIM]
+    cdef index_t stride[MAX_NDIM]
+    cdef index_t count[MAX_NDIM]
+    cdef index_t start[MAX_NDIM]
+    cdef char *chunk[ROW_PIECES]
+    cdef index_t length[ROW_PIECES]
+    cdef index_t at, user, base = 0, address
+    cdef int32_t outer_owner, owner, previous
+    cdef const piece_t *piece
+    cdef const index_t *c = NULL
+    for j in range(ndim):
+        p[j] = low[j]
+        stride[j] = L.stride[j] * job.step[j]
+    while True:
+        at = user = 0
+        outer_owner = 0
+        for j in range(last):
+            piece = &job.pieces[j][p[j]]
+            at += piece.first * L.stride[j]
+            user += piece.position * job.user_stride[j]
+            count[j] = piece.count
+            start[j] = piece.first
+            outer_owner = max(outer_owner, piece.segment)
+        previous = -1
+        q = low[last]
+        while q < high[last]:
+            n = 0
+            while q + n < high[last] and n < ROW_PIECES:
+                piece = &job.pieces[last][q + n]
+                owner = max(outer_owner, piece.segment)
+                if owner != previous:
+                    # Affine along the run of chunks with this owner.
+                    c = A.coefficient + <size_t> owner * ndim
+                    base = 0
+                    for j in range(last):
+                        base += c[j] * job.pieces[j][p[j]].chunk
+                    previous = owner
+                address = base + c[last] * piece.chunk
+                if job.write and L.touched != NULL and not touched_get(L.touched, address):
+                    # A first write has its own ways; it ends the group, or is one alone.
+                    if n == 0:
+                        count[last] = piece.count
+                        start[last] = piece.first
+                        failure = transfer_part(
+                            job, w, address, at + piece.first * L.itemsize,
+                            job.user + user + piece.position * L.itemsize, stride, start, count)
+                        if failure:
+                            return failure
+                        q += 1
+                        continue
+                    break
+                chunk[n] = L.base + address * L.chunk_bytes + at + piece.first * L.itemsize
+                length[n] = piece.count
+                n += 1
+            if n:
+                xa_copy_rows(
+                    job.user + user + job.pieces[last][q].position * L.itemsize, job.user_stride,
+                    chunk, length, n, stride, stride[last], count, last, L.itemsize, job.write)
+                q += n
+        j = last - 1
+        while j >= 0:
+            p[j] += 1
+            if p[j] < high[j]:
+                break
+            p[j] = low[j]
+            j -= 1
+        if j < 0:
+            return 0
+
+
+# -- the whole transfer --------------------------------------------------------------------------
+
+cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
+    """Do a job, or the share of it whose pieces along `axis` are first ... stop - 1 (axis -1: all
+    of it).  Returns 0 or an errno."""
+    cdef const layout_t *L = &job.layout
+    cdef const axial_t *A = job.axial
+    cdef int ndim = L.ndim, j, failure = 0
+    cdef int low[MAX_NDIM]
+    cdef int high[MAX_NDIM]
+    cdef int run_low[MAX_NDIM]
+    cdef int run_high[MAX_NDIM]
+    cdef int p[MAX_NDIM]
+    cdef index_t stride[MAX_NDIM]
+    cdef index_t count[MAX_NDIM]
+    cdef index_t start[MAX_NDIM]
+    cdef index_t address[MAX_NDIM + 1]
+    cdef index_t at[MAX_NDIM + 1]
+    cdef index_t user[MAX_NDIM + 1]
+    cdef const piece_t *piece
+    cdef const index_t *coefficient
+    cdef int32_t owner
+    cdef worker_t w
+    w.stage = NULL
+    w.stage_bytes = 0
+    for j in range(ndim):
+        low[j] = first if j == axis else 0
+        high[j] = stop if j == axis else job.n_pieces[j]
+        if low[j] >= high[j]:
+            return 0
+        stride[j] = L.stride[j] * job.step[j]
+        run_low[j] = low[j]
+        run_high[j] = min(job.pieces[j][low[j]].run_end, high[j])
+    if goes_by_rows(job):
+        failure = run_rows(job, &w, low, high)
+        free(w.stage)
+        xa_stream_end()
+        return failure
+    while True:
+        # A box of chunks with one owner: addresses are affine in it.
+        owner = 0
+        for j in range(ndim):
+            owner = max(owner, job.pieces[j][run_low[j]].segment)
+            p[j] = run_low[j]
+        coefficient = A.coefficient + <size_t> owner * ndim
+        address[0] = 0
+        at[0] = 0
+        user[0] = 0
+        j = 0
+        while True:
+            while j < ndim:
+                piece = &job.pieces[j][p[j]]
+                address[j + 1] = address[j] + coefficient[j] * piece.chunk
+                at[j + 1] = at[j] + piece.first * L.stride[j]
+                user[j + 1] = user[j] + piece.position * job.user_stride[j]
+                count[j] = piece.count
+                start[j] = piece.first
+                j += 1
+            failure = transfer_part(
+                job, &w, address[ndim], at[ndim], job.user + user[ndim], stride, start, count)
+            if failure:
+                break
+            j -= 1
+            while j >= 0:
+                p[j] += 1
+                if p[j] < run_high[j]:
+                    break
+                p[j] = run_low[j]
+                j -= 1
+            if j < 0:
+                break
+        if failure:
+            break
+        j = ndim - 1
+        while j >= 0:
+            run_low[j] = run_high[j]
+            if run_low[j] < high[j]:
+                run_high[j] = min(job.pieces[j][run_low[j]].run_end, high[j])
+                break
+            run_low[j] = low[j]
+            run_high[j] = min(job.pieces[j][low[j]].run_end, high[j])
+            j -= 1
+        if j < 0:
+            break
+    free(w.stage)
+    if job.stream:
+        xa_stream_end()
+    return failure

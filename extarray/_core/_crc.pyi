@@ -1,0 +1,9 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+def crc32c(data: Buffer, crc: int = 0) -> int: ...
+def crc32c_rows(rows: np.ndarray[tuple[int, int], Any], crc: int = 0) -> NDArray[np.uint32]: ...
+def crc32c_bytewise(data: Buffer) -> int: ...

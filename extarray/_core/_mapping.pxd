@@ -1,0 +1,35 @@
+# The memory behind an array: a mapped file, a plain file, or anonymous memory.
+
+from libc.stdint cimport uint64_t
+
+from ._types cimport index_t
+
+
+# Two-level-and-a-root bitmap over chunk addresses; memory appears where bits are set.
+cdef enum:
+    LEAF_BITS = 15
+    NODE_BITS = 12
+    ROOT_BITS = 12
+
+cdef struct node_t:
+    uint64_t *leaf[1 << NODE_BITS]
+
+cdef struct touched_t:
+    node_t *node[1 << ROOT_BITS]
+
+
+cdef class Touched:
+    cdef touched_t *root
+
+
+cdef class Region:
+    cdef char *base             # NULL: not mapped
+    cdef size_t window          # bytes of address space behind base
+    cdef size_t committed       # anonymous memory: bytes that may be touched
+    cdef int fd                 # -1: anonymous memory
+    cdef readonly bint writable
+    cdef object __weakref__
+
+
+cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
+cdef int touched_set(touched_t *root, index_t address) noexcept nogil

@@ -1,0 +1,359 @@
+"""Mapped files and anonymous memory: growth under a mapping, and the life of views.
+
+A region maps a window of address space far larger than its file.  The file grows under the
+window, so growth neither remaps nor invalidates a view.  When a file outgrows the window, the
+array takes a new, larger region; views keep the old one alive, and both show the same pages.
+
+A memory-resident array lives in an anonymous region: address space reserved without access,
+opened as the array grows.  It grows in place too, and running out of memory is an error at
+growth.
+"""
+
+import os
+
+from libc.errno cimport errno as c_errno
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE, PROT_READ,
+    PROT_WRITE, mmap, mprotect, munmap,
+)
+
+from ._types cimport index_t
+
+from extarray.errors import ReserveError, StorageError
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <stdint.h>
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    #if defined(__linux__)
+    #include <sys/vfs.h>
+    static long xa_filesystem(int fd) {
+        struct statfs about;
+        return fstatfs(fd, &about) ? 0 : (long) (unsigned int) about.f_type;
+    }
+    #else
+    static long xa_filesystem(int fd) { (void) fd; return 0; }
+    #endif
+
+    /* 0, or an errno where a load would be a SIGBUS.  A kernel that does not know the advice lets
+     * the load find out. */
+    static int xa_populate(char *base, size_t length) {
+    #if defined(__linux__)
+    #ifndef MADV_POPULATE_READ
+    #define MADV_POPULATE_READ 22
+    #endif
+        if (madvise(base, length, MADV_POPULATE_READ) && errno != EINVAL) return errno;
+    #else
+        (void) base; (void) length;
+    #endif
+        return 0;
+    }
+
+    static void xa_advise_huge(char *base, size_t length) {
+    #ifdef MADV_HUGEPAGE
+        /* Advice: without huge pages everything works, slower. */
+        (void) madvise(base, length, MADV_HUGEPAGE);
+    #endif
+    }
+
+    /* Publish *slot = fresh unless another thread was first; returns what is there. */
+    static void *xa_publish(void **slot, void *fresh) {
+        void *expected = NULL;
+        if (__atomic_compare_exchange_n(slot, &expected, fresh, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return fresh;
+        free(fresh);
+        return expected;
+    }
+    #define xa_load_pointer(slot) __atomic_load_n((slot), __ATOMIC_ACQUIRE)
+    #define xa_load_bits(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
+    """
+    long xa_filesystem(int fd) noexcept
+    int xa_populate(char *base, size_t length) noexcept nogil
+    void xa_advise_huge(char *base, size_t length) noexcept nogil
+    void *xa_publish(void **slot, void *fresh) noexcept nogil
+    void *xa_load_pointer(void **slot) noexcept nogil
+    uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
+    void xa_or_bits(uint64_t *p, uint64_t bits) noexcept nogil
+
+cdef size_t FILL_PIECE = <size_t> 1 << 18
+# More address space than a process has.
+cdef size_t FARTHEST = <size_t> 1 << 47
+cdef size_t GIB = <size_t> 1 << 30
+# A mapping that begins at a multiple of this can show huge pages of the page cache.
+cdef size_t HUGE = <size_t> 1 << 21
+
+
+def filesystem(int fd):
+    """Number of the type of file system that a file lies on (statfs), 0 where it is not known.
+
+    Parameters
+    ----------
+    fd : int
+
+    Returns
+    -------
+    int
+    """
+    return xa_filesystem(fd)
+
+
+cdef class Touched:
+    """The set of chunks that this process knows to have disk space and pages behind them.
+
+    Set before the first store into a chunk of a sparse array: the store must not meet a hole,
+    which could have no space left behind it.  Set also for chunks of a fresh segment once
+    written, because a first write is faster through the file than through the mapping.
+    Thread-safe; a bit is never cleared.
+    """
+
+    def __cinit__(self):
+        self.root = <touched_t *> calloc(1, sizeof(touched_t))
+        if self.root == NULL:
+            raise MemoryError("no memory for the set of touched chunks")
+
+    def __dealloc__(self):
+        cdef int i, j
+        if self.root == NULL:
+            return
+        for i in range(1 << ROOT_BITS):
+            if self.root.node[i] != NULL:
+                for j in range(1 << NODE_BITS):
+                    free(self.root.node[i].leaf[j])
+                free(self.root.node[i])
+        free(self.root)
+
+
+cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil:
+    cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
+    cdef node_t *node
+    cdef uint64_t *leaf
+    if high >= 1 << ROOT_BITS:
+        return False
+    node = <node_t *> xa_load_pointer(<void **> &root.node[high])
+    if node == NULL:
+        return False
+    leaf = <uint64_t *> xa_load_pointer(
+        <void **> &node.leaf[(address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)])
+    if leaf == NULL:
+        return False
+    address &= (1 << LEAF_BITS) - 1
+    return (xa_load_bits(&leaf[address >> 6]) >> (address & 63)) & 1
+
+
+cdef int touched_set(touched_t *root, index_t address) noexcept nogil:
+    # Beyond 2**39 chunks, and without memory, chunks just stay unknown.
+    cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
+    cdef node_t *node
+    cdef uint64_t *leaf
+    cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
+    if high >= 1 << ROOT_BITS:
+        return 0
+    node = <node_t *> xa_load_pointer(<void **> &root.node[high])
+    if node == NULL:
+        node = <node_t *> calloc(1, sizeof(node_t))
+        if node == NULL:
+            return 0
+        node = <node_t *> xa_publish(<void **> &root.node[high], node)
+    leaf = <uint64_t *> xa_load_pointer(<void **> &node.leaf[middle])
+    if leaf == NULL:
+        leaf = <uint64_t *> calloc(1 << (LEAF_BITS - 6), sizeof(uint64_t))
+        if leaf == NULL:
+            return 0
+        leaf = <uint64_t *> xa_publish(<void **> &node.leaf[middle], leaf)
+    address &= (1 << LEAF_BITS) - 1
+    xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
+    return 0
+
+
+cdef class Region:
+    """Bytes of an array: mapped file, plain file, or anonymous memory.
+
+    Made by `Region.file` and `Region.memory`.  Whoever works on the bytes without the GIL, and
+    every view, holds a reference; the last one unmaps the window and closes the descriptor.
+    """
+
+    def __cinit__(self):
+        self.fd = -1
+
+    def __dealloc__(self):
+        if self.base != NULL:
+            munmap(self.base, self.window)
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    @staticmethod
+    def file(int fd, size_t length, bint writable, bint mapped):
+        """Region of a file.
+
+        Parameters
+        ----------
+        fd : int
+            Open descriptor; the region duplicates it.
+        length : int
+            Bytes that the window must hold at least.
+        writable, mapped : bool
+
+        Returns
+        -------
+        Region
+
+        Raises
+        ------
+        StorageError
+            The file cannot be mapped.
+        """
+        cdef Region self = Region.__new__(Region)
+        self.fd = os.dup(fd)
+        os.set_inheritable(self.fd, False)
+        self.writable = writable
+        if mapped:
+            # Generous, because a window costs nothing; but many arrays may be open.
+            self._map(max(64 * GIB, min(8 * length, FARTHEST)), max(length, HUGE), MAP_SHARED,
+                      PROT_READ | (PROT_WRITE if writable else 0))
+        return self
+
+    @staticmethod
+    def memory(size_t length):
+        """Anonymous region, for `length` bytes and growth.
+
+        Parameters
+        ----------
+        length : int
+            Bytes that the window must hold at least.
+
+        Returns
+        -------
+        Region
+
+        Raises
+        ------
+        ReserveError
+            A MemoryError: no address space.
+        """
+        cdef Region self = Region.__new__(Region)
+        cdef size_t physical = <size_t> os.sysconf("SC_PHYS_PAGES") * <size_t> os.sysconf("SC_PAGE_SIZE")
+        self.writable = True
+        self._map(max(64 * GIB, 4 * physical, min(4 * length, FARTHEST)), max(length, HUGE),
+                  MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
+        return self
+
+    def _map(self, size_t window, size_t least, int flags, int protection):
+        """Map the largest window that the address space grants, aligned to huge pages."""
+        cdef char *base
+        cdef char *aligned
+        cdef size_t head
+        cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
+        window = (window + HUGE - 1) & ~(HUGE - 1)
+        least = (least + HUGE - 1) & ~(HUGE - 1)
+        while True:
+            # Without access nothing is charged; memory is when `commit` opens it.
+            base = <char *> mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+            if <void *> base != MAP_FAILED:
+                break
+            if window <= least:
+                raise ReserveError(
+                    f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
+                    "raise the limit (ulimit -v), or use engine='pread'")
+            window = max(least, window // 2)
+        aligned = <char *> ((<size_t> base + HUGE - 1) & ~(HUGE - 1))
+        head = aligned - base
+        if head:
+            munmap(base, head)
+        if HUGE - head:
+            munmap(aligned + window, HUGE - head)
+        self.base = aligned
+        self.window = window
+        if fd >= 0:
+            if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
+                raise StorageError(
+                    c_errno, f"cannot map the file: {os.strerror(c_errno)}; use engine='pread'")
+        xa_advise_huge(aligned, window)
+
+    def holds(self, size_t length):
+        """Whether the window holds `length` bytes (a plain file always does).
+
+        Parameters
+        ----------
+        length : int
+
+        Returns
+        -------
+        bool
+        """
+        return self.base == NULL or length <= self.window
+
+    def commit(self, size_t length):
+        """Open the first `length` bytes of anonymous memory.
+
+        Parameters
+        ----------
+        length : int
+
+        Raises
+        ------
+        ReserveError
+            A MemoryError: no memory, or the window is exhausted.
+        """
+        if length <= self.committed:
+            return
+        length = (length + HUGE - 1) & ~(HUGE - 1)
+        if length > self.window:
+            raise ReserveError(
+                f"cannot grow to {length} bytes: {self.window} bytes of address space are "
+                "reserved; keep the array in a file instead")
+        if mprotect(self.base + self.committed, length - self.committed, PROT_READ | PROT_WRITE):
+            raise ReserveError(
+                f"cannot grow to {length} bytes of memory: {os.strerror(c_errno)}; keep the "
+                "array in a file instead")
+        self.committed = length
+
+    def populate(self, size_t start, size_t length):
+        """Have pages behind a part of a mapped file, so that a load finds them.
+
+        Parameters
+        ----------
+        start, length : int
+            Bytes.
+
+        Returns
+        -------
+        int
+            0, or an errno: there is no space.
+        """
+        cdef size_t page = 4096
+        cdef size_t low = start & ~(page - 1)
+        return xa_populate(self.base + low, start + length - low)
+
+    def fill(self, const unsigned char[::1] pattern not None, size_t start, size_t stop):
+        """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory.
+
+        Parameters
+        ----------
+        pattern : bytes
+        start, stop : int
+            A whole number of patterns apart, inside what was committed.
+        """
+        cdef size_t n = pattern.shape[0], done, piece
+        if stop <= start:
+            return
+        if stop > self.committed:
+            raise ValueError("the range was not committed")
+        with nogil:
+            memcpy(self.base + start, &pattern[0], n)
+            # Double what is there; in pieces that stay in a cache.
+            done = n
+            while done < stop - start:
+                piece = min(min(done, stop - start - done), max(n, FILL_PIECE // n * n))
+                memcpy(self.base + start + done, self.base + start, piece)
+                done += piece
+
+    @property
+    def mapped(self):
+        """Whether the bytes are in the address space."""
+        return self.base != NULL

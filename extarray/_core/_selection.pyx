@@ -1,0 +1,173 @@
+"""NumPy's basic indexing: integers, slices, Ellipsis, newaxis -> a box of elements.
+
+Errors have NumPy's classes and NumPy's words.  Kinds of index that select no box (masks, integer
+arrays, lists) are refused; nothing is misread.
+"""
+
+import operator
+
+from cpython.bool cimport PyBool_Check
+from cpython.long cimport PyLong_CheckExact
+from cpython.slice cimport PySlice_Check
+
+from ._types cimport MAX_NDIM, index_t
+
+from extarray.errors import BoundsError, SelectionError
+
+cdef extern from "Python.h":
+    int PySlice_Unpack(object slice, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t *step) except -1
+    Py_ssize_t PySlice_AdjustIndices(
+        Py_ssize_t length, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t step) noexcept
+
+
+cdef enum kind_t:
+    INTEGER
+    SLICE
+    ELLIPSIS
+    NEWAXIS
+
+
+cdef int kind_of(object item, object dtype) except -1:
+    """Kind of one entry between the brackets; whatever is no basic index raises."""
+    if PyLong_CheckExact(item):
+        return INTEGER
+    if PySlice_Check(item):
+        return SLICE
+    if item is Ellipsis:
+        return ELLIPSIS
+    if item is None:
+        return NEWAXIS
+    if PyBool_Check(item):
+        raise SelectionError(
+            f"a boolean ({item}) as an index is a mask, and masks are not supported; "
+            "read a slice and apply the mask to the result")
+    if isinstance(item, str) or (isinstance(item, list) and item and isinstance(item[0], str)):
+        if dtype.names is not None:
+            raise SelectionError(
+                f"field names ({item!r}) are not supported as an index; read the records, "
+                "then take the field: a[...][name]")
+    elif isinstance(item, (list, tuple)):
+        raise SelectionError(
+            "lists, tuples and arrays of indices or booleans are not supported; read a slice "
+            "and index the result")
+    else:
+        if getattr(item, "ndim", 0) > 0 or getattr(getattr(item, "dtype", None), "kind", "") == "b":
+            raise SelectionError(
+                "masks and integer arrays are not supported as an index; read a slice and "
+                "index the result")
+        try:
+            operator.index(item)
+        except TypeError:
+            pass
+        else:
+            return INTEGER
+    raise SelectionError(
+        "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+        "boolean arrays are valid indices")
+
+
+cdef int take_integer(object item, const index_t *shape, int axis, selection_t *s) except -1:
+    cdef index_t i, n = shape[axis]
+    try:
+        i = operator.index(item)
+    except OverflowError:
+        raise BoundsError(
+            f"index {item} is out of bounds for axis {axis} with size {n}") from None
+    if i < -n or i >= n:
+        raise BoundsError(f"index {i} is out of bounds for axis {axis} with size {n}")
+    s.start[axis] = i + n if i < 0 else i
+    s.step[axis] = 1
+    s.count[axis] = 1
+    return 0
+
+
+cdef int take_slice(object item, const index_t *shape, int axis, selection_t *s) except -1:
+    cdef Py_ssize_t start, stop, step
+    PySlice_Unpack(item, &start, &stop, &step)
+    s.count[axis] = PySlice_AdjustIndices(shape[axis], &start, &stop, step)
+    s.start[axis] = start
+    s.step[axis] = step
+    add_result_axis(s, axis, s.count[axis])
+    return 0
+
+
+cdef int add_result_axis(selection_t *s, int axis, index_t extent) except -1:
+    if s.result_ndim == MAX_RESULT_NDIM:
+        raise BoundsError(
+            f"number of dimensions must be within [0, {MAX_RESULT_NDIM}], indexing result would "
+            f"have {s.result_ndim + 1}")
+    s.result_axis[s.result_ndim] = axis
+    s.result_shape[s.result_ndim] = extent
+    s.result_ndim += 1
+    return 0
+
+
+cdef int take_whole(const index_t *shape, int axis, selection_t *s) except -1:
+    s.start[axis] = 0
+    s.step[axis] = 1
+    s.count[axis] = shape[axis]
+    add_result_axis(s, axis, shape[axis])
+    return 0
+
+
+cdef int parse(object key, const index_t *shape, int ndim, object dtype, selection_t *s) except -1:
+    """Fill `s` from an index expression on an array of the given shape."""
+    cdef Py_ssize_t n, i
+    cdef int axis = 0, used = 0, ellipses = 0, kind
+    cdef char kinds[MAX_RESULT_NDIM + MAX_NDIM]
+    cdef object item
+    s.ndim = ndim
+    s.result_ndim = 0
+    if not isinstance(key, tuple):
+        key = (key,)
+    n = len(key)
+    if n > MAX_RESULT_NDIM + MAX_NDIM:
+        raise BoundsError(f"too many indices for array: array is {ndim}-dimensional, but {n} were indexed")
+    for i in range(n):
+        kind = kind_of(key[i], dtype)
+        kinds[i] = kind
+        if kind == INTEGER or kind == SLICE:
+            used += 1
+        elif kind == ELLIPSIS:
+            ellipses += 1
+    if ellipses > 1:
+        raise BoundsError("an index can only have a single ellipsis ('...')")
+    if used > ndim:
+        raise BoundsError(
+            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed")
+    s.is_scalar = ellipses == 0
+    for i in range(n):
+        item = key[i]
+        kind = kinds[i]
+        if kind == INTEGER:
+            take_integer(item, shape, axis, s)
+            axis += 1
+        elif kind == SLICE:
+            take_slice(item, shape, axis, s)
+            axis += 1
+        elif kind == NEWAXIS:
+            add_result_axis(s, -1, 1)
+        else:
+            for _ in range(ndim - used):
+                take_whole(shape, axis, s)
+                axis += 1
+    while axis < ndim:
+        take_whole(shape, axis, s)
+        axis += 1
+    s.is_scalar = s.is_scalar and s.result_ndim == 0
+    return 0
+
+
+cdef index_t selection_size(const selection_t *s) noexcept nogil:
+    """Number of elements selected."""
+    cdef index_t size = 1
+    cdef int j
+    for j in range(s.ndim):
+        size *= s.count[j]
+    return size
+
+
+cdef object result_shape(const selection_t *s):
+    """Shape of the result, as a tuple."""
+    cdef int i
+    return tuple([s.result_shape[i] for i in range(s.result_ndim)])

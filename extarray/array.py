@@ -1,0 +1,674 @@
+"""The array: NumPy's behaviour on a store of chunks."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+import numpy as np
+
+from extarray._core._array import ArrayCore
+from extarray._core._axial import Axial
+from extarray.attrs import Attributes
+from extarray.chunking import check_chunks, check_shape, grid_of
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    CastingError,
+    ClosedError,
+    LimitError,
+    ReadOnlyError,
+    ShapeError,
+)
+from extarray.info import Info
+from extarray.order import positions
+from extarray.store import FileStore, MemoryStore, resolve_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from extarray.metadata import Header
+
+__all__ = ["LIMIT", "ExtArray"]
+
+# Bytes of all chunks; file offsets are signed, and a little follows the last chunk.
+LIMIT = 2**63 - 4096
+
+
+class ExtArray(ArrayCore):
+    """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
+
+    Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
+
+    Attributes
+    ----------
+    axial : Axial
+        The mapping between chunk indices and addresses.
+    dtype : dtype
+    order : {"C", "F", "Z", "H"}
+        Order of the elements in a chunk.
+
+    Notes
+    -----
+    Indexing returns copies.  Threads may share an array for reading, also while one of them grows
+    it; after a fork the child has it open for reading only.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.zeros((2, 3))
+    >>> a[0] = [1, 2, 3]
+    >>> a.extend(axis=1, by=2)
+    >>> a[...]
+    array([[1., 2., 3., 0., 0.],
+           [0., 0., 0., 0., 0.]])
+    """
+
+    __slots__ = ("__weakref__", "_growth", "_store")
+
+    _store: FileStore | MemoryStore
+    _growth: threading.RLock
+
+    def __init__(self) -> None:
+        raise ArgumentTypeError(
+            "arrays are made by extarray.create, open, zeros, ones, full, empty or from_array"
+        )
+
+    @classmethod
+    def _create(
+        cls,
+        path: Any,
+        shape: tuple[int, ...],
+        header: Header,
+        attrs: str,
+        engine: str = "auto",
+        overwrite: bool = False,
+    ) -> ExtArray:
+        """Fresh array, in the files of `path` or (None) in memory."""
+        axial = Axial(grid_of(shape, header.chunks))
+        if axial.size * header.chunk_bytes >= LIMIT:
+            raise LimitError(
+                f"an array of shape {shape} in chunks of {header.chunks} elements of "
+                f"{header.dtype} has 2**63 bytes or more"
+            )
+        store: FileStore | MemoryStore
+        if path is None:
+            store = MemoryStore(header, axial, attrs)
+        else:
+            store = FileStore.create(
+                resolve_path(path), header, axial, shape, attrs, engine, overwrite
+            )
+        return cls._from_store(store, axial, shape)
+
+    @classmethod
+    def _from_store(
+        cls, store: FileStore | MemoryStore, axial: Axial, shape: tuple[int, ...]
+    ) -> ExtArray:
+        """Array on an open store."""
+        self = cls.__new__(cls)
+        header = store.header
+        places = positions(header.chunks, header.order) if header.order in "ZH" else None
+        self._store = store
+        # Growth is one step for the threads of this process too.
+        self._growth = threading.RLock()
+        axial._own()
+        self._setup(axial, header.dtype, header.chunks, header.order, places, shape)
+        self._attach_store()
+        if isinstance(store, FileStore) and store.mode == "r+":
+            store.on_fork(self._attach_store)
+        return self
+
+    def _attach_store(self) -> None:
+        """Use the store's region, as the store may be used now."""
+        store = self._store
+        self._attach(store.region, store.mode == "r+", store.header.sparse, store.hollow)
+
+    def _name(self) -> str:
+        return "the array" if self.path is None else f"'{self.path}'"
+
+    def _check(self, what: str | None = None) -> None:
+        """Raise where the array is closed, or `what` would change a read-only one."""
+        if self.closed:
+            raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
+        if what is not None and self.mode != "r+":
+            raise ReadOnlyError(
+                f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
+            )
+
+    # -- what the array is -------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path | None:
+        """Path of the pair of files, without suffix; None for a memory-resident array."""
+        return self._store.path
+
+    @property
+    def mode(self) -> str:
+        """The mode: "r" or "r+"."""
+        return self._store.mode
+
+    @property
+    def fill_value(self) -> Any:
+        """Value of elements that were never written: a NumPy scalar.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).fill_value
+        np.float64(1.0)
+        """
+        return np.frombuffer(self._store.header.fill, self.dtype)[0]
+
+    @property
+    def attrs(self) -> Attributes:
+        """Attributes: a mutable mapping of JSON values, kept with the array.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2))
+        >>> a.attrs["unit"] = "mm"
+        >>> a.attrs["unit"]
+        'mm'
+        """
+        return Attributes(self._load_attrs, self._save_attrs)
+
+    def _load_attrs(self) -> str:
+        self._check()
+        return self._store.attrs
+
+    def _save_attrs(self, attrs: str) -> None:
+        with self._growth:
+            self._check("change the attributes of")
+            self._store.set_attrs(attrs)
+
+    def info(self) -> Info:
+        """Facts of the array: layout, growth, and the space it takes.
+
+        Returns
+        -------
+        Info
+            A dict; ``print`` of it is a table.  ``records`` is the number of records of each axis,
+            ``utilisation`` the share of the allocated elements that lie inside the bounds.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((4, 3), chunks=(2, 2))
+        >>> a.extend(1, 3)
+        >>> a.info()["segments"], a.info()["records"]
+        (2, (1, 1))
+        """
+        self._check()
+        store, axial = self._store, self.axial
+        logical = self.nbytes
+        allocated = axial.size * self.chunk_bytes
+        facts = Info(
+            path=None if self.path is None else str(self.path),
+            shape=self.shape,
+            dtype=self.dtype,
+            chunks=self.chunks,
+            grid=self.grid,
+            order=self.order,
+            fill_value=self.fill_value,
+            engine=store.engine,
+            mode=self.mode,
+            segments=axial.segments,
+            records=tuple(len(axial.records(j)[0]) for j in range(self.ndim)),
+            logical_bytes=logical,
+            allocated_bytes=allocated,
+            utilisation=logical / allocated if allocated else 1.0,
+        )
+        if isinstance(store, FileStore):
+            facts.update(
+                sparse=store.header.sparse,
+                uuid=store.header.uuid.hex(),
+                file_bytes=store.file_bytes,
+                disk_bytes=store.disk_bytes,
+                metadata_bytes=store.metadata_bytes,
+            )
+        return facts
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else f"'{self.path}', mode '{self.mode}'"
+        if self.closed:
+            return f"<extarray.ExtArray: {where}, closed>"
+        return (
+            f"<extarray.ExtArray: shape {self.shape}, {self.dtype}, chunks {self.chunks}, {where}>"
+        )
+
+    # -- growth ------------------------------------------------------------------------------
+
+    def extend(self, axis: SupportsIndex, by: SupportsIndex) -> None:
+        """Grow an axis; the new elements have the fill value.
+
+        Parameters
+        ----------
+        axis : int
+            In [-ndim, ndim).
+        by : int
+            Elements, at least 0.
+
+        Raises
+        ------
+        AxisError, ArgumentError, ArgumentTypeError, LimitError
+            No such axis, negative, no int, beyond 2**63.
+        ReadOnlyError, ClosedError
+        StorageError, ReserveError
+            No room (an OSError; a MemoryError in memory).  The array is as before.
+
+        Notes
+        -----
+        The cost does not depend on the size of the array: nothing moves.  A growth inside the
+        last chunk of the axis only changes the bounds.  One commit; readers see it at their next
+        `refresh`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3))
+        >>> a.extend(axis=1, by=4)
+        >>> a.shape
+        (2, 7)
+        """
+        j = self._axis(axis)
+        n = _count(by)
+        with self._growth:
+            self._check("extend")
+            shape = self.shape
+            self._grow((*shape[:j], shape[j] + n, *shape[j + 1 :]))
+
+    def resize(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
+        """Grow several axes as one commit, axis 0 first.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            New extent of each axis, at least the present one.
+
+        Raises
+        ------
+        ShapeError
+            A ValueError: wrong number of axes, or an axis would shrink.
+        ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
+            As for `extend`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3))
+        >>> a.resize((4, 5))
+        >>> a.shape
+        (4, 5)
+        """
+        new = check_shape(shape)
+        with self._growth:
+            self._check("resize")
+            old = self.shape
+            if len(new) != len(old):
+                raise ShapeError(f"cannot resize {old} to {new}: the array has {len(old)} axes")
+            if any(n < o for n, o in zip(new, old, strict=True)):
+                raise ShapeError(
+                    f"cannot resize {old} to {new}: an array only grows; copy a slice to get a "
+                    "smaller one"
+                )
+            self._grow(new)
+
+    def append(self, data: ArrayLike, axis: SupportsIndex = 0) -> None:
+        """Grow an axis by data.
+
+        Parameters
+        ----------
+        data : array_like
+            Of the array's rank, and of its extents on all other axes; cast by the rule
+            ``same_kind``.
+        axis : int
+            In [-ndim, ndim).
+
+        Raises
+        ------
+        ShapeError
+            A ValueError: the shape of `data` does not fit.
+        CastingError
+            A TypeError: `data` cannot be cast.
+        ReadOnlyError, ClosedError, AxisError, LimitError, StorageError, ReserveError
+            As for `extend`.
+
+        Notes
+        -----
+        The elements are written first, and the bounds committed last: no reader and no crash ever
+        sees half an append.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> a.append([[5], [6]], axis=1)
+        >>> a[...]
+        array([[1, 2, 5],
+               [3, 4, 6]])
+        """
+        # Conversions may run any code, also code that closes this array: they come first.
+        j = self._axis(axis)
+        values: NDArray[Any] | ArrayCore = (
+            data if isinstance(data, (np.ndarray, ArrayCore)) else np.asarray(data)
+        )
+        with self._growth:
+            self._check("append to")
+            shape = self.shape
+            wanted = (*shape[:j], "n", *shape[j + 1 :])
+            text = f"({', '.join(map(str, wanted))}{',' if self.ndim == 1 else ''})"
+            if values.ndim != self.ndim or any(
+                n != m for i, (n, m) in enumerate(zip(values.shape, shape, strict=True)) if i != j
+            ):
+                raise ShapeError(
+                    f"cannot append data of shape {values.shape} along axis {j} of an array of "
+                    f"shape {shape}: {text} is needed"
+                )
+            if not np.can_cast(values.dtype, self.dtype, "same_kind"):
+                raise CastingError(
+                    f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
+                    "'same_kind'; cast it first, with astype"
+                )
+            start = tuple(shape[i] if i == j else 0 for i in range(self.ndim))
+            self._grow((*shape[:j], shape[j] + values.shape[j], *shape[j + 1 :]), start, values)
+
+    def _axis(self, axis: SupportsIndex) -> int:
+        if isinstance(axis, (bool, np.bool_)):
+            raise ArgumentTypeError(f"axis must be an int, not {axis!r}")
+        try:
+            j = operator.index(axis)
+        except TypeError:
+            raise ArgumentTypeError(f"axis must be an int, not {axis!r}") from None
+        if not -self.ndim <= j < self.ndim:
+            raise AxisError(j, self.ndim)
+        return j % self.ndim
+
+    def _grow(
+        self,
+        shape: tuple[int, ...],
+        start: tuple[int, ...] | None = None,
+        values: Any = None,
+    ) -> None:
+        """Grow to a shape: room, then data, then the commit; on an error nothing has changed."""
+        old_shape, chunks = self.shape, self.chunks
+        grown = [j for j in range(len(shape)) if shape[j] > old_shape[j]]
+        if not grown:
+            return
+        axial, store = self.axial, self._store
+        for j in grown:
+            if shape[j] >= LIMIT:
+                raise LimitError(f"cannot grow to {shape}: an extent exceeds 2**63 - 1, or nearly")
+            if j in store.unclean:
+                self._clean(j)
+                store.unclean.discard(j)
+        mark = axial._mark()
+        old = new = axial.size * self.chunk_bytes
+        try:
+            for j in grown:
+                more = -(-shape[j] // chunks[j]) - axial.grid[j]
+                if more > 0:
+                    axial._grow(j, more)
+            new = axial.size * self.chunk_bytes
+            if new > old:
+                if new >= LIMIT:
+                    raise LimitError(
+                        f"cannot grow to {shape}: its chunks would have {new} bytes, 2**63 or "
+                        "nearly"
+                    )
+                store.reserve(old, new)
+                if store.region is not self._region:
+                    self._attach_store()
+            if values is not None and start is not None:
+                self._write_box(start, shape, values)
+            store.commit(shape, axial, new)
+        except BaseException:
+            axial._rollback(mark)
+            if LIMIT > new > old:
+                store.release(old)
+            if values is not None:
+                store.unclean.update(grown)
+            raise
+        self._set_bounds(shape)
+
+    def _clean(self, axis: int) -> None:
+        """Give the fill value back to elements behind the bounds of an axis.
+
+        An append that failed, or was killed, may have written there, in chunks that the bounds cut.
+        """
+        shape, chunks, grid = self.shape, self.chunks, self.grid
+        fill = np.frombuffer(self._store.header.fill, self.dtype).reshape(())
+        layer = [range(n) for n in grid]
+        layer[axis] = range(shape[axis] // chunks[axis], grid[axis])
+        for index in itertools.product(*layer):
+            low = [i * c for i, c in zip(index, chunks, strict=True)]
+            high = [n + c for n, c in zip(low, chunks, strict=True)]
+            low[axis] = max(low[axis], shape[axis])
+            self._restore_fill(low, high, fill)
+
+    def _restore_fill(self, low: list[int], high: list[int], fill: NDArray[Any]) -> None:
+        """Give the fill value back to a box of allocated elements.
+
+        Only elements that differ are written: they have disk space, while holes of a sparse file
+        around them may have none left.
+        """
+        block = self._read_box(low, high)
+        found = block.reshape(-1).view(np.uint8).reshape(block.size, -1)
+        differ = (found != np.frombuffer(fill.tobytes(), np.uint8)).any(axis=1)
+        differ = differ.reshape(block.shape)
+        for row in np.argwhere(differ.any(axis=-1)):
+            places = np.flatnonzero(differ[tuple(row)])
+            for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+                first = [*(row + low[:-1]), low[-1] + run[0]]
+                stop = [*(row + low[:-1] + 1), low[-1] + run[-1] + 1]
+                self._write_box(first, stop, fill)
+
+    # -- whole arrays ------------------------------------------------------------------------
+
+    def iter_chunks(
+        self, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
+        """Iterate over the chunks of the grid.
+
+        Parameters
+        ----------
+        order : {"address", "grid"}
+            Order of the addresses (of the file), or row-major order of the indices.
+
+        Yields
+        ------
+        index : tuple of int
+        view : ndarray
+            As `chunk` returns.
+
+        Notes
+        -----
+        The grid is that of the beginning of the iteration.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2), chunks=(2, 1))
+        >>> a.extend(0, 2)
+        >>> [index for index, view in a.iter_chunks()]
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
+        """
+        if order not in ("address", "grid"):
+            raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
+        self._check()
+        return self._iterate(order)
+
+    def _iterate(self, order: str) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
+        indices: Any
+        if order == "grid":
+            indices = np.ndindex(*self.grid)
+        else:
+            indices = (self.axial.index(q) for q in range(self.axial.size))
+        for index in indices:
+            yield index, self.chunk(index)
+
+    def copy(
+        self,
+        path: Any = None,
+        chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    ) -> ExtArray:
+        """Copy into a fresh, dense array: one segment, no history.
+
+        Parameters
+        ----------
+        path : str or PathLike, optional
+            Of the new pair of files; None: in memory.
+        chunks : int or sequence of int, optional
+            Chunk shape; None: the present one.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+", with the same dtype, order, fill value and attributes.
+
+        Raises
+        ------
+        ExistsError, ChunksError, StorageError, ReserveError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.ones((4, 3), chunks=(2, 2))
+        >>> a.copy(chunks=(4, 1)).chunks
+        (4, 1)
+        """
+        self._check()
+        header = self._store.header
+        shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
+        new = ExtArray._create(
+            path,
+            self.shape,
+            replace(header, uuid=uuid4().bytes, chunks=shape or header.chunks),
+            self._store.attrs,
+        )
+        try:
+            new[...] = self
+        except BaseException:
+            new.close()
+            raise
+        return new
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ArgumentError(
+                "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
+                "views that chunk() gives"
+            )
+        result = self.read()
+        return result if dtype is None else result.astype(dtype, copy=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        self._check()
+        return (self[i] for i in range(self.shape[0]))
+
+    # -- life --------------------------------------------------------------------------------
+
+    def refresh(self) -> bool:
+        """Take up what a writer has committed since the array was opened or refreshed.
+
+        Returns
+        -------
+        bool
+            Whether anything was new.  In mode "r+" nothing can be.
+
+        Raises
+        ------
+        ClosedError, CorruptError, TruncatedError
+
+        Notes
+        -----
+        Reads only what is new, takes no lock, and never blocks a writer.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((2, 2)).refresh()
+        False
+        """
+        with self._growth:
+            self._check()
+            shape = self._store.refresh(self.axial)
+            if shape is None:
+                return False
+            if self._store.region is not self._region:
+                self._attach_store()
+            self._set_bounds(shape)
+            return True
+
+    def flush(self) -> None:
+        """Bring everything to the disk: what returned before survives a power cut.
+
+        Raises
+        ------
+        ClosedError, StorageError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((2, 2)).flush()
+        """
+        with self._growth:
+            self._check()
+            self._store.flush()
+
+    def close(self) -> None:
+        """Let go of the files and of the writer's lock.  Views of chunks stay valid.
+
+        Notes
+        -----
+        Closing twice is allowed.  Data that were written are seen by every other process at once;
+        `flush` first where they have to survive a power cut.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2))
+        >>> a.close()
+        >>> a.closed
+        True
+        """
+        with self._growth:
+            self._attach(None, False, False, False)
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        self._check()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _count(by: SupportsIndex) -> int:
+    """Elements to grow by."""
+    if isinstance(by, (bool, np.bool_)):
+        raise ArgumentTypeError(f"by must be an int, not {by!r}")
+    try:
+        n = operator.index(by)
+    except TypeError:
+        raise ArgumentTypeError(f"by must be an int, not {by!r}") from None
+    if n < 0:
+        raise ArgumentError(f"by must be at least 0, not {n}: extend only grows")
+    return n

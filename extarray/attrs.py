@@ -1,0 +1,204 @@
+"""Attributes: a mutable mapping of JSON values, each change a commit."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from extarray.errors import ArgumentTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Attributes", "decode_attrs", "encode_attrs"]
+
+_MISSING = object()
+
+
+def _checked(value: Any, where: str) -> Any:
+    """A copy of a JSON value; anything else raises."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ArgumentTypeError(
+                f"attribute {where} is {value}, which JSON does not have; use None or a text"
+            )
+        return float(value)
+    if isinstance(value, list):
+        return [_checked(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, dict):
+        for key in value:
+            _check_key(key, where)
+        return {key: _checked(item, f"{where}[{key!r}]") for key, item in value.items()}
+    raise ArgumentTypeError(
+        f"attribute {where} is a {type(value).__name__}; possible are None, bool, int, float, str, "
+        "lists, and dicts with str keys: convert it, e.g. with .tolist() or list()"
+    )
+
+
+def _check_key(key: Any, where: str) -> None:
+    if not isinstance(key, str):
+        raise ArgumentTypeError(f"the key {key!r} of {where} is a {type(key).__name__}; use a str")
+
+
+def encode_attrs(values: Any) -> str:
+    """JSON text of attributes.
+
+    Parameters
+    ----------
+    values : mapping or None
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: no mapping from str to JSON values.
+    """
+    if values is None:
+        return "{}"
+    if not isinstance(values, Mapping):
+        raise ArgumentTypeError(f"attrs must be a mapping, not a {type(values).__name__}")
+    plain = dict(values)
+    for key in plain:
+        _check_key(key, "attrs")
+    try:
+        checked = {key: _checked(value, repr(key)) for key, value in plain.items()}
+        text = json.dumps(checked, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except RecursionError:
+        raise ArgumentTypeError("attrs are nested too deeply, or contain themselves") from None
+    except UnicodeEncodeError as error:
+        raise ArgumentTypeError(f"attrs have a text that is no Unicode: {error}") from None
+    return text
+
+
+def decode_attrs(text: str) -> dict[str, Any]:
+    """Attributes from their JSON text.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    dict
+    """
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+class Attributes(MutableMapping[str, Any]):
+    """Attributes of an array: names and JSON values.
+
+    Each assignment and each deletion is one commit, `update` is one in all.  Values come back as
+    copies: changing one changes nothing in the array.
+
+    Parameters
+    ----------
+    load, save : callable
+        How the array gives and takes the JSON text of all of them.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.zeros((2, 2))
+    >>> a.attrs["unit"] = "mm"
+    >>> dict(a.attrs)
+    {'unit': 'mm'}
+    """
+
+    __slots__ = ("_load", "_save")
+
+    def __init__(self, load: Callable[[], str], save: Callable[[str], None]) -> None:
+        self._load = load
+        self._save = save
+
+    def _values(self) -> dict[str, Any]:
+        return decode_attrs(self._load())
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values()[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.update({key: value})
+
+    def __delitem__(self, key: str) -> None:
+        values = self._values()
+        del values[key]
+        self._save(encode_attrs(values))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several attributes in one commit.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for ``dict.update``.
+
+        Raises
+        ------
+        ArgumentTypeError
+            A TypeError: a value is none of JSON; nothing has changed.
+        ReadOnlyError, ClosedError
+        """
+        given: dict[str, Any] = dict(*args, **kwargs)
+        # Checked alone first: a message should speak of what was given.
+        encode_attrs(given)
+        self._save(encode_attrs({**self._values(), **given}))
+
+    def clear(self) -> None:
+        """Remove all attributes, in one commit."""
+        self._save("{}")
+
+    def pop(self, key: str, default: Any = _MISSING) -> Any:
+        """Remove an attribute and return its value.
+
+        Parameters
+        ----------
+        key : str
+        default : object, optional
+            Returned where there is no such attribute; without it that is a KeyError.
+
+        Returns
+        -------
+        object
+        """
+        values = self._values()
+        if key not in values and default is not _MISSING:
+            return default
+        value = values.pop(key)
+        self._save(encode_attrs(values))
+        return value
+
+    def asdict(self) -> dict[str, Any]:
+        """Copy of all attributes.
+
+        Returns
+        -------
+        dict
+        """
+        return self._values()
+
+    def __repr__(self) -> str:
+        return f"Attributes({self._values()!r})"
+
+    def __copy__(self) -> dict[str, Any]:
+        return self._values()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return copy.deepcopy(self._values(), memo)

@@ -1,0 +1,193 @@
+"""Chunk shapes: what a user may give, and what is chosen where nothing is given."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, SupportsIndex
+
+from extarray.errors import ArgumentTypeError, ChunksError, LimitError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check_chunks", "check_shape", "choose_chunks", "grid_of"]
+
+MAX_NDIM = 32
+# Large enough that a system call and a page fault cost little beside the bytes, small enough that
+# a scalar or a thin slice does not drag in megabytes.
+TARGET_BYTES = 512 * 1024
+
+
+def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
+    """Shape as a tuple of ints.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Elements along each axis, each at least 0.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ShapeError, ArgumentTypeError, LimitError
+        A ValueError (negative, or more than 32 axes), a TypeError (no ints), an OverflowError
+        (2**63 or more).
+
+    Examples
+    --------
+    >>> check_shape([4, 3])
+    (4, 3)
+    """
+    extents = _integers(shape, "shape")
+    if len(extents) > MAX_NDIM:
+        raise ShapeError(f"a shape of {len(extents)} axes; at most {MAX_NDIM} are possible")
+    if any(n < 0 for n in extents):
+        raise ShapeError(f"negative extent in the shape {extents}; give 0 or more")
+    if any(n >= 2**63 for n in extents):
+        raise LimitError(f"an extent of the shape {extents} exceeds 2**63 - 1")
+    return extents
+
+
+def check_chunks(
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None, shape: tuple[int, ...], itemsize: int
+) -> tuple[int, ...]:
+    """Chunk shape as a tuple of ints; chosen for `shape` where `chunks` is None.
+
+    Parameters
+    ----------
+    chunks : int, sequence of int, or None
+        Elements of a chunk along each axis, each at least 1; one int serves all axes.
+    shape : tuple of int
+    itemsize : int
+        Bytes of an element.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ChunksError, ArgumentTypeError, LimitError
+
+    Examples
+    --------
+    >>> check_chunks(64, (512, 217, 204), 2)
+    (64, 64, 64)
+    """
+    if chunks is None:
+        return choose_chunks(shape, itemsize)
+    extents = _integers(chunks, "chunks")
+    if not hasattr(chunks, "__len__"):
+        extents *= len(shape)
+    if len(extents) != len(shape):
+        raise ChunksError(
+            f"chunks {extents} has {len(extents)} entries for {len(shape)} axes; give one an axis, "
+            "or one int for all"
+        )
+    if any(n < 1 for n in extents):
+        raise ChunksError(f"chunks {extents} has an extent below 1; give at least 1 an axis")
+    if math.prod(extents) * itemsize >= 2**63:
+        raise LimitError(f"a chunk of {extents} elements has 2**63 bytes or more")
+    return extents
+
+
+def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    itemsize : int
+        Bytes of an element.
+
+    Returns
+    -------
+    tuple of int
+
+    Notes
+    -----
+    All axes get the same extent, but no axis gets more than it has; what short axes leave goes to
+    the others.  An axis of length 0 or 1 is one that will grow: it counts as long.  Then each
+    extent is evened out, so that the last chunk of an axis is nearly full.  Where elements are
+    larger than the target, a chunk is one element.
+
+    Examples
+    --------
+    >>> choose_chunks((512, 217, 204), 2)
+    (64, 55, 51)
+    >>> choose_chunks((0, 765, 700), 2)
+    (64, 64, 64)
+    >>> choose_chunks((100,), 8)
+    (100,)
+    """
+    wanted = max(1.0, TARGET_BYTES / itemsize)
+    budget = wanted
+    open_axes = list(range(len(shape)))
+    # Axes that will grow have no length to respect.
+    length = [n if n > 1 else math.inf for n in shape]
+    side = 1.0
+    chunks = [1] * len(shape)
+    while open_axes:
+        side = wanted ** (1 / len(open_axes))
+        short = [j for j in open_axes if length[j] <= side]
+        if not short:
+            break
+        for j in short:
+            chunks[j] = int(length[j])
+            wanted = max(1.0, wanted / chunks[j])
+        open_axes = [j for j in open_axes if j not in short]
+    for j in open_axes:
+        extent = max(1, int(side + 1e-9))
+        if length[j] < math.inf:
+            extent = math.ceil(shape[j] / math.ceil(shape[j] / extent))
+        chunks[j] = extent
+    # Rounding down may have made the chunk much smaller: double some extents, last axes first.
+    while math.prod(chunks) * 2 <= budget:
+        room = [j for j in reversed(range(len(shape))) if chunks[j] < length[j]]
+        if not room:
+            break
+        j = min(room, key=chunks.__getitem__)
+        chunks[j] = int(min(2 * chunks[j], length[j]))
+    return tuple(chunks)
+
+
+def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
+    """Chunks along each axis that hold a shape.
+
+    Parameters
+    ----------
+    shape, chunks : sequence of int
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> grid_of((10, 12), (2, 5))
+    (5, 3)
+    """
+    return tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True))
+
+
+def _integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:
+    try:
+        return (_integer(values),)
+    except TypeError:
+        pass
+    try:
+        return tuple(_integer(n) for n in values)  # type: ignore[union-attr]
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{what} must be an int or a sequence of ints, not {values!r}"
+        ) from None
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)  # type: ignore[arg-type]

@@ -1,0 +1,230 @@
+"""Settings of the process, and of a part of it for a while.
+
+``config.threads = 1`` sets a value for the whole process.  ``with config.set(threads=1):`` sets it
+for the block, in this thread (or asynchronous task) alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from extarray.errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+__all__ = ["Config", "config", "parse_bytes"]
+
+ENGINES = ("auto", "mmap", "pread")
+
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", start=1):
+    _UNITS[f"{_letter}IB"] = 1024**_power
+    _UNITS[f"{_letter}B"] = 1000**_power
+
+
+def parse_bytes(value: int | str) -> int:
+    """Number of bytes from a number or a text such as ``"256 MiB"``.
+
+    Parameters
+    ----------
+    value : int or str
+        Bytes, or a text with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB
+        (powers of 1024).
+
+    Returns
+    -------
+    int
+        At least 0.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: not such a text, or negative.
+    ArgumentTypeError
+        A TypeError: neither an int nor a text.
+
+    Examples
+    --------
+    >>> parse_bytes("256 MiB")
+    268435456
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        if match is None or match[2].upper() not in _UNITS:
+            raise ArgumentError(f"{value!r} is no number of bytes; write e.g. '256 MiB'")
+        return int(float(match[1]) * _UNITS[match[2].upper()])
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"a number of bytes must be an int or a text, not {value!r}")
+    if value < 0:
+        raise ArgumentError(f"{value} is no number of bytes")
+    return value
+
+
+def _threads(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"threads must be an int, not {value!r}")
+    if value < 1:
+        raise ArgumentError(f"threads must be at least 1, not {value}")
+    return value
+
+
+def _max_memory(value: Any) -> int:
+    number = parse_bytes(value)
+    if number < 1:
+        raise ArgumentError("max_memory must be at least 1 byte")
+    return number
+
+
+def _engine(value: Any) -> str:
+    if value not in ENGINES:
+        raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(ENGINES)}")
+    return str(value)
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+_CHECKS = {"threads": _threads, "max_memory": _max_memory, "engine": _engine}
+
+
+def _from_environment() -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "threads": _cores(),
+        "max_memory": 256 * 1024**2,
+        "engine": "auto",
+    }
+    for name, variable, convert in (
+        ("threads", "EXTARRAY_NUM_THREADS", int),
+        ("max_memory", "EXTARRAY_MAX_MEMORY", str),
+        ("engine", "EXTARRAY_ENGINE", str),
+    ):
+        text = os.environ.get(variable)
+        if text:
+            try:
+                values[name] = _CHECKS[name](convert(text))
+            except ValueError as error:
+                raise ArgumentError(f"environment variable {variable}={text!r}: {error}") from None
+    return values
+
+
+class _Override:
+    """Undoes `Config.set` at the end of a with block."""
+
+    def __init__(self, config: Config, before: Mapping[str, Any]) -> None:
+        self._config = config
+        self._before = before
+
+    def __enter__(self) -> Config:
+        return self._config
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _overrides.set(self._before)
+
+
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar(
+    "extarray_config", default=MappingProxyType({})
+)
+
+
+class Config:
+    """Settings; the module's one instance is ``extarray.config``.
+
+    Attributes
+    ----------
+    threads : int
+        Threads of a large transfer.  Default: the cores that this process may use, or the
+        environment variable ``EXTARRAY_NUM_THREADS``.
+    max_memory : int
+        Bytes of temporary memory of an operation that works block by block; texts such as
+        ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.
+    engine : {"auto", "mmap", "pread"}
+        How files are read and written where ``create`` and ``open`` are asked for "auto".
+        Default: "auto" (by the type of the file system), or ``EXTARRAY_ENGINE``.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> with xa.config.set(threads=1):
+    ...     xa.config.threads
+    1
+    """
+
+    __slots__ = ("_values",)
+
+    _values: dict[str, Any]
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_values", _from_environment())
+
+    def __getattr__(self, name: str) -> Any:
+        overrides = _overrides.get()
+        if name in overrides:
+            return overrides[name]
+        try:
+            return self._values[name]
+        except KeyError:
+            self._refuse(name, AttributeError)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _CHECKS:
+            self._refuse(name, AttributeError)
+        self._values[name] = _CHECKS[name](value)
+
+    def __dir__(self) -> list[str]:
+        return ["set", *_CHECKS]
+
+    def set(self, **values: Any) -> _Override:
+        """Set values in this thread; as a context manager, until the end of the block.
+
+        Parameters
+        ----------
+        **values
+            Names and values of settings.
+
+        Returns
+        -------
+        context manager
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            An unknown name, or a value that is not possible; nothing is set.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.config.set(max_memory="1 GiB"):
+        ...     xa.config.max_memory
+        1073741824
+        """
+        for name in values:
+            if name not in _CHECKS:
+                self._refuse(name, ArgumentError)
+        before = _overrides.get()
+        checked = {name: _CHECKS[name](value) for name, value in values.items()}
+        _overrides.set(MappingProxyType({**before, **checked}))
+        return _Override(self, before)
+
+    def _refuse(self, name: str, kind: type[Exception]) -> NoReturn:
+        raise kind(f"no setting {name!r}; there are {', '.join(_CHECKS)}")
+
+    def __repr__(self) -> str:
+        return f"<config: {', '.join(f'{name}={getattr(self, name)!r}' for name in _CHECKS)}>"
+
+
+config = Config()

@@ -1,0 +1,382 @@
+"""Making and opening arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+import numpy as np
+
+from extarray._core._array import ArrayCore
+from extarray.array import ExtArray
+from extarray.attrs import encode_attrs
+from extarray.chunking import check_chunks, check_shape, grid_of
+from extarray.config import ENGINES, config
+from extarray.errors import ArgumentError, CastingError
+from extarray.metadata import Header, check_dtype
+from extarray.order import check_order
+from extarray.store import FileStore, resolve_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, DTypeLike
+
+    Shape = SupportsIndex | Sequence[SupportsIndex]
+    Order = Literal["C", "F", "Z", "H"]
+    Engine = Literal["auto", "mmap", "pread"]
+
+__all__ = ["create", "empty", "from_array", "full", "ones", "open", "zeros"]
+
+
+def create(
+    path: str | PathLike[str] | None,
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    chunks: Shape | None = None,
+    fill_value: Any = 0,
+    order: Order | str = "C",
+    sparse: bool = False,
+    overwrite: bool = False,
+    attrs: Mapping[str, Any] | None = None,
+    engine: Engine | str = "auto",
+) -> ExtArray:
+    """Create an array, on disk or in memory.
+
+    Parameters
+    ----------
+    path : str, PathLike, or None
+        Of the pair of files: ``path.xmd`` and ``path.xta``.  None: in memory.
+    shape : int or sequence of int
+        Elements along each axis; 0 is the normal start of an axis that grows.
+    dtype : dtype_like
+        Any NumPy type of fixed size, either byte order; default float64.
+    chunks : int or sequence of int, optional
+        Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes.
+    fill_value : scalar
+        Of elements that were never written.  Default 0, which costs nothing at growth; for texts
+        and records it means zero bytes, as in ``np.zeros``.
+    order : {"C", "F", "Z", "H"}
+        Order of the elements in a chunk: row-major, column-major, Morton, Hilbert.
+    sparse : bool
+        False: growth reserves disk space, so a full disk shows there.  True: growth leaves holes,
+        and a full disk shows at a write.
+    overwrite : bool
+        Replace an existing pair.  Who has it open keeps the old one.
+    attrs : mapping, optional
+        Attributes, JSON values.
+    engine : {"auto", "mmap", "pread"}
+        How the file is read and written; "auto" decides by the type of the file system.
+
+    Returns
+    -------
+    ExtArray
+        Open in mode "r+".
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the pair exists.
+    ShapeError, ChunksError, ArgumentError
+        ValueErrors.
+    DTypeError, CastingError, ArgumentTypeError
+        TypeErrors: of the dtype, of the fill value, of any other argument.
+    LimitError
+        An OverflowError: more than 2**63 - 1 bytes.
+    StorageError, ReserveError
+        An OSError or a MemoryError: no room.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create(None, shape=(0, 217, 204), dtype="u2", chunks=64)
+    >>> a.append(np.ones((3, 217, 204), "u2"))
+    >>> a.shape, a.grid
+    ((3, 217, 204), (1, 4, 4))
+    """
+    kind = check_dtype(dtype)
+    extents = check_shape(shape)
+    chunk = check_chunks(chunks, extents, kind.itemsize)
+    check_order(order)
+    if engine not in ENGINES:
+        raise ArgumentError(f"engine {engine!r} is not possible; use one of {', '.join(ENGINES)}")
+    text = encode_attrs(attrs)
+    header = Header(
+        uuid=uuid4().bytes,
+        dtype=kind,
+        chunks=chunk,
+        order=str(order),
+        fill=_fill_bytes(fill_value, kind),
+        sparse=bool(sparse),
+    )
+    return ExtArray._create(path, extents, header, text, engine, overwrite)
+
+
+def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    item = np.zeros((), dtype)
+    if isinstance(value, int) and value == 0:
+        return item.tobytes()  # also for texts and records: what a fresh file holds
+    try:
+        item[()] = value
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CastingError(
+            f"fill_value {value!r} is not possible for dtype {dtype}: {error}"
+        ) from None
+    return item.tobytes()
+
+
+def open(
+    path: str | PathLike[str],
+    mode: Literal["r", "r+"] | str = "r",
+    *,
+    timeout: float | None = 0,
+    engine: Engine | str = "auto",
+) -> ExtArray:
+    """Open a pair of files.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        With or without a trailing ``.xmd`` or ``.xta``.
+    mode : {"r", "r+"}
+        For reading, without a lock; or for reading and writing, as the one writer.
+    timeout : float or None
+        Seconds to wait for the writer's lock; None: for ever.
+    engine : {"auto", "mmap", "pread"}
+        How the file is read and written; "auto" decides by the type of the file system.
+
+    Returns
+    -------
+    ExtArray
+        Also a context manager, which closes it.
+
+    Raises
+    ------
+    MissingError
+        A FileNotFoundError: a file of the pair is missing.
+    LockedError
+        A BlockingIOError: another writer has it open.
+    FormatError
+        A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
+        off), PartnerError (two files that do not belong together).
+    ArgumentError
+        A ValueError: another mode or engine.
+    AccessError, StorageError
+        OSErrors.
+
+    Examples
+    --------
+    >>> import tempfile, extarray as xa
+    >>> folder = tempfile.mkdtemp()
+    >>> xa.zeros((4, 3), path=f"{folder}/scene").close()
+    >>> with xa.open(f"{folder}/scene") as a:
+    ...     a.shape
+    (4, 3)
+    """
+    if mode not in ("r", "r+"):
+        raise ArgumentError(
+            f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
+        )
+    if engine not in ENGINES:
+        raise ArgumentError(f"engine {engine!r} is not possible; use one of {', '.join(ENGINES)}")
+    store, axial = FileStore.open(resolve_path(path), mode, timeout, engine)
+    return ExtArray._from_store(store, axial, store.state.shape)
+
+
+def zeros(
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+) -> ExtArray:
+    """Array of zeros.
+
+    Parameters
+    ----------
+    shape, dtype, chunks, order
+        As for `create`.
+    path : str, PathLike, or None
+        Of the pair of files; None: in memory.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> xa.zeros((2, 3), "i4")[...]
+    array([[0, 0, 0],
+           [0, 0, 0]], dtype=int32)
+    """
+    return create(path, shape, dtype, chunks=chunks, order=order)
+
+
+def empty(
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+) -> ExtArray:
+    """Array whose elements the user will set; until then they are zero, as space is never dirty.
+
+    Parameters
+    ----------
+    shape, dtype, path, chunks, order
+        As for `zeros`.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> xa.empty((2, 3)).shape
+    (2, 3)
+    """
+    return create(path, shape, dtype, chunks=chunks, order=order)
+
+
+def ones(
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+) -> ExtArray:
+    """Array of ones; growth goes on with ones.
+
+    Parameters
+    ----------
+    shape, dtype, path, chunks, order
+        As for `zeros`.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.ones((1, 2))
+    >>> a.extend(0, 1)
+    >>> a[...]
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1)
+
+
+def full(
+    shape: Shape,
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+) -> ExtArray:
+    """Array of one value, the fill value; growth goes on with it.
+
+    Parameters
+    ----------
+    shape, path, chunks, order
+        As for `zeros`.
+    fill_value : scalar
+    dtype : dtype_like, optional
+        None: that of ``np.array(fill_value)``.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.full((1, 2), 7)
+    >>> a.extend(0, 1)
+    >>> a[...]
+    array([[7, 7],
+           [7, 7]])
+    """
+    if dtype is None:
+        dtype = np.array(fill_value).dtype
+    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value)
+
+
+def from_array(
+    x: ArrayLike,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+) -> ExtArray:
+    """Array with the shape, the dtype and the elements of another.
+
+    Parameters
+    ----------
+    x : array_like
+        Also any object with ``shape``, ``dtype`` and slicing (h5py, zarr, netCDF4, ...), which is
+        read in blocks of at most ``config.max_memory`` bytes.
+    path : str, PathLike, or None
+        Of the pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        As for `create`.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2], [3, 4]])
+    >>> a.append([[5, 6]])
+    >>> a[...]
+    array([[1, 2],
+           [3, 4],
+           [5, 6]])
+    """
+    source: Any = x
+    whole = isinstance(x, (np.ndarray, ArrayCore))
+    if not whole and not all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")):
+        source = np.asarray(x)
+        whole = True
+    if isinstance(source, np.ndarray):
+        source = np.asarray(source)  # no matrix, no mask
+    new = create(path, tuple(source.shape), source.dtype, chunks=chunks)
+    try:
+        if whole:
+            new[...] = source
+        else:
+            for box in _blocks(new.shape, new.chunks, new.itemsize):
+                new[box] = source[box]
+    except BaseException:
+        new.close()
+        raise
+    return new
+
+
+def _blocks(
+    shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int
+) -> Iterator[tuple[slice, ...]]:
+    """Boxes that tile a shape, aligned with chunks.
+
+    Each is within ``config.max_memory``, where a chunk is.
+    """
+    block = list(chunks)
+    for j in reversed(range(len(shape))):
+        others = math.prod(block) // block[j] * itemsize
+        fitting = max(1, config.max_memory // max(1, others * chunks[j]))
+        block[j] = chunks[j] * min(fitting, max(1, -(-shape[j] // chunks[j])))
+    for index in np.ndindex(*grid_of(shape, block)):
+        yield tuple(
+            slice(i * b, min((i + 1) * b, n)) for i, b, n in zip(index, block, shape, strict=True)
+        )

@@ -1,0 +1,161 @@
+"""The error family: every error that extarray raises on purpose is an `ExtArrayError`.
+
+Each class also derives from the built-in that fits, so code written for NumPy, h5py or plain
+files goes on catching what it caught before.  A message says what was asked, what is possible,
+and what to do.
+"""
+
+from __future__ import annotations
+
+from numpy.exceptions import AxisError as _NumPyAxisError
+
+__all__ = [
+    "AccessError",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "AxisError",
+    "BoundsError",
+    "CastingError",
+    "ChunksError",
+    "ClosedError",
+    "CorruptError",
+    "DTypeError",
+    "ExistsError",
+    "ExtArrayError",
+    "FormatError",
+    "LimitError",
+    "LockedError",
+    "MissingError",
+    "MissingExtraError",
+    "PartnerError",
+    "ReadOnlyError",
+    "ReserveError",
+    "SelectionError",
+    "ShapeError",
+    "StorageError",
+    "TruncatedError",
+    "VersionError",
+]
+
+
+class ExtArrayError(Exception):
+    """Root of the family."""
+
+
+class ArgumentError(ExtArrayError, ValueError):
+    """An argument has a value that is not possible."""
+
+
+class ArgumentTypeError(ExtArrayError, TypeError):
+    """An argument has a type that is not possible."""
+
+
+class ShapeError(ArgumentError):
+    """A shape, or the shape of given data, does not fit."""
+
+
+class ChunksError(ArgumentError):
+    """A chunk shape is not possible."""
+
+
+class DTypeError(ArgumentTypeError):
+    """A data type has no fixed size in bytes, or cannot be stored."""
+
+
+class CastingError(ArgumentTypeError):
+    """Data cannot be cast as the casting rule asks."""
+
+
+class BoundsError(ExtArrayError, IndexError):
+    """An index lies outside the bounds, or there are too many indices."""
+
+
+class SelectionError(ExtArrayError, IndexError):
+    """An object between the brackets is no index that is supported."""
+
+
+class AxisError(ExtArrayError, _NumPyAxisError):
+    """An axis does not exist (a ValueError and an IndexError, as NumPy's)."""
+
+
+class LimitError(ExtArrayError, OverflowError):
+    """A bound, an address or a size exceeds 63 bits."""
+
+
+class ReserveError(ExtArrayError, MemoryError):
+    """A memory-resident array cannot grow: no memory, or no address space."""
+
+
+class ClosedError(ExtArrayError, ValueError):
+    """The array is closed."""
+
+
+class ReadOnlyError(ExtArrayError, ValueError):
+    """A change was asked of an array that is open for reading."""
+
+
+class FormatError(ExtArrayError, ValueError):
+    """The files are not a pair that this version can read."""
+
+
+class VersionError(FormatError):
+    """The files were written in a newer format."""
+
+
+class CorruptError(FormatError):
+    """A part of the metadata is damaged."""
+
+
+class TruncatedError(FormatError):
+    """A file is shorter than the metadata says."""
+
+
+class PartnerError(FormatError):
+    """The two files do not belong together."""
+
+
+class StorageError(ExtArrayError, OSError):
+    """The file system refused (no space, file too large, input/output error, ...)."""
+
+
+class AccessError(StorageError, PermissionError):
+    """The file system does not permit it."""
+
+
+class LockedError(StorageError, BlockingIOError):
+    """Another writer has the array open."""
+
+
+class ExistsError(StorageError, FileExistsError):
+    """The files exist."""
+
+
+class MissingError(StorageError, FileNotFoundError):
+    """A file of the pair does not exist."""
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """The family's error for one of the operating system.
+
+    Parameters
+    ----------
+    error : OSError
+    what : str
+        What was asked, and what to do.
+
+    Returns
+    -------
+    StorageError
+        With the errno and the file name of `error`, and of the built-in class that fits.
+    """
+    kinds: dict[type[OSError], type[StorageError]] = {
+        PermissionError: AccessError,
+        FileExistsError: ExistsError,
+        FileNotFoundError: MissingError,
+    }
+    kind = kinds.get(type(error), StorageError)
+    return kind(error.errno, f"{what}: {error.strerror or error}", error.filename)
+
+
+class MissingExtraError(ExtArrayError, ImportError):
+    """An optional package is not installed."""

@@ -1,0 +1,72 @@
+"""What there is to know of an array, as a dict that prints as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Info", "format_bytes"]
+
+
+def format_bytes(n: int) -> str:
+    """Number of bytes in words of the user.
+
+    Parameters
+    ----------
+    n : int
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> format_bytes(5_242_880)
+    '5.0 MiB'
+    """
+    size = float(n)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(size) < 1024 or unit == "PiB":
+            break
+        size /= 1024
+    return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+class Info(dict[str, Any]):
+    """Facts of an array; ``str()`` of it is a table.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> print(xa.zeros((4, 3), "i2", chunks=(2, 2)).info())
+    path             (in memory)
+    shape            (4, 3)
+    dtype            int16
+    chunks           (2, 2)
+    grid             (2, 2)
+    order            C
+    fill value       0
+    engine           memory
+    mode             r+
+    segments         1
+    records          (1, 0)
+    logical bytes    24 B
+    allocated bytes  32 B
+    utilisation      75.0 %
+    """
+
+    def __str__(self) -> str:
+        rows = []
+        for key, value in self.items():
+            if key.endswith("_bytes"):
+                text = format_bytes(value)
+            elif key == "utilisation":
+                text = f"{100 * value:.1f} %"
+            elif value is None:
+                if key != "path":
+                    continue
+                text = "(in memory)"
+            else:
+                text = str(value)
+            rows.append((key.replace("_", " "), text))
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)

@@ -1,0 +1,835 @@
+"""Where an array lives: a pair of files, or memory.
+
+A store makes room, commits growth, and keeps the attributes; it never looks at elements.  The
+order of things is the same everywhere: room first, then data, then the growth log, and last the
+superblock that makes all of it count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import warnings
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray import lock
+from extarray._core._axial import Axial
+from extarray._core._crc import crc32c
+from extarray._core._mapping import Region
+from extarray.engine import choose_engine, maps_no_holes
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CorruptError,
+    ExistsError,
+    FormatError,
+    MissingError,
+    PartnerError,
+    StorageError,
+    TruncatedError,
+    storage_error,
+)
+from extarray.metadata import (
+    BLOCK,
+    Header,
+    Superblock,
+    decode_extent_head,
+    decode_header,
+    decode_records,
+    decode_superblock,
+    encode_extent_head,
+    encode_header,
+    encode_record,
+    encode_superblock,
+    extent_capacity,
+    record_bytes,
+    superblock_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["FileStore", "MemoryStore", "resolve_path"]
+
+SEAL_BYTES = 16
+EXTENT_HEAD_BYTES = 16
+FILL_BYTES = 1 << 22
+LEAST_ATTRS_ROOM = 1024
+# A reader that meets a commit half way reads again; a state that stays wrong is damaged.
+ATTEMPTS = 100
+
+_DATASYNC = getattr(os, "fdatasync", os.fsync)
+_OPEN_FLAGS = os.O_CLOEXEC
+
+
+def resolve_path(path: Any) -> Path:
+    """Path of a pair of files, without suffix.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        With or without a trailing ``.xmd`` or ``.xta``.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> resolve_path("run.2024").name, resolve_path("scene.xmd").name
+    ('run.2024', 'scene')
+    """
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"path must be a str or a path, not {type(path).__name__}"
+        ) from None
+    if isinstance(text, bytes):
+        text = os.fsdecode(text)
+    for suffix in (".xmd", ".xta"):
+        if text.endswith(suffix):
+            text = text[: -len(suffix)]
+            break
+    if not text or text.endswith(os.sep) or "\0" in text:
+        raise ArgumentError(f"path {path!r} names no file")
+    return Path(text)
+
+
+def _files(path: Path) -> tuple[str, str]:
+    """Names of the metadata and of the principal array."""
+    return f"{path}.xmd", f"{path}.xta"
+
+
+@contextlib.contextmanager
+def _family(what: str) -> Iterator[None]:
+    """Turn the system's errors into the family's."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise storage_error(error, what) from error
+
+
+def _write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
+    written = os.pwrite(fd, data, offset)
+    if written < len(data):
+        _write_all(fd, memoryview(data)[written:], offset + written)
+
+
+def _fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
+    """Write the fill value to the bytes start ... stop - 1, a whole number of elements."""
+    pattern = fill * max(1, min(FILL_BYTES, stop - start) // len(fill))
+    while start < stop:
+        piece = pattern[: stop - start]
+        _write_all(fd, piece, start)
+        start += len(piece)
+
+
+def _publish(temporary: str, name: str, overwrite: bool) -> None:
+    """Give a file its name, in one step."""
+    if overwrite:
+        os.replace(temporary, name)
+        return
+    try:
+        os.link(temporary, name)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links here
+        if os.path.lexists(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+        os.rename(temporary, name)
+    else:
+        os.unlink(temporary)
+
+
+class MemoryStore:
+    """An array in anonymous memory.
+
+    Attributes
+    ----------
+    unclean : set of int
+        Axes along which elements outside the bounds, in chunks that the bounds cut, may hold
+        something else than the fill value: an append failed.
+    """
+
+    path = None
+    mode = "r+"
+    engine = "memory"
+    metadata_bytes = 0
+    file_bytes = 0
+    disk_bytes = 0
+    hollow = False
+
+    def __init__(self, header: Header, axial: Axial, attrs: str) -> None:
+        self.header = header
+        self.attrs = attrs
+        self.unclean: set[int] = set()
+        data_bytes = axial.size * header.chunk_bytes
+        self.region: Region | None = Region.memory(data_bytes)
+        self._used = 0
+        self.reserve(0, data_bytes)
+
+    def reserve(self, old: int, new: int) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
+        assert self.region is not None
+        self.region.commit(new)
+        if any(self.header.fill):
+            self.region.fill(self.header.fill, old, new)
+        self._used = new
+
+    def release(self, old: int) -> None:
+        """Undo `reserve`: what follows `old` bytes is zero again."""
+        if self.region is not None and self._used > old:
+            self.region.fill(b"\0", old, self._used)
+
+    def commit(self, shape: tuple[int, ...], axial: Axial, data_bytes: int) -> None:
+        """Nothing to do: memory has no reader but this process."""
+
+    def set_attrs(self, attrs: str) -> None:
+        """Keep the attributes (a JSON text)."""
+        self.attrs = attrs
+
+    def refresh(self, axial: Axial) -> tuple[int, ...] | None:
+        """Return None: nobody else can have changed anything."""
+        return None
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Let go of the memory; views keep it alive."""
+        self.region = None
+
+
+# Stores that hold a writer's lock: a forked child must let go of it.
+_writers: weakref.WeakSet[FileStore] = weakref.WeakSet()
+
+
+class FileStore:
+    """A pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
+
+    Made by `FileStore.create` and `FileStore.open`.
+
+    Attributes
+    ----------
+    hollow : bool
+        A load from a hole, through the mapping, may find no space.
+    unclean : set of int
+        Axes along which elements outside the bounds, in chunks that the bounds cut, may hold
+        something else than the fill value: an append failed, or its writer died.
+    """
+
+    header: Header
+    state: Superblock
+    attrs: str
+    region: Region | None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.mode = "r"
+        self.engine = "mmap"
+        self.region = None
+        self.hollow = False
+        self.unclean: set[int] = set()
+        self._metadata = -1
+        self._data = -1
+        self._extents: list[int] = []
+        self._new_entry = False
+        self._fork_listener: weakref.WeakMethod[Callable[[], None]] | None = None
+        # The working directory may change.
+        self._names = tuple(os.path.abspath(name) for name in _files(path))
+
+    # -- creation ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        header: Header,
+        axial: Axial,
+        shape: tuple[int, ...],
+        attrs: str,
+        engine: str,
+        overwrite: bool,
+    ) -> FileStore:
+        """Make a pair of files and open it for writing.
+
+        The files are made under other names and take theirs when they are whole: a crash leaves
+        nothing that opens, and an array that is overwritten stays valid for those who have it
+        open.
+        """
+        self = cls(path)
+        self.header = header
+        self.attrs = attrs
+        self.mode = "r+"
+        names = _files(path)
+        temporary = [f"{name}.{header.uuid.hex()[:12]}.new" for name in names]
+        what = f"cannot create '{path}'"
+        old = None
+        try:
+            with _family(what):
+                for name in names:
+                    if os.path.lexists(name) and not overwrite:
+                        raise ExistsError(
+                            errno.EEXIST, "it exists; open it, or give overwrite=True", name
+                        )
+                if overwrite and os.path.exists(names[0]):
+                    old = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
+                    lock.acquire(old, path, 0)
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
+                self._data = os.open(temporary[1], flags, 0o666)
+                self._metadata = os.open(temporary[0], flags, 0o666)
+                self.engine = choose_engine(engine, self._data, True)
+                self.hollow = header.sparse and maps_no_holes(self._data)
+                lock.acquire(self._metadata, path, 0)
+                self._write_first(axial, shape, attrs)
+                _publish(temporary[1], names[1], overwrite)
+                try:
+                    _publish(temporary[0], names[0], overwrite)
+                except BaseException:
+                    if not overwrite:
+                        os.unlink(names[1])
+                    raise
+        except BaseException:
+            self._close_files()
+            for name in temporary:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+            raise
+        finally:
+            if old is not None:
+                os.close(old)
+        self._new_entry = True
+        _writers.add(self)
+        return self
+
+    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str) -> None:
+        """Write the header and the first commit."""
+        header = self.header
+        data_bytes = axial.size * header.chunk_bytes
+        log_end = (
+            header.first_extent + EXTENT_HEAD_BYTES + extent_capacity(0) * record_bytes(header.ndim)
+        )
+        blob = attrs.encode()
+        room = max(LEAST_ATTRS_ROOM, len(blob))
+        self._extents = [header.first_extent]
+        log = encode_extent_head(0, header.uuid) + encode_record(*axial._record(0), header.uuid)
+        self.state = Superblock(
+            sequence=0,
+            sealed=False,
+            n_segments=axial.segments,
+            data_bytes=data_bytes,
+            attrs_offset=log_end,
+            attrs_bytes=len(blob),
+            attrs_capacity=room,
+            attrs_crc=crc32c(blob),
+            spare_offset=0,
+            spare_capacity=0,
+            end=log_end + room,
+            shape=shape,
+            origin=(0,) * header.ndim,
+            grid=axial.grid,
+        )
+        self.reserve(0, data_bytes)
+        image = bytearray(log_end + room)
+        for offset, piece in (
+            (0, encode_header(header)),
+            (header.header_bytes, encode_superblock(self.state)),
+            (header.first_extent, log),
+            (log_end, blob),
+        ):
+            image[offset : offset + len(piece)] = piece
+        _write_all(self._metadata, image, 0)
+        lock.note_holder(self._metadata, True)
+        self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+
+    # -- opening -----------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls, path: Path, mode: str, timeout: float | None, engine: str
+    ) -> tuple[FileStore, Axial]:
+        """Open a pair of files."""
+        for attempt in range(ATTEMPTS):
+            self = cls(path)
+            try:
+                with _family(f"cannot open '{path}'"):
+                    axial = self._open(mode == "r+", timeout, engine)
+                    if not self._was_replaced():
+                        break
+            except FormatError:
+                replaced = self._was_replaced()
+                self._close_files()
+                if not replaced or attempt == ATTEMPTS - 1:
+                    raise
+            except BaseException:
+                self._close_files()
+                raise
+            # Between the opening of the one file and the other, the pair was overwritten.
+            self._close_files()
+        self.mode = mode
+        if mode == "r+":
+            _writers.add(self)
+        return self, axial
+
+    def _was_replaced(self) -> bool:
+        """Whether another pair has taken the names of the files."""
+        try:
+            return not os.path.samestat(os.fstat(self._metadata), os.stat(self._names[0]))
+        except OSError:
+            return False
+
+    def _open(self, writable: bool, timeout: float | None, engine: str) -> Axial:
+        metadata, data = _files(self.path)
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
+        self._metadata = os.open(metadata, flags)
+        if writable:
+            self._metadata = self._locked(metadata, flags, timeout)
+        image = os.pread(self._metadata, os.fstat(self._metadata).st_size, 0)
+        try:
+            self.header = decode_header(image)
+            state, axial, self.attrs = self._read_state(image)
+        except FormatError as error:
+            raise type(error)(f"'{metadata}': {error}") from None
+        try:
+            self._data = os.open(data, flags)
+        except FileNotFoundError:
+            raise MissingError(
+                errno.ENOENT,
+                f"cannot open '{self.path}': the metadata is there, its partner with the data is "
+                "missing; put the two files side by side again",
+                data,
+            ) from None
+        # A writer may be at work: a reader looks again before it calls a file damaged.
+        for _ in range(ATTEMPTS):
+            problem = self._check_data(state)
+            if problem is None or writable:
+                break
+            newer = self._newest_superblock()
+            if newer is None or newer.sequence == state.sequence:
+                break
+            image = os.pread(self._metadata, os.fstat(self._metadata).st_size, 0)
+            state, axial, self.attrs = self._read_state(image)
+        if problem is not None:
+            raise problem
+        self.state = state
+        self.engine = choose_engine(engine, self._data, writable)
+        self.hollow = self.header.sparse and maps_no_holes(self._data)
+        if writable and not state.sealed:
+            # The last writer died, perhaps in the midst of an append.
+            self.release(state.data_bytes)
+            self.unclean = set(range(self.header.ndim))
+        self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
+        if writable:
+            lock.note_holder(self._metadata, True)
+        return axial
+
+    def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
+        """Descriptor of ``.xmd`` with the writer's lock on it."""
+        fd = self._metadata
+        while True:
+            lock.acquire(fd, self.path, timeout)
+            # Whoever held the lock may have replaced the files.
+            if os.path.samestat(os.fstat(fd), os.stat(metadata)):
+                return fd
+            os.close(fd)
+            self._metadata = -1
+            fd = self._metadata = os.open(metadata, flags)
+
+    def _superblocks(self, image: bytes) -> list[Superblock]:
+        """Valid superblocks of an image that begins with the first one's block, newest first."""
+        found = [
+            decode_superblock(image[offset : offset + BLOCK], self.header.ndim)
+            for offset in (0, BLOCK)
+        ]
+        return sorted(
+            (block for block in found if block is not None),
+            key=lambda block: block.sequence,
+            reverse=True,
+        )
+
+    def _newest_superblock(self) -> Superblock | None:
+        size = BLOCK + superblock_bytes(self.header.ndim)
+        for _ in range(ATTEMPTS):
+            found = self._superblocks(os.pread(self._metadata, size, self.header.header_bytes))
+            if found:
+                return found[0]
+        return None
+
+    def _read_state(self, image: bytes) -> tuple[Superblock, Axial, str]:
+        """The newest whole state in an image of ``.xmd``."""
+        for _ in range(ATTEMPTS):
+            problem: Exception = CorruptError("neither superblock is whole")
+            blocks = self._superblocks(image[self.header.header_bytes :])
+            for state in blocks:
+                try:
+                    axes, grids = self._read_log(image, 0, state.n_segments)
+                    axial = Axial._replay(axes, grids, state.grid)
+                    self._check_state(state, axial)
+                    return state, axial, self._read_attrs(image, state)
+                except CorruptError as error:
+                    problem = error
+            # Either damaged, or read while a writer was at work.
+            again = os.pread(self._metadata, os.fstat(self._metadata).st_size, 0)
+            if again == image:
+                break
+            image = again
+        raise problem
+
+    def _check_state(self, state: Superblock, axial: Axial) -> None:
+        header = self.header
+        fits = (
+            axial.size * header.chunk_bytes == state.data_bytes
+            and all(n >= 0 for n in state.shape)
+            and not any(state.origin)
+            and all(
+                n <= g * c for n, g, c in zip(state.shape, state.grid, header.chunks, strict=True)
+            )
+        )
+        if not fits:
+            raise CorruptError("the superblock is damaged: its values are not possible")
+
+    def _read_log(
+        self, image: bytes, first: int, stop: int
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Records first ... stop - 1 of the growth log; `image` empty: from the file."""
+        header, size = self.header, record_bytes(self.header.ndim)
+
+        def bytes_at(offset: int, n: int) -> bytes:
+            return image[offset : offset + n] if image else os.pread(self._metadata, n, offset)
+
+        pieces = []
+        extents = [header.first_extent]
+        before = 0  # records in the extents before this one
+        number = 0
+        while before < stop:
+            if number == len(extents):
+                head = bytes_at(extents[-1], EXTENT_HEAD_BYTES)
+                following = decode_extent_head(head, header.uuid)
+                if following == 0:
+                    raise CorruptError("the growth log is shorter than the superblock says")
+                extents.append(following)
+            capacity = extent_capacity(number)
+            low, high = max(first, before), min(stop, before + capacity)
+            if low < high:
+                offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
+                piece = bytes_at(offset, (high - low) * size)
+                if len(piece) != (high - low) * size:
+                    raise CorruptError("the growth log is cut off")
+                pieces.append(piece)
+            before += capacity
+            number += 1
+        self._extents = extents
+        return decode_records(b"".join(pieces), header.ndim, header.uuid)
+
+    def _read_attrs(self, image: bytes, state: Superblock) -> str:
+        blob = (
+            image[state.attrs_offset : state.attrs_offset + state.attrs_bytes]
+            if image
+            else os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
+        )
+        if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
+            raise CorruptError("the attributes are damaged")
+        return blob.decode()
+
+    def _check_data(self, state: Superblock) -> Exception | None:
+        """What is wrong with ``.xta`` in a state, if anything."""
+        name = _files(self.path)[1]
+        size = os.fstat(self._data).st_size
+        least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
+        if size < least:
+            return TruncatedError(
+                f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
+                "to another array; restore it from a copy"
+            )
+        if state.sealed:
+            seal = os.pread(self._data, SEAL_BYTES, state.data_bytes)
+            if seal != self.header.uuid or size != least:
+                return PartnerError(
+                    f"'{name}' is not the partner of '{_files(self.path)[0]}': it does not end "
+                    "with the array's uuid; put the files of one array side by side"
+                )
+        return None
+
+    # -- growth ------------------------------------------------------------------------------
+
+    def reserve(self, old: int, new: int) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+
+        On an error the file is as before.
+        """
+        name = _files(self.path)[1]
+        filled = any(self.header.fill)
+        try:
+            self._unseal()
+            if self.header.sparse or old == new or not hasattr(os, "posix_fallocate"):
+                os.ftruncate(self._data, new)
+            else:
+                os.posix_fallocate(self._data, old, new - old)
+            if filled:
+                _fill_range(self._data, self.header.fill, old, new)
+            elif not self.header.sparse and not hasattr(os, "posix_fallocate"):
+                _fill_range(self._data, bytes(BLOCK), old, new)
+        except OSError as error:
+            self.release(old)
+            advice = (
+                "the file system allows no file so large"
+                if error.errno in (errno.EFBIG, errno.EINVAL)
+                else "free some space"
+            )
+            raise storage_error(
+                error, f"cannot make room for {new - old} bytes in '{name}' ({advice})"
+            ) from None
+        if self.region is not None and not self.region.holds(new):
+            self.region = Region.file(self._data, new, True, True)
+
+    def release(self, old: int) -> None:
+        """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._data, old)
+
+    def _unseal(self) -> None:
+        """Take the uuid off the end of ``.xta``, where new chunks will stand."""
+        if self.region is not None and self.state.sealed:
+            end = self.state.data_bytes
+            self._write_superblock(self.state._replace(sealed=False))
+            _write_all(self._data, bytes(SEAL_BYTES), end)
+
+    def _seal(self) -> None:
+        """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
+        if not self.state.sealed:
+            end = self.state.data_bytes
+            os.ftruncate(self._data, end)  # what a failed growth may have left
+            _write_all(self._data, self.header.uuid, end)
+            self._write_superblock(self.state._replace(sealed=True))
+
+    def commit(self, shape: tuple[int, ...], axial: Axial, data_bytes: int) -> None:
+        """Make a growth count: log first, superblock last."""
+        state = self.state
+        end = state.end
+        n_segments = axial.segments
+        try:
+            if n_segments > state.n_segments:
+                end = self._append_log(axial, state.n_segments, n_segments, end)
+            self._write_superblock(
+                Superblock(
+                    state.sequence,
+                    state.sealed,
+                    n_segments,
+                    data_bytes,
+                    state.attrs_offset,
+                    state.attrs_bytes,
+                    state.attrs_capacity,
+                    state.attrs_crc,
+                    state.spare_offset,
+                    state.spare_capacity,
+                    end,
+                    shape,
+                    state.origin,
+                    axial.grid,
+                )
+            )
+        except OSError as error:
+            raise storage_error(error, f"cannot commit the growth of '{self.path}'") from error
+
+    def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> int:
+        """Write the records of new segments; returns where free space begins."""
+        uuid = self.header.uuid
+        size = record_bytes(self.header.ndim)
+        for segment in range(first, stop):
+            # Extent e has the records from (2**e - 1) times those of the first extent on.
+            number = (segment // extent_capacity(0) + 1).bit_length() - 1
+            if number == len(self._extents):
+                room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
+                _reserve_zeros(self._metadata, end, room)
+                _write_all(self._metadata, encode_extent_head(0, uuid), end)
+                _write_all(self._metadata, encode_extent_head(end, uuid), self._extents[-1])
+                self._extents.append(end)
+                end += room
+            place = segment - extent_capacity(0) * (2**number - 1)
+            offset = self._extents[number] + EXTENT_HEAD_BYTES + place * size
+            _write_all(self._metadata, encode_record(*axial._record(segment), uuid), offset)
+        return end
+
+    def _write_superblock(self, state: Superblock) -> None:
+        """Write the next commit; `state` tells all but its number."""
+        number = self.state.sequence + 1
+        state = Superblock(number, *state[1:])
+        offset = self.header.header_bytes + BLOCK * (number % 2)
+        _write_all(self._metadata, encode_superblock(state), offset)
+        self.state = state
+
+    # -- attributes --------------------------------------------------------------------------
+
+    def set_attrs(self, attrs: str) -> None:
+        """Commit the attributes (a JSON text): written to free room, then made to count."""
+        state = self.state
+        blob = attrs.encode()
+        offset, capacity, end = state.spare_offset, state.spare_capacity, state.end
+        with _family(f"cannot write the attributes of '{self.path}'"):
+            if len(blob) > capacity:
+                offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
+                _reserve_zeros(self._metadata, offset, capacity)
+                end += capacity
+            _write_all(self._metadata, blob, offset)
+            self._write_superblock(
+                state._replace(
+                    attrs_offset=offset,
+                    attrs_bytes=len(blob),
+                    attrs_capacity=capacity,
+                    attrs_crc=crc32c(blob),
+                    spare_offset=state.attrs_offset,
+                    spare_capacity=state.attrs_capacity,
+                    end=end,
+                )
+            )
+        self.attrs = attrs
+
+    # -- readers, durability, end ------------------------------------------------------------
+
+    def refresh(self, axial: Axial) -> tuple[int, ...] | None:
+        """Take up what was committed since; returns the bounds, or None where nothing is new.
+
+        Reads the superblocks and the records that are new.
+        """
+        if self.mode != "r":
+            return None
+        problem: Exception | None = None
+        with _family(f"cannot refresh '{self.path}'"):
+            for _ in range(ATTEMPTS):
+                state = self._newest_superblock()
+                if state is None:
+                    raise CorruptError(f"'{self.path}.xmd': neither superblock is whole")
+                if state.sequence == self.state.sequence:
+                    return None
+                try:
+                    extents = self._extents
+                    axes, grids = self._read_log(b"", axial.segments, state.n_segments)
+                    self._extents = extents if len(extents) > len(self._extents) else self._extents
+                    attrs = self._read_attrs(b"", state)
+                except CorruptError as error:
+                    problem = error
+                    continue
+                problem = self._check_data(state)
+                if problem is None:
+                    break
+            if problem is not None:
+                raise problem
+        assert state is not None  # the loop raises, or has found one
+        mark = axial._mark()
+        axial._replay_more(axes, grids, state.grid)
+        try:
+            self._check_state(state, axial)
+        except CorruptError:
+            axial._rollback(mark)
+            raise
+        assert self.region is not None
+        if not self.region.holds(state.data_bytes):
+            self.region = Region.file(self._data, state.data_bytes, False, True)
+        self.state = state
+        self.attrs = attrs
+        return state.shape
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of ``.xmd``."""
+        return os.fstat(self._metadata).st_size
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of ``.xta``, holes included."""
+        return os.fstat(self._data).st_size
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that ``.xta`` takes on the disk."""
+        return 512 * os.fstat(self._data).st_blocks
+
+    def flush(self) -> None:
+        """Bring data and metadata to the disk, in this order."""
+        if self.mode != "r+":
+            return
+        with _family(f"cannot flush '{self.path}'"):
+            _DATASYNC(self._data)
+            _DATASYNC(self._metadata)
+            if self._new_entry:
+                directory = os.open(os.path.dirname(self._names[0]), os.O_RDONLY | _OPEN_FLAGS)
+                try:
+                    os.fsync(directory)
+                finally:
+                    os.close(directory)
+                self._new_entry = False
+
+    def on_fork(self, listener: Callable[[], None]) -> None:
+        """Have a method called in a forked child, when this store has become read-only."""
+        self._fork_listener = weakref.WeakMethod(listener)
+
+    def _forked(self) -> None:
+        """In a forked child: the parent alone is the writer."""
+        fd, self._metadata = self._metadata, -1
+        self.mode = "r"
+        _writers.discard(self)
+        # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would not.
+        os.close(fd)
+        with contextlib.suppress(OSError):
+            self._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
+        listener = None if self._fork_listener is None else self._fork_listener()
+        if listener is not None:
+            listener()
+
+    def close(self) -> None:
+        """Seal, unlock and close."""
+        if self._metadata < 0 and self._data < 0:
+            return
+        try:
+            if self.mode == "r+":
+                # A full disk leaves the pair unsealed, which costs a check and nothing else.
+                with contextlib.suppress(OSError):
+                    self._seal()
+                with contextlib.suppress(OSError):
+                    lock.note_holder(self._metadata, False)
+                lock.release(self._metadata)
+        finally:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        _writers.discard(self)
+        self.region = None
+        for fd in (self._metadata, self._data):
+            if fd >= 0:
+                os.close(fd)
+        self._metadata = self._data = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_metadata", -1) >= 0 and self.mode == "r+":
+            warnings.warn(
+                f"'{self.path}' was not closed; use close() or a with block",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def _reserve_zeros(fd: int, offset: int, length: int) -> None:
+    """Extend a file by zero bytes that have their disk space."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, offset, length)
+    else:
+        _write_all(fd, bytes(length), offset)
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_writers):
+        store._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

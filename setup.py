@@ -1,0 +1,103 @@
+"""Build of the compiled core; everything else is declared in pyproject.toml.
+
+Two environment variables change the build:
+
+EXTARRAY_DEBUG=1
+    Bounds checks, None checks, Python's division and line tracing in the core; -O1 -g.
+EXTARRAY_SANITIZE=address,undefined
+    The shipped code under the compiler's sanitizers; -O1 -g.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG = os.environ.get("EXTARRAY_DEBUG", "0") not in ("", "0")
+SANITIZE = os.environ.get("EXTARRAY_SANITIZE", "")
+
+CORE = Path("extarray", "_core")
+
+# One set for all modules: no module and no function of the core sets a directive of its own.
+directives = {
+    "language_level": 3,
+    # Functions that inspect, Sphinx and doctest see as such, with a signature in Python's words.
+    "binding": True,
+    "embedsignature": True,
+    "embedsignature.format": "python",
+    # Classes of the core hold pointers and mappings, which the generated pickling would copy.
+    "auto_pickle": False,
+    # Docstrings are found by doctest itself; a second table of them is dead weight.
+    "autotestdict": False,
+    # Every index that reaches a kernel lies in a range that the caller has proved once, outside the
+    # loop: selections are clipped to the bounds, addresses come from the records of the array.
+    "boundscheck": False,
+    # No index of the core counts from the end.  Off in the debug build too, where a negative index
+    # is then an error instead of a wrong element.
+    "wraparound": False,
+    # A memoryview is assigned before its first use; none is deleted or left to a branch.
+    "initializedcheck": False,
+    # Divisors are extents of chunks and table sizes, never zero.  Where a dividend can be negative,
+    # floor_div and floor_mod do the division.
+    "cdivision": True,
+}
+macros = [
+    ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+    ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),  # one wheel for every NumPy from 2.0 on
+]
+# The whole optimisation of one wheel for every machine: no -march, no -ffast-math.
+compile_args = ["-O3", "-g0"]
+link_args = []
+
+if DEBUG:
+    directives |= {
+        "boundscheck": True,
+        "initializedcheck": True,
+        "nonecheck": True,
+        "cdivision": False,
+        "linetrace": True,
+    }
+    macros += [("CYTHON_TRACE", "1"), ("CYTHON_TRACE_NOGIL", "1")]
+if DEBUG or SANITIZE:
+    compile_args = ["-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer"]
+if SANITIZE:
+    # CPython's own flags may define signed overflow (-fwrapv); here it has to be reported.
+    flags = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=all"]
+    compile_args += [*flags, "-fno-wrapv"]
+    link_args += flags
+
+headers = sorted(map(str, CORE.glob("*.h")))
+extensions = [
+    Extension(
+        ".".join([*CORE.parts, source.stem]),
+        [str(source)],
+        include_dirs=[np.get_include(), str(CORE)],
+        define_macros=macros,
+        depends=[*headers, "setup.py"],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+    )
+    for source in sorted(CORE.glob("*.pyx"))
+]
+
+# What is built anew depends on the age of files alone.  So after a change of the directives or
+# flags (a debug build in a used checkout, and the next build after it) all modules are translated
+# anew, and the younger C is compiled.
+build = Path("build")
+stamp = build / "recipe"
+recipe = repr((directives, macros, compile_args, link_args))
+changed = not stamp.exists() or stamp.read_text() != recipe
+
+modules = cythonize(
+    extensions,
+    build_dir=str(build / "cython"),  # generated C stays out of the source tree
+    compiler_directives=directives,
+    force=changed,
+)
+if changed:
+    build.mkdir(exist_ok=True)
+    stamp.write_text(recipe)
+
+setup(ext_modules=modules, options={"build_ext": {"parallel": os.cpu_count()}})

@@ -1,0 +1,55 @@
+"""Comparison of what extarray gives with what NumPy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["assert_same", "assert_same_outcome", "same_values"]
+
+
+def same_values(got, expected) -> bool:
+    """Equality bit for bit; of the values alone where an element has padding."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    if got.dtype.names:
+        return all(same_values(got[name], expected[name]) for name in got.dtype.names)
+    if got.dtype.char in "gG":  # extended precision: 6 of 16 bytes mean nothing
+        return np.array_equal(got, expected, equal_nan=True)
+    return got.tobytes() == expected.tobytes()
+
+
+def assert_same(got, expected) -> None:
+    """The same type (scalar or array), dtype, shape and values."""
+    assert type(got) is type(expected)
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    assert same_values(got, expected), f"got {got!r}, expected {expected!r}"
+
+
+def _outcome(call):
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def assert_same_outcome(ours, numpys, words: bool = True) -> bool:
+    """Both give the same, or both raise: a subclass of NumPy's class, with NumPy's words.
+
+    The words about values that cannot be converted change from version to version of NumPy.
+    Returns whether they gave a result.
+    """
+    expected, numpy_error = _outcome(numpys)
+    got, our_error = _outcome(ours)
+    if numpy_error is None:
+        if our_error is not None:
+            raise AssertionError("NumPy accepts this") from our_error
+        if expected is None:
+            assert got is None
+        else:
+            assert_same(got, expected)
+        return True
+    assert our_error is not None, f"NumPy refuses this: {numpy_error!r}"
+    assert isinstance(our_error, type(numpy_error)), f"{our_error!r} for {numpy_error!r}"
+    if words or "could not broadcast" in str(numpy_error):
+        assert str(our_error) == str(numpy_error)
+    return False

@@ -1,0 +1,148 @@
+"""Fixtures of the suite: arrays on every engine, and Hypothesis' profiles."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+import extarray as xa
+
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile(
+    "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
+)
+settings.register_profile("nightly", max_examples=2000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+ENGINES = ["mmap", "pread"]
+
+
+class Factory:
+    """Makes arrays of one engine, each under a fresh name; "memory" ones have no file."""
+
+    def __init__(self, engine: str, folder: Path):
+        self.engine = engine
+        self.folder = folder
+        self._numbers = itertools.count()
+
+    @property
+    def on_disk(self) -> bool:
+        return self.engine != "memory"
+
+    def create(self, shape, dtype="f8", **options):
+        if not self.on_disk:
+            return xa.create(None, shape=shape, dtype=dtype, **options)
+        path = self.folder / f"a{next(self._numbers)}"
+        return xa.create(path, shape=shape, dtype=dtype, engine=self.engine, **options)
+
+    def open(self, array, mode="r", **options):
+        """Opens the files of an array once more."""
+        return xa.open(array.path, mode=mode, engine=self.engine, **options)
+
+    @contextlib.contextmanager
+    def array(self, *args, **options):
+        """An array for the length of a block; its files are removed at the end."""
+        array = self.create(*args, **options)
+        try:
+            yield array
+        finally:
+            array.close()
+            if self.on_disk:
+                for suffix in (".xmd", ".xta"):
+                    array.path.with_name(array.path.name + suffix).unlink()
+
+
+@pytest.fixture(scope="session", params=[*ENGINES, "memory"])
+def factory(request, tmp_path_factory):
+    """Arrays on each I/O engine and in memory."""
+    return Factory(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def disk(request, tmp_path_factory):
+    """Arrays in files, on each I/O engine."""
+    return Factory(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="session")
+def memory(tmp_path_factory):
+    """Arrays in memory, where the engine makes no difference."""
+    return Factory("memory", tmp_path_factory.mktemp("memory"))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A path for a new array."""
+    return tmp_path / "scene"
+
+
+class Script:
+    """Runs Python code in another process, which finds the same packages."""
+
+    def __init__(self):
+        places = [place for place in sys.path if place]
+        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+
+    def command(self, code: str, *args, prefix=()) -> list[str]:
+        return [*prefix, sys.executable, "-W", "error", "-c", code, *map(str, args)]
+
+    def start(self, code: str, *args, prefix=()) -> subprocess.Popen:
+        return subprocess.Popen(
+            self.command(code, *args, prefix=prefix),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+
+    def __call__(self, code: str, *args, prefix=(), env=()) -> str:
+        """What the code prints; it has to end well."""
+        done = subprocess.run(
+            self.command(code, *args, prefix=prefix),
+            capture_output=True,
+            text=True,
+            env={**self.environment, **dict(env)},
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def script():
+    return Script()
+
+
+@pytest.fixture(scope="session")
+def private_mount(tmp_path_factory):
+    """Prefix of a command that may mount file systems which nobody else sees."""
+    folder = tmp_path_factory.mktemp("mount")
+    for prefix in (
+        ["unshare", "--mount", "--propagation", "private"],
+        ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private"],
+    ):
+        try:
+            done = subprocess.run(
+                [*prefix, "mount", "-t", "tmpfs", "-o", "size=1m", "none", folder],
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+        except FileNotFoundError:
+            break
+        if done.returncode == 0:
+            return prefix
+    pytest.skip("needs the right to mount a file system in a namespace of its own (Linux)")

@@ -1,0 +1,204 @@
+"""Attributes: JSON values, one commit for each change, copies on the way out."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import extarray as xa
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(attrs=st.dictionaries(st.text(max_size=5), json_values, max_size=5))
+def test_values_come_back(factory, attrs):
+    with factory.array((2,), attrs=attrs) as array:
+        assert list(array.attrs.items()) == list(attrs.items())
+        other = dict(reversed(attrs.items()))
+        array.attrs.clear()
+        assert len(array.attrs) == 0
+        array.attrs.update(other)
+        if factory.on_disk:
+            array.close()
+            with factory.open(array) as again:
+                assert list(again.attrs.items()) == list(other.items())
+                for key, value in other.items():
+                    assert type(again.attrs[key]) is type(value)
+        else:
+            assert dict(array.attrs) == other
+
+
+def test_a_mutable_mapping(factory):
+    with factory.array((2,)) as array:
+        attrs = array.attrs
+        assert isinstance(attrs, MutableMapping)
+        attrs["unit"] = "K"
+        attrs["scale"] = 0.5
+        assert dict(attrs) == {"unit": "K", "scale": 0.5}
+        assert attrs == {"unit": "K", "scale": 0.5}
+        assert "unit" in attrs
+        assert "none" not in attrs
+        assert attrs.get("none", 3) == 3
+        assert attrs.setdefault("unit", "m") == "K"
+        assert attrs.pop("scale") == 0.5
+        del attrs["unit"]
+        assert dict(attrs) == {}
+        with pytest.raises(KeyError, match="unit"):
+            attrs["unit"]
+        with pytest.raises(KeyError, match="unit"):
+            del attrs["unit"]
+        assert array.attrs == attrs
+
+
+def test_its_text_shows_the_values(memory):
+    with memory.array((2,), attrs={"unit": "K"}) as array:
+        assert "unit" in repr(array.attrs)
+        assert "'K'" in repr(array.attrs)
+
+
+def test_values_are_copies(factory):
+    given_value = {"list": [1, 2]}
+    with factory.array((2,), attrs={"a": given_value}) as array:
+        array.attrs["b"] = given_value
+        given_value["list"].append(3)
+        array.attrs["a"]["list"].append(4)
+        next(iter(array.attrs.values()))["list"].append(5)
+        assert array.attrs["a"] == array.attrs["b"] == {"list": [1, 2]}
+
+
+NOT_JSON = {
+    "set": {1},
+    "bytes": b"x",
+    "array": np.arange(3),
+    "numpy scalar": np.float32(1),
+    "complex": 1j,
+    "not a number": float("nan"),
+    "infinity": -float("inf"),
+    "tuple": (1, 2),
+    "lone surrogate": "\ud800",
+    "object": object(),
+    "inside": {"a": [1, {"b": {2}}]},
+    "key inside": {"a": {1: 2}},
+    "path": __import__("pathlib").Path("x"),
+}
+
+
+@pytest.mark.parametrize("value", NOT_JSON.values(), ids=NOT_JSON.keys())
+def test_other_values_change_nothing(factory, value):
+    with factory.array((2,), attrs={"a": 1}) as array:
+        with pytest.raises(xa.ArgumentTypeError):
+            array.attrs["a"] = value
+        with pytest.raises(xa.ArgumentTypeError):
+            array.attrs.update({"first": 1, "bad": value, "last": 2})
+        with pytest.raises(xa.ArgumentTypeError):
+            array.attrs.setdefault("new", value)
+        assert dict(array.attrs) == {"a": 1}
+        if factory.on_disk:
+            with factory.open(array) as reader:
+                assert dict(reader.attrs) == {"a": 1}
+    with pytest.raises(xa.ArgumentTypeError):
+        xa.create(None, shape=(1,), attrs={"bad": value})
+
+
+@pytest.mark.parametrize("key", [1, None, b"k", ("a",), True])
+def test_keys_are_text(factory, key):
+    with factory.array((2,)) as array:
+        with pytest.raises(TypeError) as caught:
+            array.attrs[key] = 1
+        assert isinstance(caught.value, xa.ExtArrayError)
+        assert len(array.attrs) == 0
+
+
+def test_a_value_that_refers_to_itself(memory):
+    loop = []
+    loop.append(loop)
+    with memory.array((2,), attrs={"a": 1}) as array:
+        with pytest.raises((TypeError, ValueError)) as caught:
+            array.attrs["loop"] = loop
+        assert isinstance(caught.value, xa.ExtArrayError)
+        assert dict(array.attrs) == {"a": 1}
+
+
+@pytest.mark.parametrize("attrs", [3, "text", [1]])
+def test_attrs_at_creation_are_a_mapping(attrs):
+    with pytest.raises(TypeError):
+        xa.create(None, shape=(1,), attrs=attrs)
+
+
+def test_update_is_one_commit(disk):
+    """A reader that refreshes after the update, and never between, sees all of it."""
+    with disk.array((2,)) as array, disk.open(array) as reader:
+        array.attrs.update({"a": 1}, b=2)
+        array.attrs.update([("c", 3)])
+        assert dict(reader.attrs) == {}
+        assert reader.refresh()
+        assert dict(reader.attrs) == {"a": 1, "b": 2, "c": 3}
+        assert not reader.refresh()
+
+
+def test_attributes_and_growth_are_independent(disk):
+    with disk.array((2,), chunks=1) as array:
+        for step in range(30):
+            array.attrs["step"] = step
+            array.extend(0, 1)
+        with disk.open(array) as reader:
+            assert dict(reader.attrs) == {"step": 29}
+            assert reader.shape == (32,)
+        array[:] = 4
+        array.close()
+        with disk.open(array, mode="r+") as again:
+            again.attrs["more"] = "x" * 10
+            again.extend(0, 1)
+            assert dict(again.attrs) == {"step": 29, "more": "x" * 10}
+            assert again[...].tolist() == [4.0] * 32 + [0.0]
+
+
+def test_large_attributes(disk):
+    """Larger than any part of the file that has a fixed size."""
+    large = {"text": "ä" * 300_000, "list": list(range(50_000))}
+    with disk.array((2,), attrs={"small": 1}) as array:
+        array.attrs["large"] = large
+        array.extend(0, 5000)
+        array.close()
+        with disk.open(array, mode="r+") as again:
+            assert dict(again.attrs) == {"small": 1, "large": large}
+            again.attrs["large"] = None
+            again.extend(0, 1)
+        with disk.open(array) as reader:
+            assert dict(reader.attrs) == {"small": 1, "large": None}
+
+
+def test_read_only(disk):
+    with disk.array((2,), attrs={"a": 1}) as array, disk.open(array) as reader:
+        for change in (
+            lambda: reader.attrs.__setitem__("a", 2),
+            lambda: reader.attrs.__delitem__("a"),
+            lambda: reader.attrs.update(b=1),
+            lambda: reader.attrs.clear(),
+            lambda: reader.attrs.pop("a"),
+        ):
+            with pytest.raises(xa.ReadOnlyError, match=r"mode='r\+'"):
+                change()
+        assert dict(reader.attrs) == {"a": 1}
+
+
+def test_closed(factory):
+    with factory.array((2,), attrs={"a": 1}) as array:
+        attrs = array.attrs
+        array.close()
+        with pytest.raises(xa.ClosedError):
+            attrs["a"] = 2

@@ -1,0 +1,169 @@
+"""The settings: a default of the process, overrides in a context, and the environment."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+import extarray as xa
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    """Whatever a test sets as the default of the process is taken back."""
+    names = ("threads", "max_memory", "engine")
+    before = {name: getattr(xa.config, name) for name in names}
+    yield
+    for name, value in before.items():
+        setattr(xa.config, name, value)
+
+
+def test_defaults(script):
+    clean = {"EXTARRAY_NUM_THREADS": "", "EXTARRAY_ENGINE": "", "EXTARRAY_MAX_MEMORY": ""}
+    text = script("import extarray as xa; print(xa.config.threads, xa.config.engine)", env=clean)
+    threads, engine = text.split()
+    assert 1 <= int(threads) <= os.cpu_count()
+    assert engine == "auto"
+
+
+def test_environment(script):
+    env = {
+        "EXTARRAY_NUM_THREADS": "3",
+        "EXTARRAY_ENGINE": "pread",
+        "EXTARRAY_MAX_MEMORY": "256 MiB",
+    }
+    code = "import extarray as xa; c = xa.config; print(c.threads, c.engine, c.max_memory)"
+    assert script(code, env=env).split() == ["3", "pread", str(2**28)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EXTARRAY_NUM_THREADS", "many"),
+        ("EXTARRAY_NUM_THREADS", "0"),
+        ("EXTARRAY_ENGINE", "hdf5"),
+        ("EXTARRAY_MAX_MEMORY", "lots"),
+    ],
+)
+def test_environment_that_cannot_be(script, name, value):
+    """The message names the variable."""
+    code = (
+        "try:\n"
+        "    import extarray as xa\n"
+        "    xa.config.threads, xa.config.engine, xa.config.max_memory\n"
+        "except ValueError as error:\n"
+        "    print(error)\n"
+    )
+    text = script(code, env={name: value})
+    assert name in text
+    assert value in text
+
+
+def test_assignment_sets_the_default_of_the_process():
+    xa.config.threads = 3
+    assert xa.config.threads == 3
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(xa.config.threads))
+    thread.start()
+    thread.join()
+    assert seen == [3]
+
+
+def test_set_overrides_in_a_block():
+    before = xa.config.threads
+    with xa.config.set(threads=7, engine="pread"):
+        assert xa.config.threads == 7
+        assert xa.config.engine == "pread"
+        with xa.config.set(threads=2):
+            assert xa.config.threads == 2
+            assert xa.config.engine == "pread"
+        assert xa.config.threads == 7
+    assert xa.config.threads == before
+    assert xa.config.engine != "pread" or before == "pread"
+
+
+def test_set_is_undone_after_an_error():
+    before = xa.config.threads
+    with pytest.raises(RuntimeError), xa.config.set(threads=before + 1):
+        raise RuntimeError
+    assert xa.config.threads == before
+
+
+def test_overrides_stay_in_their_thread():
+    seen = []
+    before = xa.config.threads
+    with xa.config.set(threads=before + 5):
+        thread = threading.Thread(target=lambda: seen.append(xa.config.threads))
+        thread.start()
+        thread.join()
+        assert xa.config.threads == before + 5
+    assert seen == [before]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("256 MiB", 2**28),
+        ("1GiB", 2**30),
+        ("2 KiB", 2048),
+        ("10 MB", 10**7),
+        (12345, 12345),
+        ("99", 99),
+    ],
+)
+def test_amounts_of_memory(text, number):
+    with xa.config.set(max_memory=text):
+        assert xa.config.max_memory == number
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threads", 0),
+        ("threads", -1),
+        ("threads", 1.5),
+        ("threads", "two"),
+        ("threads", True),
+        ("max_memory", 0),
+        ("max_memory", -5),
+        ("max_memory", "lots"),
+        ("max_memory", "3 parsecs"),
+        ("engine", "hdf5"),
+        ("engine", 3),
+    ],
+)
+def test_values_that_cannot_be(name, value):
+    before = getattr(xa.config, name)
+    with pytest.raises(xa.ExtArrayError, match=f"{name}|{value}"):
+        setattr(xa.config, name, value)
+    with pytest.raises(xa.ExtArrayError, match=f"{name}|{value}"):
+        xa.config.set(**{name: value}).__enter__()
+    assert getattr(xa.config, name) == before
+
+
+def test_unknown_names():
+    with pytest.raises(AttributeError, match="thread"):
+        xa.config.thread = 3
+    with pytest.raises(AttributeError, match="thread"):
+        xa.config.thread  # noqa: B018
+    with pytest.raises((AttributeError, TypeError, ValueError), match="thread"):
+        xa.config.set(thread=3).__enter__()
+
+
+def test_the_engine_of_new_arrays(path):
+    for engine in ("pread", "mmap"):
+        with xa.config.set(engine=engine):
+            with xa.create(path, shape=(2,), overwrite=True) as array:
+                assert array.info()["engine"] == engine
+            with xa.open(path) as array:
+                assert array.info()["engine"] == engine
+    with xa.config.set(engine="pread"), xa.open(path, engine="mmap") as array:
+        assert array.info()["engine"] == "mmap"
+
+
+def test_its_text(capsys):
+    with xa.config.set(threads=7):
+        assert "threads" in repr(xa.config)
+        assert "7" in repr(xa.config)

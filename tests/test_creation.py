@@ -1,0 +1,358 @@
+"""create, zeros, ones, full, empty, from_array, copy; the choice of chunks; fill values."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases
+
+import extarray as xa
+from extarray.chunking import choose_chunks
+
+
+@pytest.fixture(params=["disk", "memory"])
+def place(request, path):
+    return path if request.param == "disk" else None
+
+
+def test_every_property(path):
+    options = {"dtype": ">u2", "chunks": (3, 4), "fill_value": 7, "order": "F", "attrs": {"a": 1}}
+    with xa.create(path, shape=(5, 6), **options) as array:
+        assert array.shape == (5, 6)
+        assert array.dtype == np.dtype(">u2")
+        assert (array.ndim, array.size, array.itemsize, array.nbytes) == (2, 30, 2, 60)
+        assert array.chunks == (3, 4)
+        assert array.grid == (2, 2)
+        assert array.order == "F"
+        assert array.fill_value == 7
+        assert type(array.fill_value) is np.uint16
+        assert array.mode == "r+"
+        assert array.closed is False
+        assert array.path == path
+        assert dict(array.attrs) == {"a": 1}
+        for name in ("shape", "dtype", "chunks", "grid", "order", "fill_value", "mode", "path"):
+            with pytest.raises(AttributeError):
+                setattr(array, name, None)
+    assert array.closed is True
+    with xa.open(path) as array:
+        assert array.mode == "r"
+        assert array.order == "F"
+        assert array.fill_value == 7
+        assert (array[...] == 7).all()
+
+
+def test_in_memory():
+    with xa.create(None, shape=(4, 3), dtype="f8") as array:
+        assert isinstance(array, xa.ExtArray)
+        assert array.path is None
+        assert array.mode == "r+"
+        array.extend(0, 10**5)
+        array[-1] = 5
+        assert array[-1].tolist() == [5, 5, 5]
+        array.flush()
+
+
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [
+        (xa.zeros, 0),
+        (xa.ones, 1),
+        (lambda shape, **options: xa.full(shape, 2.5, **options), 2.5),
+    ],
+    ids=["zeros", "ones", "full"],
+)
+def test_values_go_on_with_growth(place, make, value):
+    with make((2, 3), path=place, chunks=(2, 2), order="F") as array:
+        assert array.dtype == np.float64
+        assert array.fill_value == value
+        assert array.order == "F"
+        assert array.chunks == (2, 2)
+        array.extend(1, 4)
+        array.append(np.full((1, 7), 9.0))
+        array.extend(0, 1)
+        expected = np.full((4, 7), float(value))
+        expected[2] = 9
+        assert_same(array[...], expected)
+
+
+def test_empty(place):
+    with xa.empty((2, 3), "i2", path=place) as array:
+        assert array.shape == (2, 3)
+        assert array.dtype == np.int16
+        array[...] = 3
+        array.extend(0, 1)
+        assert array[:2].tolist() == [[3] * 3] * 2
+
+
+@pytest.mark.parametrize("make", [xa.zeros, xa.ones, xa.empty])
+def test_numpys_arguments(make):
+    with make(3, "i4") as array:
+        assert array.shape == (3,)
+        assert array.dtype == np.int32
+    with make((), dtype=bool) as array:
+        assert array.shape == ()
+    with make([2, np.int64(3)]) as array:
+        assert array.shape == (2, 3)
+
+
+def test_full_takes_the_dtype_of_its_value():
+    for value in (1, 2.5, True, 1j, np.float32(2), "abc", b"ab", np.datetime64("2001-01-01")):
+        with xa.full((2,), value) as array:
+            assert array.dtype == np.full((2,), value).dtype
+            assert_same(array[...], np.full((2,), value))
+    with xa.full((2,), 3.7, "i4") as array:
+        assert_same(array[...], np.full((2,), 3.7, "i4"))
+
+
+@given(case=cases(), chunks=st.none() | st.integers(1, 5))
+def test_from_array(memory, case, chunks):
+    values = sample(case.dtype, case.shape)[..., ::-1] if case.shape else sample(case.dtype, ())
+    with xa.from_array(values, chunks=chunks) as array:
+        assert_same(array[...], values.copy())
+        assert array.dtype == case.dtype
+        if chunks is not None:
+            assert array.chunks == (chunks,) * values.ndim
+
+
+def test_from_array_to_disk(path):
+    values = sample("f4", (30, 40)).T
+    with xa.from_array(values, path=path, chunks=(7, 9)) as array:
+        array.append(values[:2])
+    with xa.open(path) as array:
+        assert_same(array[...], np.concatenate([values, values[:2]]))
+
+
+def test_from_array_of_what_is_no_array(place):
+    with xa.from_array([[1, 2], [3, 4]], path=place) as array:
+        assert_same(array[...], np.array([[1, 2], [3, 4]]))
+    with xa.from_array(5.5) as array:
+        assert_same(array[...], np.array(5.5))
+    with pytest.raises(TypeError):
+        xa.from_array([object()])
+
+
+class Foreign:
+    """What h5py, zarr or netCDF4 offer: shape, dtype and slices of limited size."""
+
+    def __init__(self, values, limit):
+        self.values, self.limit, self.shape, self.dtype = values, limit, values.shape, values.dtype
+
+    def __getitem__(self, selection):
+        part = self.values[selection]
+        assert part.nbytes <= self.limit
+        return part
+
+
+@pytest.mark.parametrize("shape", [(50, 30), (0, 4), (1,), (), (7, 1, 9)])
+def test_from_a_foreign_array_in_bounded_memory(shape):
+    values = sample("f4", shape)
+    with (
+        xa.config.set(max_memory=400),
+        xa.from_array(Foreign(values, 400), chunks=5 if len(shape) < 3 else 3) as array,
+    ):
+        assert_same(array[...], values)
+
+
+@given(case=cases(), chunks=st.none() | st.integers(1, 5))
+def test_copy(factory, case, chunks):
+    """The same array, laid out afresh: one segment, and no tie to the old one."""
+    with built(factory, case) as (array, model):
+        array.attrs["a"] = [1]
+        with array.copy(chunks=chunks) as copy:
+            assert copy.path is None
+            assert_same(copy[...], model.data)
+            assert_same(copy.fill_value, array.fill_value)
+            assert copy.order == array.order
+            assert copy.chunks == (array.chunks if chunks is None else (chunks,) * array.ndim)
+            assert dict(copy.attrs) == {"a": [1]}
+            if array.size:
+                assert copy.info()["segments"] == 1
+                copy[...] = np.zeros((), case.dtype)
+                assert_same(array[...], model.data)
+
+
+def test_copy_to_disk_and_back(factory, path):
+    with factory.array((5, 6), "u2", chunks=4) as array:
+        array[...] = expected = sample("u2", (5, 6))
+        with array.copy(path) as copy:
+            assert copy.path == path
+            assert copy.mode == "r+"
+            assert_same(copy[...], expected)
+        with pytest.raises(xa.ExistsError):
+            array.copy(path)
+    with xa.open(path) as reader, reader.copy() as again:
+        assert_same(again[...], expected)
+        again.append(expected)
+
+
+# Chunks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "expected"),
+    [
+        ((5, 6), 3, (3, 3)),
+        ((5, 6), (3, 4), (3, 4)),
+        ((5, 6), [np.int64(3), 4], (3, 4)),
+        ((5, 6), (100, 1), (100, 1)),
+        ((5,), np.uint8(2), (2,)),
+        ((), (), ()),
+        ((), 4, ()),
+        ((0, 0), 7, (7, 7)),
+    ],
+)
+def test_chunks_as_given(memory, shape, chunks, expected):
+    with memory.array(shape, "u1", chunks=chunks) as array:
+        assert array.chunks == expected
+        array[...] = 1
+        assert (array[...] == 1).all()
+
+
+@given(
+    shape=st.lists(st.sampled_from([0, 1, 2, 10, 100, 217, 5000, 10**6, 2**40]), max_size=6),
+    itemsize=st.sampled_from([1, 2, 8, 16, 100, 5000]),
+)
+def test_chosen_chunks(shape, itemsize):
+    """Not above 1 MiB, not below 256 KiB but where the sides of the chunk leave no choice."""
+    chunks = choose_chunks(tuple(shape), itemsize)
+    total = math.prod(shape) * itemsize
+    size = math.prod(chunks) * itemsize
+    assert all(side >= 1 for side in chunks)
+    assert size <= 2**20
+    if shape and total > 2**20:
+        assert size >= 2**17
+    if len(shape) > 1 or itemsize <= 4096:
+        for side, n in zip(chunks, shape, strict=True):
+            if n < 2 and len(shape) <= 4:
+                assert side > 1, "an axis of length 0 or 1 is one that will grow"
+
+
+def test_chosen_chunks_are_balanced():
+    for shape in [(4000,) * 2, (512,) * 3, (64,) * 4, (512, 217, 204)]:
+        with xa.create(None, shape=shape, dtype="f4", sparse=True) as array:
+            assert max(array.chunks) <= 4 * min(array.chunks)
+
+
+def test_chosen_chunks_depend_on_nothing_else(path):
+    shape = (300, 0, 1)
+    with xa.create(path, shape=shape, dtype="f4") as array, xa.zeros(shape, "f4") as other:
+        assert array.chunks == other.chunks
+
+
+# Fill values -------------------------------------------------------------------------------------
+
+FILLS = {
+    "nan": ("f8", np.nan),
+    "minus infinity": ("f4", -np.inf),
+    "NaT": ("M8[s]", np.datetime64("NaT")),
+    "date text": ("M8[D]", "2001-02-03"),
+    "duration": ("m8[h]", 5),
+    "text": ("U4", "äb"),
+    "text too long": ("S2", b"abc"),
+    "true": ("?", True),
+    "integer": (">i8", -(2**63)),
+    "complex": ("c8", 1 + 2j),
+    "cast": ("f4", 3),
+    "tuple": ([("x", "i4"), ("y", "S2")], (3, b"z")),
+    "sub-array": ([("x", "f4", (2,))], ([1, 2],)),
+    "structured": ([("x", "i4")], np.array((5,), [("x", "i4")])),
+    "0-d array": ("i4", np.array(6)),
+}
+
+
+@pytest.mark.parametrize(("dtype", "value"), FILLS.values(), ids=FILLS.keys())
+@pytest.mark.parametrize("sparse", [False, True])
+def test_fill_value(factory, dtype, value, sparse):
+    expected = np.empty((3, 5), dtype)
+    expected[...] = value
+    with factory.array((2, 3), dtype, chunks=2, fill_value=value, sparse=sparse) as array:
+        assert_same(array[...], expected[:2, :3])
+        assert_same(array.fill_value, expected[0, 0])
+        array.resize((3, 5))
+        assert_same(array[...], expected)
+
+
+def test_zero_by_default(memory):
+    for dtype in ("i4", "S3", "U2", "M8[s]", "?", [("x", "f4")]):
+        with memory.array((2,), dtype) as array:
+            assert_same(array.fill_value, np.zeros((), dtype)[()])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("i4", "text"), ("u1", 300), ("u1", -1), ("f8", [1, 2]), ("i4", None), ("M8[s]", "never")],
+)
+def test_fill_values_that_cannot_be(dtype, value):
+    with pytest.raises((TypeError, ValueError, OverflowError)) as caught:
+        xa.create(None, shape=(2,), dtype=dtype, fill_value=value)
+    assert isinstance(caught.value, xa.ExtArrayError)
+    assert "fill_value" in str(caught.value)
+
+
+def test_sparse_takes_no_space(disk):
+    for sparse, limit in ((True, 2**20), (False, 2**30)):
+        with disk.array((2**22,), "u1", chunks=2**16, sparse=sparse) as array:
+            info = array.info()
+            assert info["sparse"] is sparse
+            assert info["file_bytes"] >= 2**22
+            assert info["disk_bytes"] < limit
+            assert sparse or info["disk_bytes"] >= 2**22
+
+
+# Description -------------------------------------------------------------------------------------
+
+
+def test_info(factory):
+    with factory.array((3, 5), "i4", chunks=(2, 2), fill_value=3, order="F") as array:
+        array.extend(1, 4)
+        array.extend(0, 2)
+        info = array.info()
+        assert isinstance(info, dict)
+        expected = {
+            "path": str(array.path) if factory.on_disk else None,
+            "shape": (5, 9),
+            "dtype": array.dtype,
+            "chunks": (2, 2),
+            "grid": (3, 5),
+            "order": "F",
+            "fill_value": 3,
+            "engine": factory.engine,
+            "mode": "r+",
+            "segments": 3,
+            "records": (2, 1),
+            "logical_bytes": 5 * 9 * 4,
+            "allocated_bytes": 15 * 16,
+            "utilisation": 45 / 60,
+        }
+        if factory.on_disk:
+            metadata, data = (Path(f"{array.path}{suffix}").stat() for suffix in (".xmd", ".xta"))
+            expected |= {
+                "sparse": False,
+                "file_bytes": data.st_size,
+                "disk_bytes": 512 * data.st_blocks,
+                "metadata_bytes": metadata.st_size,
+            }
+            assert len(bytes.fromhex(info["uuid"])) == 16
+        assert {key: info[key] for key in expected} == expected
+        table = str(info)
+        for text in ("(5, 9)", "segments", "75.0 %", "allocated"):
+            assert text in table
+
+
+def test_repr(factory):
+    with factory.array((3, 5), ">i4", chunks=(2, 2)) as array:
+        text = repr(array)
+        assert "ExtArray" in text
+        assert "(3, 5)" in text
+        assert ">i4" in text or "int32" in text
+        if factory.on_disk:
+            assert array.path.name in text
+        array.close()
+        assert "closed" in repr(array)

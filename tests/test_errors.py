@@ -1,0 +1,350 @@
+"""Each wrong argument: the class of the error, and what it says.  The cases are records."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import errors
+
+
+@dataclass(frozen=True)
+class Fails:
+    """A call on an array (mode "r+", shape (4, 3), chunks (2, 2), named "scene") that fails."""
+
+    id: str
+    call: Callable
+    error: type[Exception]
+    builtin: type[Exception]
+    message: str
+
+
+WRONG_ARGUMENT = [
+    # Index
+    Fails("index", lambda a: a[4], xa.BoundsError, IndexError,
+          "index 4 is out of bounds for axis 0 with size 4"),
+    Fails("negative index", lambda a: a[0, -4], xa.BoundsError, IndexError,
+          "index -4 is out of bounds for axis 1 with size 3"),
+    Fails("too many", lambda a: a[0, 0, 0], xa.BoundsError, IndexError,
+          "too many indices for array: array is 2-dimensional, but 3 were indexed"),
+    Fails("mask", lambda a: a[np.ones(4, bool)], xa.SelectionError, IndexError, "not supported"),
+    Fails("write index", lambda a: a.__setitem__((0, 3), 1), xa.BoundsError, IndexError,
+          "index 3 is out of bounds for axis 1 with size 3"),
+    Fails("chunk", lambda a: a.chunk((2, 0)), xa.BoundsError, IndexError,
+          "chunk index 2 .* axis 0 with 2 chunks"),
+    Fails("address", lambda a: a.axial.address((0, 2)), xa.BoundsError, IndexError, "2"),
+    # Axis
+    Fails("extend axis", lambda a: a.extend(2, 1), xa.AxisError, np.exceptions.AxisError,
+          "axis 2 is out of bounds for array of dimension 2"),
+    Fails("extend axis -3", lambda a: a.extend(-3, 1), xa.AxisError, ValueError,
+          "axis -3 is out of bounds for array of dimension 2"),
+    Fails("append axis", lambda a: a.append(np.zeros((1, 3)), axis=5), xa.AxisError, IndexError,
+          "axis 5 is out of bounds for array of dimension 2"),
+    Fails("axis 1.0", lambda a: a.extend(1.0, 1), xa.ArgumentTypeError, TypeError, "axis"),
+    Fails("axis None", lambda a: a.append(np.zeros((1, 3)), axis=None), xa.ArgumentTypeError,
+          TypeError, "axis"),
+    Fails("axis True", lambda a: a.extend(True, 1), xa.ArgumentTypeError, TypeError, "axis"),
+    # Shape
+    Fails("broadcast", lambda a: a.__setitem__(slice(0, 2), np.zeros((3, 3))), xa.ShapeError,
+          ValueError, r"could not broadcast input array from shape \(3,3\) into shape \(2,3\)"),
+    Fails("append rank", lambda a: a.append(np.zeros(3)), xa.ShapeError, ValueError,
+          r"\(3,\).*\(4, 3\)"),
+    Fails("append extent", lambda a: a.append(np.zeros((1, 4))), xa.ShapeError, ValueError,
+          r"\(1, 4\).*\(4, 3\)"),
+    Fails("resize rank", lambda a: a.resize((5,)), xa.ShapeError, ValueError, r"\(4, 3\)"),
+    Fails("resize float", lambda a: a.resize((4.0, 3)), xa.ArgumentTypeError, TypeError, "4.0"),
+    Fails("resize text", lambda a: a.resize("43"), xa.ArgumentTypeError, TypeError, "43"),
+    # Negative growth
+    Fails("shrink", lambda a: a.resize((3, 3)), xa.ShapeError, ValueError, r"\(4, 3\) to \(3, 3\)"),
+    Fails("by -1", lambda a: a.extend(0, -1), xa.ArgumentError, ValueError, "-1"),
+    Fails("by 1.5", lambda a: a.extend(0, 1.5), xa.ArgumentTypeError, TypeError, "1.5"),
+    Fails("by 2.0", lambda a: a.extend(0, 2.0), xa.ArgumentTypeError, TypeError, "2.0"),
+    Fails("by True", lambda a: a.extend(0, True), xa.ArgumentTypeError, TypeError, "True"),
+    Fails("by text", lambda a: a.extend(0, "1"), xa.ArgumentTypeError, TypeError, "1"),
+    Fails("by None", lambda a: a.extend(0, None), xa.ArgumentTypeError, TypeError, "None"),
+    # Casting
+    Fails("append cast", lambda a: a.append(np.zeros((1, 3), "c16")), xa.CastingError, TypeError,
+          "complex128.*float64.*same_kind"),
+    Fails("out cast", lambda a: a.read(out=np.zeros((4, 3), "i8")), xa.CastingError, TypeError,
+          "float64.*int64.*same_kind"),
+    # Absurd bounds
+    Fails("extend absurd", lambda a: a.extend(0, 2**63), xa.LimitError, OverflowError, r"2\*\*63"),
+    Fails("extend 10**30", lambda a: a.extend(1, 10**30), xa.LimitError, OverflowError, r"2\*\*63"),
+    Fails("extend product", lambda a: a.extend(0, 2**62), xa.LimitError, OverflowError, r"2\*\*63"),
+    Fails("resize absurd", lambda a: a.resize((2**40, 2**40)), xa.LimitError, OverflowError,
+          r"2\*\*63"),
+    Fails("resize 10**30", lambda a: a.resize((10**30, 3)), xa.LimitError, OverflowError,
+          r"2\*\*63"),
+]  # fmt: skip
+
+
+def check(case, *args):
+    with pytest.raises(case.error, match=case.message) as caught:
+        case.call(*args)
+    assert isinstance(caught.value, case.builtin)
+    assert isinstance(caught.value, xa.ExtArrayError)
+    assert str(caught.value)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def array(request, path):
+    options = {"shape": (4, 3), "dtype": "f8", "chunks": (2, 2), "fill_value": 2}
+    with xa.create(path if request.param == "disk" else None, **options) as array:
+        yield array
+
+
+@pytest.mark.parametrize("case", WRONG_ARGUMENT, ids=lambda case: case.id)
+def test_wrong_argument(array, case):
+    """The error, and an array that is as it was and goes on working."""
+    before = array.info()
+    check(case, array)
+    after = array.info()
+    for key in ("shape", "grid", "segments", "allocated_bytes", "file_bytes"):
+        assert after.get(key) == before.get(key), key
+    assert (array[...] == 2).all()
+    array.extend(0, 3)
+    assert array.shape == (7, 3)
+    assert (array[...] == 2).all()
+
+
+WRONG_CREATION = [
+    Fails("negative shape", {"shape": (2, -1)}, xa.ShapeError, ValueError, "-1"),
+    Fails("float shape", {"shape": (2.0,)}, xa.ArgumentTypeError, TypeError, "2.0"),
+    Fails("text shape", {"shape": "22"}, xa.ArgumentTypeError, TypeError, "22"),
+    Fails("bool shape", {"shape": (True,)}, xa.ArgumentTypeError, TypeError, "True"),
+    Fails("no shape", {"shape": None}, xa.ArgumentTypeError, TypeError, "shape"),
+    Fails("rank 33", {"shape": (1,) * 33}, xa.ShapeError, ValueError, "32"),
+    Fails("absurd shape", {"shape": (2**63,)}, xa.LimitError, OverflowError, r"2\*\*63"),
+    Fails("absurd size", {"shape": (2**32, 2**32)}, xa.LimitError, OverflowError, r"2\*\*63"),
+    Fails("absurd bytes", {"shape": (2**61,), "dtype": "f8"}, xa.LimitError, OverflowError,
+          r"2\*\*63"),
+    Fails("chunks 0", {"shape": (2,), "chunks": 0}, xa.ChunksError, ValueError, "0"),
+    Fails("chunks -1", {"shape": (2, 2), "chunks": (1, -1)}, xa.ChunksError, ValueError, "-1"),
+    Fails("chunks rank", {"shape": (2, 2), "chunks": (1,)}, xa.ChunksError, ValueError, "chunks"),
+    Fails("chunks rank 3", {"shape": (2, 2), "chunks": (1, 1, 1)}, xa.ChunksError, ValueError, "3"),
+    Fails("chunks 1.5", {"shape": (2,), "chunks": 1.5}, xa.ArgumentTypeError, TypeError, "1.5"),
+    Fails("chunks True", {"shape": (2,), "chunks": True}, xa.ArgumentTypeError, TypeError, "True"),
+    Fails("chunks text", {"shape": (2,), "chunks": "auto"}, xa.ArgumentTypeError, TypeError,
+          "auto"),
+    Fails("chunks absurd", {"shape": (2,), "chunks": 2**62}, xa.LimitError, OverflowError,
+          r"2\*\*63"),
+    Fails("chunks 10**30", {"shape": (2,), "chunks": 10**30}, xa.LimitError, OverflowError,
+          r"2\*\*63"),
+    Fails("dtype object", {"shape": (2,), "dtype": object}, xa.DTypeError, TypeError, "object"),
+    Fails("dtype sub-array", {"shape": (2,), "dtype": ("f4", (2,))}, xa.ArgumentError, ValueError,
+          "sub-array"),
+    Fails("order", {"shape": (2,), "order": "X"}, xa.ArgumentError, ValueError, "order.*'X'"),
+    Fails("order lower case", {"shape": (2,), "order": "c"}, xa.ArgumentError, ValueError, "'c'"),
+    Fails("order None", {"shape": (2,), "order": None}, xa.ExtArrayError, Exception, "order"),
+    Fails("engine", {"shape": (2,), "engine": "X"}, xa.ArgumentError, ValueError, "engine.*'X'"),
+    Fails("attrs", {"shape": (2,), "attrs": {"a": {1}}}, xa.ArgumentTypeError, TypeError, "a"),
+    Fails("fill value", {"shape": (2,), "dtype": "i4", "fill_value": "no"}, xa.ExtArrayError,
+          (ValueError, TypeError), "fill_value"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG_CREATION, ids=lambda case: case.id)
+def test_wrong_creation(path, case):
+    for place in (path, None):
+        with pytest.raises(case.error, match=case.message) as caught:
+            xa.create(place, **case.call)
+        assert isinstance(caught.value, case.builtin)
+        assert isinstance(caught.value, xa.ExtArrayError)
+    assert list(path.parent.iterdir()) == []
+
+
+READ_ONLY = [
+    ("write", lambda a: a.__setitem__((0, 0), 1)),
+    ("write a slice", lambda a: a.__setitem__(..., 1)),
+    ("write()", lambda a: a.write(..., 1)),
+    ("extend", lambda a: a.extend(0, 1)),
+    ("extend by 0", lambda a: a.extend(0, 0)),
+    ("resize", lambda a: a.resize((9, 9))),
+    ("append", lambda a: a.append(np.zeros((1, 3)))),
+    ("attrs", lambda a: a.attrs.__setitem__("a", 1)),
+]
+READING = [
+    ("read a scalar", lambda a: a[0, 0]),
+    ("read a slice", lambda a: a[...]),
+    ("read()", lambda a: a.read()),
+    ("asarray", lambda a: np.asarray(a)),
+    ("iter", lambda a: next(iter(a))),
+    ("chunk", lambda a: a.chunk((0, 0))),
+    ("iter_chunks", lambda a: next(iter(a.iter_chunks()))),
+    ("flush", lambda a: a.flush()),
+    ("refresh", lambda a: a.refresh()),
+    ("copy", lambda a: a.copy()),
+]
+
+
+@pytest.fixture
+def reader(path):
+    xa.full((4, 3), 2.0, path=path, chunks=2).close()
+    with xa.open(path) as reader:
+        yield reader
+
+
+@pytest.mark.parametrize("call", [c for _, c in READ_ONLY], ids=[name for name, _ in READ_ONLY])
+def test_mode_r(reader, call):
+    with pytest.raises(xa.ReadOnlyError, match=r"cannot .*scene'.* mode 'r'; .*mode='r\+'"):
+        call(reader)
+    assert reader.shape == (4, 3)
+    assert (reader[...] == 2).all()
+
+
+def test_the_message_of_extend_in_mode_r(reader):
+    with pytest.raises(xa.ReadOnlyError) as caught:
+        reader.extend(0, 1)
+    assert str(caught.value) == (
+        f"cannot extend '{reader.path}': opened with mode 'r'; reopen with mode='r+'"
+    )
+
+
+CLOSED = [*READ_ONLY, *READING]
+
+
+@pytest.mark.parametrize("call", [c for _, c in CLOSED], ids=[name for name, _ in CLOSED])
+def test_closed(array, call):
+    array.close()
+    assert array.closed
+    with pytest.raises(xa.ClosedError, match="closed"):
+        call(array)
+    array.close()
+    assert issubclass(xa.ClosedError, ValueError)
+
+
+class Closes:
+    """An argument whose conversion closes the array."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __index__(self):
+        self.array.close()
+        return 1
+
+    def __float__(self):
+        self.array.close()
+        return 1.0
+
+    def __array__(self, dtype=None, copy=None):
+        self.array.close()
+        return np.ones((1, 3))
+
+
+CLOSING = {
+    "read": lambda a: a[Closes(a)],
+    "read a slice": lambda a: a[: Closes(a), :],
+    "read()": lambda a: a.read((Closes(a), 1)),
+    "write at": lambda a: a.__setitem__((Closes(a), 1), 5),
+    "write a scalar": lambda a: a.__setitem__((0, 1), Closes(a)),
+    "write a slice": lambda a: a.__setitem__(slice(0, 2), Closes(a)),
+    "append": lambda a: a.append(Closes(a)),
+    "extend": lambda a: a.extend(0, Closes(a)),
+    "resize": lambda a: a.resize((9, Closes(a))),
+}
+
+
+@pytest.mark.parametrize("call", CLOSING.values(), ids=CLOSING.keys())
+def test_closed_while_an_argument_is_converted(array, call):
+    """An error, and no use of memory or files that are gone."""
+    with pytest.raises(xa.ExtArrayError):
+        call(array)
+    assert array.closed
+
+
+def test_what_a_closed_array_still_tells(array):
+    array.close()
+    assert array.closed is True
+    assert array.shape == (4, 3)
+    assert array.dtype == np.float64
+    assert array.chunks == (2, 2)
+    assert "closed" in repr(array)
+    with pytest.raises(xa.ClosedError):
+        array.__enter__()
+
+
+def test_one_family():
+    """Every class is public, belongs to the family, and to a built-in beside it."""
+    classes = [
+        c for _, c in inspect.getmembers(errors, inspect.isclass) if c.__module__ == errors.__name__
+    ]
+    assert {c.__name__ for c in classes} <= set(errors.__all__)
+    for cls in classes:
+        assert issubclass(cls, xa.ExtArrayError)
+        assert getattr(xa, cls.__name__) is cls
+        if cls is not xa.ExtArrayError:
+            assert any(base.__module__ != errors.__name__ for base in cls.__mro__[1:-3]), cls
+
+
+@pytest.mark.parametrize(
+    ("cls", "builtin"),
+    [
+        (xa.BoundsError, IndexError),
+        (xa.SelectionError, IndexError),
+        (xa.AxisError, np.exceptions.AxisError),
+        (xa.ShapeError, ValueError),
+        (xa.ChunksError, ValueError),
+        (xa.DTypeError, TypeError),
+        (xa.CastingError, TypeError),
+        (xa.ArgumentError, ValueError),
+        (xa.ArgumentTypeError, TypeError),
+        (xa.ClosedError, ValueError),
+        (xa.ReadOnlyError, ValueError),
+        (xa.FormatError, ValueError),
+        (xa.VersionError, xa.FormatError),
+        (xa.CorruptError, xa.FormatError),
+        (xa.TruncatedError, xa.FormatError),
+        (xa.PartnerError, xa.FormatError),
+        (xa.StorageError, OSError),
+        (xa.LockedError, BlockingIOError),
+        (xa.ExistsError, FileExistsError),
+        (xa.MissingError, FileNotFoundError),
+        (xa.LimitError, OverflowError),
+        (xa.ReserveError, MemoryError),
+        (xa.MissingExtraError, ImportError),
+    ],
+)
+def test_classes_as_promised(cls, builtin):
+    assert issubclass(cls, builtin)
+
+
+def test_system_errors_carry_their_number_and_file(path):
+    with pytest.raises(xa.MissingError) as missing:
+        xa.open(path)
+    assert missing.value.errno == errno.ENOENT
+    xa.create(path, shape=(1,)).close()
+    with pytest.raises(xa.ExistsError) as exists:
+        xa.create(path, shape=(1,))
+    assert exists.value.errno == errno.EEXIST
+    with xa.open(path, mode="r+"), pytest.raises(xa.LockedError) as locked:
+        xa.open(path, mode="r+")
+    assert locked.value.errno in (errno.EAGAIN, errno.EACCES)
+
+
+def test_errors_can_be_pickled(path):
+    """Process pools send them home."""
+    with pytest.raises(xa.MissingError) as caught:
+        xa.open(path)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is xa.MissingError
+    assert str(again) == str(caught.value)
+    for call in (lambda a: a.extend(9, 1), lambda a: a[9]):
+        with xa.create(None, shape=(1,)) as array, pytest.raises(xa.ExtArrayError) as caught:
+            call(array)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value)
+        assert type(again) is type(caught.value)
+
+
+def test_a_live_array_is_not_pickled(array):
+    """It holds a lock and a mapping; the message says what to send instead."""
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(array)

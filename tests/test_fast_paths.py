@@ -1,0 +1,260 @@
+"""Each fast path against the general path, or against the chunks themselves.
+
+`assembled` and `scattered` know only where an element lies in its chunk; they move one element at
+a time and stand for the general path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compare import assert_same, assert_same_outcome
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases, selections
+
+import extarray as xa
+from extarray.order import positions
+
+
+def assembled(array) -> np.ndarray:
+    """All elements, from the stored chunks alone."""
+    whole = np.empty(array.shape, array.dtype)
+    place = positions(array.chunks, array.order).reshape(array.chunks)
+    for index, view in array.iter_chunks():
+        low = [i * c for i, c in zip(index, array.chunks, strict=True)]
+        inside = (slice(i, i + c) for i, c in zip(low, array.chunks, strict=True))
+        target = whole[(*inside, ...)]
+        if array.order in "ZH":
+            view = view[place.ravel()].reshape(place.shape)
+            view = view[(*(slice(n) for n in target.shape), ...)]
+        target[...] = view
+    return whole
+
+
+def scattered(array, selection, values) -> None:
+    """Writes element by element."""
+    numbers = np.arange(array.size).reshape(array.shape)[selection]
+    values = np.broadcast_to(values, np.shape(numbers))
+    for at in np.ndindex(np.shape(numbers)):
+        array.write(np.unravel_index(int(numbers[at]), array.shape), values[at])
+
+
+def assert_stored_alike(array, other) -> None:
+    """Every chunk of both, with what lies outside the bounds for "Z" and "H"."""
+    for (_, view), (_, expected) in zip(array.iter_chunks(), other.iter_chunks(), strict=True):
+        assert_same(view.copy(), expected.copy())
+
+
+@given(case=cases(), data=st.data())
+def test_reads_agree_with_the_chunks(factory, case, data):
+    with built(factory, case) as (array, _):
+        expected = assembled(array)
+        assert_same(array[...], expected)
+        for _ in range(3):
+            selection = data.draw(selections(array.shape))
+            try:
+                part = expected[selection]
+            except IndexError:
+                continue
+            assert_same(array[selection], part)
+
+
+@given(case=cases(max_ndim=3), data=st.data())
+def test_writes_agree_with_writing_element_by_element(factory, case, data):
+    """And touch no other byte."""
+    with built(factory, case) as (array, model), built(factory, case) as (other, _):
+        selection = data.draw(selections(array.shape))
+        try:
+            values = sample(case.dtype, np.shape(model.data[selection]), 4)
+        except IndexError:
+            return
+        array[selection] = values
+        scattered(other, selection, values)
+        assert_stored_alike(array, other)
+        assert_same(assembled(array), array[...])
+
+
+scalars = st.sampled_from(
+    [
+        "?", "i1", "u2", "i4", "u8", ">i2", ">u8", "f2", "f4", ">f8", "g", "c8", ">c16", "S3", "U2",
+        ">U2", "V5", "M8[s]", ">m8[D]", [("x", "u1"), ("y", ">f4")],
+    ]
+)  # fmt: skip
+
+
+@given(
+    case=cases(dtypes=scalars.map(np.dtype), min_ndim=1, max_ndim=3),
+    data=st.data(),
+)
+def test_scalar_reads(factory, case, data):
+    """`a[i, j]` with plain ints, with NumPy's integers, by `read`, and out of a slice."""
+    with built(factory, case) as (array, model):
+        if model.data.size == 0:
+            return
+        for _ in range(3):
+            index = tuple(data.draw(st.integers(-n, n - 1)) for n in model.shape)
+            fast = array[index]
+            assert_same(fast, model.data[index])
+            assert_same(fast, array[tuple(map(np.int64, index))])
+            assert_same(fast, array.read(index)[()])
+            assert_same(fast, array[(*index, None)][0])
+            assert_same(fast, array[(*index, ...)][()])
+            if array.ndim == 1:
+                assert_same(fast, array[index[0]])
+
+
+numbers = st.one_of(
+    st.integers(-(2**65), 2**65),
+    st.integers(-3, 300),
+    st.booleans(),
+    st.floats(),
+    st.complex_numbers(),
+    st.sampled_from(["7", "text", b"7", None, [3], [1, 2], (1,), (1, 2.0), [], object()]),
+    st.builds(lambda spec: sample(spec, ())[()], scalars),
+    st.builds(lambda spec: sample(spec, ()), scalars),
+    st.builds(lambda spec: sample(spec, (1,)), scalars),
+)
+
+
+@given(dtype=scalars.map(np.dtype), value=numbers, order=st.sampled_from("CFZ"))
+@pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning",
+    "ignore::numpy.exceptions.ComplexWarning",
+    "ignore::DeprecationWarning",
+)
+def test_scalar_writes(factory, dtype, value, order):
+    """Any value: what NumPy does with it, its error included, and no neighbour changes."""
+    with factory.array((3, 3), dtype, chunks=(2, 2), order=order) as array:
+        array[...] = expected = sample(dtype, (3, 3))
+        assert_same_outcome(
+            lambda: array.__setitem__((1, -2), value),
+            lambda: expected.__setitem__((1, -2), value),
+            words=False,
+        )
+        assert_same(array[...], expected)
+
+
+@given(
+    dtype=st.sampled_from(["u1", "i2", "f4", "f8", "c16", "V3", "V24"]),
+    start=st.tuples(*[st.integers(0, 12)] * 3),
+    size=st.tuples(*[st.integers(0, 20)] * 3),
+    step=st.tuples(*[st.sampled_from([1, 1, 1, 2, -1])] * 3),
+    order=st.sampled_from("CFZH"),
+    data=st.data(),
+)
+def test_small_boxes(small_boxes, dtype, start, size, step, order, data):
+    """Boxes that lie in one chunk, touch several, or fill chunks exactly; reads and writes."""
+    array, expected = small_boxes(np.dtype(dtype), order)
+    box = tuple(
+        slice(*((i, i + n, s) if s > 0 else (i + n, i, s)))
+        for i, n, s in zip(start, size, step, strict=True)
+    )
+    assert_same(array[box], expected[box].copy())
+    layout = data.draw(st.permutations(range(3)))
+    shape = expected[box].shape
+    out = np.empty([shape[axis] for axis in layout], dtype).transpose(np.argsort(layout))
+    assert_same(array.read(box, out=out), expected[box].copy())
+    out[...] = sample(dtype, shape, seed=sum(start))
+    array[box] = out
+    expected[box] = out
+    assert_same(array[...], expected)
+
+
+@pytest.fixture(scope="module")
+def small_boxes(factory):
+    """Arrays of 24³ elements in chunks of 8 × 4 × 6, made once for each dtype and order."""
+    made = {}
+
+    def get(dtype, order):
+        if (dtype, order) not in made:
+            array = factory.create((24, 24, 12), dtype, chunks=(8, 4, 6), order=order)
+            expected = sample(dtype, (24, 24, 24))
+            array.extend(2, 5)
+            array.extend(2, 7)
+            array[...] = expected
+            made[dtype, order] = array, expected
+        return made[dtype, order]
+
+    yield get
+    for array, _ in made.values():
+        array.close()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u2", "V24"])
+@pytest.mark.parametrize("side", [16, 32, 64])
+def test_large_transfers(factory, dtype, side):
+    """Beyond the caches, where stores may stream past them, at every alignment."""
+    shape = (100, 130, 90)
+    expected = sample(dtype, shape)
+    with factory.array((side, *shape[1:]), dtype, chunks=side) as array:
+        array[...] = expected[:side]
+        array.append(expected[side:])
+        assert_same(array[...], expected)
+        for offset in (0, 1, 3, 8):
+            out = np.zeros(expected.nbytes + 64, "u1")[offset:]
+            if np.dtype(dtype).alignment > 1 and offset % np.dtype(dtype).alignment:
+                out = np.frombuffer(out, dtype, expected.size).reshape(shape)
+            else:
+                out = out[: expected.nbytes].view(dtype).reshape(shape)
+            assert_same(array.read(out=out), expected)
+            part = out[3:, offset:, 1:]
+            assert_same(
+                array.read((slice(3, None), slice(offset, None), slice(1, None)), out=part),
+                expected[3:, offset:, 1:].copy(),
+            )
+        assert_same(array.read(order="F"), expected)
+        assert_same(array[::4, ::4, ::4], expected[::4, ::4, ::4].copy())
+        assert_same(array[:, 7], expected[:, 7].copy())
+        assert_same(array[:, :, 7], expected[:, :, 7].copy())
+
+
+def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
+    with factory.array((0, 70), "u2", chunks=(1, 1)) as array:
+        array.append(sample("u2", (60, 70)))
+        expected = sample("u2", (60, 70))
+        assert_same(array[...], expected)
+        assert_same(array[5:55, ::-1], expected[5:55, ::-1].copy())
+        array[::2] = expected[1::2]
+        expected[::2] = expected[1::2]
+        assert_same(array[...], expected)
+
+
+@given(
+    limit=st.sampled_from([1, 100, 4096, 10**6]),
+    case=cases(dtypes=st.sampled_from([np.dtype("f8"), np.dtype("i4")]), max_ndim=3),
+    data=st.data(),
+)
+def test_casts_in_bounded_memory(factory, limit, case, data):
+    """`max_memory` cuts a cast into blocks; the result is that of one block."""
+    with built(factory, case) as (array, model), xa.config.set(max_memory=limit):
+        selection = data.draw(selections(array.shape))
+        try:
+            expected = np.asarray(model.data[selection])
+        except IndexError:
+            return
+        out = np.zeros(expected.shape, "c16")
+        assert_same(array.read(selection, out=out), expected.astype("c16"))
+        values = sample("i2", expected.shape[1:], 4)
+        array[selection] = values
+        model.data[selection] = values
+        assert_same(array[...], model.data)
+
+
+@given(
+    cuts=st.lists(st.integers(0, 2), min_size=1, max_size=5),
+    box=st.tuples(*[st.tuples(st.integers(0, 6), st.integers(0, 6))] * 3),
+)
+def test_affine_sub_boxes(memory, cuts, box):
+    """A box of whole chunks, across any records, is found chunk by chunk at its addresses."""
+    with memory.array((2, 2, 2), "i8", chunks=1) as array:
+        for axis in cuts:
+            array.extend(axis, 2)
+        for index, view in array.iter_chunks():
+            view[...] = array.axial.address(index)
+        window = tuple(slice(min(pair), max(pair)) for pair in box)
+        got = array[window]
+        for at in np.ndindex(got.shape):
+            index = tuple(i + s.start for i, s in zip(at, window, strict=True))
+            assert got[at] == array.axial.address(index)

@@ -1,0 +1,699 @@
+"""The pair of files: names, damage, locks, partners, and who may open what."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compare import assert_same, same_values
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+
+import extarray as xa
+
+
+def names(folder) -> list[str]:
+    return sorted(entry.name for entry in Path(folder).iterdir())
+
+
+@pytest.fixture
+def scene(path):
+    """A closed array with two growths, and its values."""
+    with xa.create(path, shape=(3, 5), dtype="i4", chunks=(2, 2), attrs={"a": 1}) as array:
+        array[...] = sample("i4", (3, 5))
+        array.extend(1, 2)
+        array.append(sample("i4", (2, 7), 1))
+        values = array[...]
+    return path, values
+
+
+# Names -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["scene", "run.2024", ".hidden", "x.xmd.old", "größe ", "a.npy"])
+@pytest.mark.parametrize("suffix", ["", ".xmd", ".xta"])
+def test_suffixes_are_appended_never_replaced(tmp_path, name, suffix):
+    given_path = tmp_path / (name + suffix)
+    with xa.create(given_path, shape=(2,), dtype="u1") as array:
+        assert array.path == tmp_path / name
+        assert isinstance(array.path, Path)
+    assert names(tmp_path) == sorted([name + ".xmd", name + ".xta"])
+    for again in ("", ".xmd", ".xta"):
+        with xa.open(tmp_path / (name + again)) as array:
+            assert array.path == tmp_path / name
+
+
+def test_paths_of_every_kind(tmp_path, monkeypatch):
+    class Like:
+        def __fspath__(self):
+            return str(tmp_path / "like")
+
+    monkeypatch.chdir(tmp_path)
+    for given_path, name in [
+        (Like(), "like"),
+        ("text", "text"),
+        (b"bytes", "bytes"),
+        (Path("relative"), "relative"),
+    ]:
+        xa.create(given_path, shape=(1,), dtype="u1").close()
+        assert (tmp_path / f"{name}.xmd").exists()
+        xa.open(given_path).close()
+
+
+@pytest.mark.parametrize("bad", [3, 1.5, object(), ["scene"], True])
+def test_what_is_no_path(bad):
+    with pytest.raises(TypeError):
+        xa.create(bad, shape=(1,))
+    with pytest.raises(TypeError):
+        xa.open(bad)
+
+
+@pytest.mark.parametrize("bad", ["", ".xmd", "folder/", "a\0b"])
+def test_paths_that_name_no_file(bad):
+    with pytest.raises(xa.ArgumentError, match="path"):
+        xa.create(bad, shape=(1,))
+    with pytest.raises(xa.ArgumentError, match="path"):
+        xa.open(bad)
+
+
+def test_open_needs_a_path():
+    with pytest.raises(TypeError):
+        xa.open(None)
+
+
+def test_a_changed_working_directory_does_not_matter(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with xa.create("scene", shape=(1,), dtype="u1", chunks=1) as array:
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir("other")
+        array.extend(0, 5)
+        array.attrs["a"] = 1
+        array.flush()
+        array.refresh()
+        assert array.info()["metadata_bytes"] == (tmp_path / "scene.xmd").stat().st_size
+    assert names(tmp_path) == ["other", "scene.xmd", "scene.xta"]
+    assert names(tmp_path / "other") == []
+
+
+# Existing and missing files ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", ["xmd", "xta", "both"])
+def test_an_existing_pair_is_not_overwritten_unasked(scene, left):
+    path, _ = scene
+    for suffix in {"xmd", "xta"} - {left} if left != "both" else ():
+        Path(f"{path}.{suffix}").unlink()
+    before = {name: (path.parent / name).read_bytes() for name in names(path.parent)}
+    with pytest.raises(xa.ExistsError, match="overwrite=True") as caught:
+        xa.create(path, shape=(1,))
+    assert isinstance(caught.value, FileExistsError)
+    assert "scene" in str(caught.value)
+    assert {name: (path.parent / name).read_bytes() for name in names(path.parent)} == before
+    with xa.create(path, shape=(4,), dtype="f4", overwrite=True) as array:
+        assert not array[...].any()
+        assert dict(array.attrs) == {}
+    with xa.open(path) as array:
+        assert array.shape == (4,)
+        assert array.dtype == np.float32
+
+
+def test_two_that_create_at_once(path):
+    """One of them wins, and the winner's files stay whole."""
+    for _ in range(50):
+        start, made, refused = threading.Barrier(2), [], []
+
+        def create(value, start=start, made=made, refused=refused):
+            start.wait()
+            try:
+                made.append(xa.full((1,), value, path=path))
+            except xa.ExistsError as error:
+                refused.append(error)
+
+        threads = [threading.Thread(target=create, args=(value,)) for value in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == len(refused) == 1
+        (winner,) = made
+        winner.extend(0, 2)
+        with xa.open(path) as reader:
+            assert_same(reader[...], winner[...])
+        winner.close()
+        xa.open(path, mode="r+").close()
+        assert names(path.parent) == ["scene.xmd", "scene.xta"]
+        for suffix in (".xmd", ".xta"):
+            Path(f"{path}{suffix}").unlink()
+
+
+def test_a_failed_creation_leaves_nothing(path):
+    for options in [
+        {"shape": (2, -1)},
+        {"shape": (2,), "dtype": object},
+        {"shape": (2,), "chunks": 0},
+        {"shape": (2,), "order": "Q"},
+        {"shape": (2,), "attrs": {"a": {1, 2}}},
+        {"shape": (2,), "engine": "nope"},
+        {"shape": (2,), "dtype": "i4", "fill_value": "text"},
+        {"shape": (2**62,), "dtype": "f8"},
+    ]:
+        with pytest.raises((xa.ExtArrayError, ValueError, TypeError)):
+            xa.create(path, **options)
+        assert names(path.parent) == [], options
+
+
+def test_a_failed_overwrite_leaves_the_old_array(scene):
+    path, values = scene
+    with pytest.raises(xa.ExtArrayError):
+        xa.create(path, shape=(2,), chunks=0, overwrite=True)
+    with pytest.raises(xa.LimitError):
+        xa.create(path, shape=(2**62,), dtype="f8", overwrite=True)
+    with xa.open(path) as array:
+        assert_same(array[...], values)
+
+
+def test_overwriting_leaves_open_readers_what_they_see(scene):
+    """The old files live on, unnamed, for whoever has them open."""
+    path, values = scene
+    with xa.open(path) as reader:
+        view = reader.chunk((0, 0))
+        xa.create(path, shape=(1,), dtype="u1", overwrite=True).close()
+        assert_same(reader[...], values)
+        assert_same(np.array(view), values[:2, :2])
+        reader.refresh()
+        assert_same(reader[...], values)
+
+
+def test_overwriting_while_a_reader_opens(path, monkeypatch):
+    """Between its two files the pair is replaced; the reader must not mix the old and the new."""
+    writers = [xa.full((4,), 1, path=path, chunks=2)]
+    real_open = os.open
+
+    def replace_between(name, *args, **options):
+        if str(name).endswith(".xta") and len(writers) == 1:
+            writers[0].close()
+            writers.append(None)  # what follows opens files too
+            writers[1] = xa.create(
+                path, shape=(4,), dtype="i8", chunks=4, fill_value=2, overwrite=True
+            )
+        return real_open(name, *args, **options)
+
+    monkeypatch.setattr(os, "open", replace_between)
+    try:
+        with xa.open(path) as reader:
+            assert reader.chunks == (4,)
+            assert reader[...].tolist() == [2] * 4
+    finally:
+        monkeypatch.undo()
+        writers[1].close()
+
+
+def test_opening_while_a_writer_comes_and_goes(script, path):
+    """Open, grow, close, again and again: a reader always finds a whole pair."""
+    xa.full((1, 2), 5, path=path, chunks=(2, 2)).close()
+    code = """
+import sys
+import extarray as xa
+for step in range(150):
+    with xa.open(sys.argv[1], mode="r+") as array:
+        array.extend(step % 2, 1 + step % 3)
+        array.attrs["text"] = "x" * 3 * step
+"""
+    with script.start(code, path) as writer:
+        seen = []
+        while writer.poll() is None:
+            with xa.open(path) as reader:
+                seen.append(reader.shape)
+                assert reader[0, 0] == reader[-1, -1] == 5
+                reader.refresh()
+                assert reader[-1, -1] == 5
+        assert writer.returncode == 0
+    assert seen == sorted(seen)
+    with xa.open(path) as array:
+        assert array.shape[0] + array.shape[1] == 3 + 50 * 6
+        assert (array[...] == 5).all()
+
+
+def test_overwriting_a_locked_pair_is_refused(scene):
+    path, values = scene
+    with xa.open(path, mode="r+") as writer:
+        with pytest.raises(xa.LockedError):
+            xa.create(path, shape=(1,), overwrite=True)
+        assert_same(writer[...], values)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("missing", ["xmd", "xta", "both", "folder"])
+def test_missing_files(scene, mode, missing):
+    path, _ = scene
+    for suffix in ("xmd", "xta"):
+        if missing in (suffix, "both"):
+            Path(f"{path}.{suffix}").unlink()
+    if missing == "folder":
+        path = path.parent / "none" / "scene"
+    before = names(path.parent) if path.parent.exists() else None
+    with pytest.raises(xa.MissingError, match="scene") as caught:
+        xa.open(path, mode=mode)
+    if missing in ("xmd", "xta"):
+        assert f"scene.{missing}" in str(caught.value)
+    assert (names(path.parent) if path.parent.exists() else None) == before
+
+
+def test_creation_in_a_missing_folder(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        xa.create(tmp_path / "none" / "scene", shape=(1,))
+    assert isinstance(caught.value, xa.ExtArrayError)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_in_the_place_of_a_file(path):
+    Path(f"{path}.xmd").mkdir()
+    with pytest.raises(xa.StorageError, match="scene"):
+        xa.open(path)
+    with pytest.raises(xa.StorageError, match="scene"):
+        xa.create(path, shape=(1,), overwrite=True)
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "x", "rb", "", None, 1])
+def test_modes(scene, mode):
+    with pytest.raises(xa.ExtArrayError, match="mode"):
+        xa.open(scene[0], mode=mode)
+
+
+# Damage ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_foreign_partner(scene, mode):
+    path, _ = scene
+    other = path.with_name("other")
+    with xa.open(path) as array:
+        array.copy(other).close()
+    shutil.copyfile(f"{other}.xta", f"{path}.xta")
+    with pytest.raises(xa.PartnerError, match=r"scene\.xta"):
+        xa.open(path, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_more_than_the_metadata_says(scene, mode):
+    """A closed file ends with its seal; what ends otherwise is another file."""
+    path, _ = scene
+    with open(f"{path}.xta", "ab") as file:
+        file.write(b"more")
+    with pytest.raises(xa.FormatError, match=r"scene\.xta"):
+        xa.open(path, mode=mode)
+
+
+def test_a_renamed_pair_is_a_pair(scene):
+    path, values = scene
+    other = path.with_name("other.name")
+    for suffix in (".xmd", ".xta"):
+        os.rename(f"{path}{suffix}", f"{other}{suffix}")
+    with xa.open(other) as array:
+        assert_same(array[...], values)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.9])
+def test_truncated_principal_array(scene, mode, keep):
+    path, _ = scene
+    with xa.open(path) as array:
+        allocated = array.info()["allocated_bytes"]
+    short = int(allocated * keep) if keep else 0
+    os.truncate(f"{path}.xta", short)
+    with pytest.raises(xa.TruncatedError, match=r"scene\.xta"):
+        xa.open(path, mode=mode)
+    assert os.path.getsize(f"{path}.xta") == short
+
+
+def open_or_refuse(path):
+    """The values of a pair, or the class of the error; anything but a FormatError escapes."""
+    try:
+        with xa.open(path) as array:
+            return array[...], dict(array.attrs)
+    except xa.FormatError as error:
+        return type(error)
+
+
+def places_of_interest(data: bytes):
+    """Every byte that is not zero, those around them, and some of the others."""
+    used = {i for i, byte in enumerate(data) if byte}
+    around = {i + d for i in used for d in (-1, 1)} & set(range(len(data)))
+    return sorted(used | around | set(range(0, len(data), 97)))
+
+
+def test_every_damaged_byte_is_detected(scene):
+    """One flipped bit anywhere in the metadata: an older commit is used, or a clear error.
+
+    A commit may be lost, but no wrong value may come out.
+    """
+    path, values = scene
+    file = Path(f"{path}.xmd")
+    good = file.read_bytes()
+    commits = [values.shape, (3, 7), (3, 5)]
+    refused = 0
+    for position in places_of_interest(good):
+        damaged = bytearray(good)
+        damaged[position] ^= 1 << (position % 8)
+        file.write_bytes(damaged)
+        result = open_or_refuse(path)
+        if isinstance(result, type):
+            refused += 1
+            continue
+        got, attrs = result
+        assert got.shape in commits, position
+        assert same_values(got, values[tuple(slice(n) for n in got.shape)]), position
+        assert attrs in ({"a": 1}, {}), position
+    assert refused > 64, "the header at least has to be refused"
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_newer_version(scene, mode):
+    """The major version follows the eight bytes of the signature."""
+    path, _ = scene
+    file = Path(f"{path}.xmd")
+    data = bytearray(file.read_bytes())
+    (major,) = struct.unpack_from("<H", data, 8)
+    struct.pack_into("<H", data, 8, major + 1)
+    file.write_bytes(data)
+    with pytest.raises(xa.VersionError, match=rf"scene.*{major + 1}.*newer"):
+        xa.open(path, mode=mode)
+    assert file.read_bytes() == data
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"\x89HDF\r\n\x1a\n", b"no metadata\n" * 1000])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_of_another_kind(scene, content, mode):
+    path, _ = scene
+    file = Path(f"{path}.xmd")
+    file.write_bytes(content)
+    with pytest.raises(xa.FormatError, match=r"scene\.xmd"):
+        xa.open(path, mode=mode)
+    assert file.read_bytes() == content
+
+
+def test_truncated_metadata(scene):
+    """Any prefix of the metadata is an older state or an error, never a crash."""
+    path, values = scene
+    file = Path(f"{path}.xmd")
+    good = file.read_bytes()
+    for length in {*range(0, len(good), max(1, len(good) // 200)), len(good) - 1}:
+        file.write_bytes(good[:length])
+        result = open_or_refuse(path)
+        if not isinstance(result, type):
+            got = result[0]
+            assert same_values(got, values[tuple(slice(n) for n in got.shape)])
+    file.write_bytes(good[: len(good) // 4])
+    assert isinstance(open_or_refuse(path), type)
+
+
+@given(data=st.data())
+def test_random_damage(scene_bytes, data):
+    """Several damaged bytes: never another error, never a crash."""
+    path, good = scene_bytes
+    damaged = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 6))):
+        damaged[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    Path(f"{path}.xmd").write_bytes(damaged)
+    open_or_refuse(path)
+
+
+@pytest.fixture(scope="module")
+def scene_bytes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("damage") / "scene"
+    with xa.create(path, shape=(3,), dtype=[("x", "i4")], chunks=2, attrs={"a": [1]}) as array:
+        array.extend(0, 4)
+    return path, Path(f"{path}.xmd").read_bytes()
+
+
+# Locks -------------------------------------------------------------------------------------------
+
+OPEN_FOR_WRITING = """
+import sys
+import extarray as xa
+try:
+    xa.open(sys.argv[1], mode="r+", timeout=0).close()
+except xa.LockedError as error:
+    print("locked", error)
+else:
+    print("opened")
+"""
+
+
+def test_one_writer_in_a_process(disk):
+    with disk.array((2,), "u1") as array:
+        with pytest.raises(xa.LockedError, match=array.path.name) as caught:
+            disk.open(array, mode="r+")
+        assert isinstance(caught.value, BlockingIOError)
+        array.close()
+        with disk.open(array, mode="r+") as second, pytest.raises(xa.LockedError):
+            disk.open(second, mode="r+")
+
+
+def test_one_writer_among_processes(scene, script):
+    path, _ = scene
+    with xa.open(path, mode="r+"):
+        assert str(os.getpid()) in script(OPEN_FOR_WRITING, path), "the holder's pid is named"
+    assert script(OPEN_FOR_WRITING, path).strip() == "opened"
+
+
+def test_closing_a_reader_does_not_drop_the_lock(scene, script):
+    path, _ = scene
+    with xa.open(path, mode="r+") as writer:
+        xa.open(path).close()
+        with pytest.raises(xa.LockedError):
+            xa.open(path, mode="r+")
+        Path(f"{path}.xmd").read_bytes()  # nor does anybody who closes the file
+        assert script(OPEN_FOR_WRITING, path).startswith("locked")
+        writer.extend(0, 1)
+
+
+def test_readers_and_the_writer_do_not_mind_each_other(scene):
+    path, _ = scene
+    with xa.open(path) as first, xa.open(path, mode="r+") as writer, xa.open(path) as second:
+        writer[0, 0] = 5
+        assert first[0, 0] == second[0, 0] == 5
+    assert xa.open(path, mode="r+").close() is None
+
+
+def test_timeout_passes(scene):
+    path, _ = scene
+    with xa.open(path, mode="r+"), pytest.raises(xa.LockedError):
+        xa.open(path, mode="r+", timeout=0.02)
+
+
+@pytest.mark.parametrize("timeout", [60, None])
+def test_timeout_waits_for_the_other_writer(scene, timeout):
+    path, values = scene
+    writer = xa.open(path, mode="r+")
+    entered, results = threading.Event(), []
+
+    def wait():
+        entered.set()
+        try:
+            with xa.open(path, mode="r+", timeout=timeout) as array:
+                results.append(array[...])
+        except Exception as error:
+            results.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    entered.wait()
+    thread.join(0.05)
+    assert not results, "it has to wait"
+    writer.close()
+    thread.join()
+    assert_same(results[0], values)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "1", True])
+def test_timeouts_that_cannot_be(scene, timeout):
+    with pytest.raises(xa.ExtArrayError, match="timeout"):
+        xa.open(scene[0], mode="r+", timeout=timeout)
+
+
+def test_a_writer_that_was_killed_holds_nothing(scene, script):
+    path, values = scene
+    killed = script.start(
+        "import sys, extarray as xa\n"
+        "array = xa.open(sys.argv[1], mode='r+')\n"
+        "array[0, 0] = 77\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n",
+        path,
+    )
+    with killed:
+        assert killed.stdout.readline() == "ready\n"
+        with pytest.raises(xa.LockedError, match=str(killed.pid)):
+            xa.open(path, mode="r+")
+        killed.kill()
+    with xa.open(path, mode="r+") as array:
+        assert array[0, 0] == 77
+        assert_same(array[1:], values[1:])
+        array.extend(0, 3)
+
+
+FORK = r"""
+import os, sys
+import numpy as np
+import extarray as xa
+array = xa.open(sys.argv[1], mode="r+", engine=sys.argv[2])
+expected = array[...]
+if os.fork() == 0:
+    # The child lives until its parents' parent closes the pipe.
+    same = bool((array[...] == expected).all())
+    try:
+        array.extend(0, 1)
+    except xa.ReadOnlyError:
+        os.write(1, f"child reads {same}\n".encode())
+    sys.stdin.read()
+    os._exit(0)
+if sys.argv[3] == "close":
+    array.close()
+    try:
+        xa.open(sys.argv[1], mode="r+").close()
+    except xa.LockedError as error:
+        os.write(1, f"{error}\n".encode())
+    else:
+        os.write(1, b"opened again\n")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "exit"])
+def test_a_forked_child_does_not_hold_the_lock(scene, script, engine, how):
+    path, _ = scene
+    with script.start(FORK, path, engine, how) as parent:
+        lines = [parent.stdout.readline()]
+        if how == "close":
+            lines.append(parent.stdout.readline())
+        assert "child reads True\n" in lines
+        parent_status = parent.wait(60)
+        # The child still lives: it waits for the end of its input.
+        with xa.open(path, mode="r+") as array:
+            array.extend(0, 1)
+        parent.stdin.close()
+    assert parent_status == 0
+    if how == "close":
+        assert "opened again\n" in lines
+
+
+# Media and rights --------------------------------------------------------------------------------
+
+READ_ONLY_MEDIUM = """
+import subprocess, sys
+import numpy as np
+import extarray as xa
+folder, engine = sys.argv[1:]
+mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder]
+subprocess.run(mount, check=True)
+path = f"{folder}/scene"
+with xa.create(path, shape=(5,), dtype="i4", chunks=2) as array:
+    array[...] = [0, 1, 2, 3, 4]
+subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+with xa.open(path, engine=engine) as array:
+    assert array[...].tolist() == [0, 1, 2, 3, 4]
+    assert array.chunk((1,)).tolist() == [2, 3]
+    assert array.refresh() is False
+for call in (
+    lambda: xa.open(path, mode="r+", engine=engine),
+    lambda: xa.create(f"{folder}/new", shape=(1,), engine=engine),
+    lambda: xa.create(path, shape=(1,), overwrite=True, engine=engine),
+):
+    try:
+        call()
+    except xa.StorageError as error:
+        assert "Read-only file system" in str(error), error
+    else:
+        raise AssertionError("a read-only medium was written")
+"""
+
+
+def test_read_only_medium(private_mount, script, tmp_path, engine):
+    script(READ_ONLY_MEDIUM, tmp_path, engine, prefix=private_mount)
+
+
+def test_files_without_the_right_to_write(scene):
+    path, values = scene
+    for suffix in (".xmd", ".xta"):
+        os.chmod(f"{path}{suffix}", 0o444)
+    with xa.open(path) as array:
+        assert_same(array[...], values)
+    if os.geteuid() != 0:  # the superuser may write
+        with pytest.raises(PermissionError) as caught:
+            xa.open(path, mode="r+")
+        assert isinstance(caught.value, xa.StorageError)
+
+
+# Closing -----------------------------------------------------------------------------------------
+
+
+def test_files_hold_what_was_committed_without_a_close(disk):
+    """Another process, or one that comes after a crash, sees every commit at once."""
+    with disk.array((2, 2), "i4", chunks=2) as array:
+        array.append(np.full((3, 2), 7))
+        array.attrs["a"] = 1
+        with disk.open(array) as reader:
+            assert reader.shape == (5, 2)
+            assert dict(reader.attrs) == {"a": 1}
+            assert reader[2:].tolist() == [[7, 7]] * 3
+
+
+def test_a_forgotten_writer_warns(disk):
+    array = disk.create((2,), "u1")
+    path = array.path
+    with pytest.warns(ResourceWarning, match=path.name):
+        del array
+    xa.open(path, mode="r+").close()
+
+
+def test_a_forgotten_reader_does_not_warn(scene):
+    array = xa.open(scene[0])
+    del array
+
+
+def test_leaving_the_block_closes_even_after_an_error(scene):
+    with pytest.raises(RuntimeError, match="inside"), xa.open(scene[0], mode="r+") as array:
+        raise RuntimeError("inside")
+    assert array.closed
+    xa.open(scene[0], mode="r+").close()
+
+
+def test_engines_read_each_others_files(scene):
+    path, values = scene
+    for writer, reader in [("mmap", "pread"), ("pread", "mmap"), ("auto", "auto")]:
+        with (
+            xa.open(path, mode="r+", engine=writer) as array,
+            xa.open(path, engine=reader) as other,
+        ):
+            array[1] = values[1] = sample("i4", (7,), len(values))
+            assert_same(other[...], values)
+            array.append(values[:1])
+            values = np.concatenate([values, values[:1]])
+            assert other.refresh()
+            assert_same(other[...], values)
+            assert array.info()["engine"] == (writer if writer != "auto" else "mmap")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(0xEF53, "mmap"), (0x01021994, "mmap"), (0x6969, "pread"), (0x0BD00BD0, "pread")],
+    ids=["ext4", "tmpfs", "NFS", "Lustre"],
+)
+def test_the_engine_follows_the_file_system(scene, monkeypatch, kind, expected):
+    monkeypatch.setattr("extarray.engine.filesystem", lambda fd: kind)
+    with xa.open(scene[0]) as array:
+        assert array.info()["engine"] == expected
+    with xa.open(scene[0], engine="mmap") as array:
+        assert array.info()["engine"] == "mmap"
+
+
+def test_engines_that_do_not_exist(scene):
+    with pytest.raises(xa.ArgumentError, match="engine"):
+        xa.open(scene[0], engine="hdf5")

@@ -1,0 +1,226 @@
+"""The public names: there, documented, with examples, and those of the README."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import inspect
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+import extarray as xa
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: What the face offers, beside the errors; the parameters are fixed, in this order.
+FUNCTIONS = {
+    "create": "path shape dtype chunks fill_value order sparse overwrite attrs engine",
+    "open": "path mode timeout engine",
+    "zeros": "shape dtype path chunks order",
+    "ones": "shape dtype path chunks order",
+    "full": "shape fill_value dtype path chunks order",
+    "empty": "shape dtype path chunks order",
+    "from_array": "x path chunks",
+}
+METHODS = {
+    "read": "selection out order",
+    "write": "selection values",
+    "extend": "axis by",
+    "append": "data axis",
+    "resize": "shape",
+    "chunk": "index",
+    "iter_chunks": "order",
+    "info": "",
+    "flush": "",
+    "refresh": "",
+    "close": "",
+    "copy": "path chunks",
+}
+ATTRIBUTES = [
+    *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
+    *["fill_value", "path", "mode", "closed", "attrs", "axial"],
+]
+AXIAL = {
+    "address": "index",
+    "addresses": "indices",
+    "index": "address",
+    "indices": "addresses",
+    "records": "axis",
+    "grid": None,
+}
+
+ERRORS = {
+    "AccessError": PermissionError,
+    "AxisError": IndexError,
+    "BoundsError": IndexError,
+    "SelectionError": IndexError,
+    "ShapeError": ValueError,
+    "ChunksError": ValueError,
+    "DTypeError": TypeError,
+    "CastingError": TypeError,
+    "ArgumentError": ValueError,
+    "ArgumentTypeError": TypeError,
+    "ClosedError": ValueError,
+    "ReadOnlyError": ValueError,
+    "FormatError": ValueError,
+    "VersionError": ValueError,
+    "CorruptError": ValueError,
+    "TruncatedError": ValueError,
+    "PartnerError": ValueError,
+    "StorageError": OSError,
+    "LockedError": BlockingIOError,
+    "ExistsError": FileExistsError,
+    "MissingError": FileNotFoundError,
+    "LimitError": OverflowError,
+    "ReserveError": MemoryError,
+    "MissingExtraError": ImportError,
+}
+
+
+def public(obj):
+    return [name for name in dir(obj) if not name.startswith("_")]
+
+
+def has_example(obj) -> bool:
+    return bool(doctest.DocTestParser().get_examples(inspect.getdoc(obj) or ""))
+
+
+def parameters(function) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+def is_ordered_subset(wanted, got) -> bool:
+    rest = iter(got)
+    return all(name in rest for name in wanted)
+
+
+# -- the face ------------------------------------------------------------------------------------
+
+
+def test_all_is_sorted_and_without_repetition():
+    assert len(set(xa.__all__)) == len(xa.__all__)
+    assert {name for name in xa.__all__ if name.startswith("_")} <= {"__version__"}
+
+
+def test_dir_shows_nothing_else():
+    # Submodules show as soon as they are imported.
+    others = [
+        name
+        for name in public(xa)
+        if name not in xa.__all__ and not isinstance(getattr(xa, name), types.ModuleType)
+    ]
+    assert others in ([], ["annotations"])
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *ERRORS, "ExtArray", "ExtArrayError", "config"])
+def test_name_of_the_face(name):
+    assert name in xa.__all__
+    assert hasattr(xa, name)
+
+
+@pytest.mark.parametrize("name", xa.__all__)
+def test_public_name_is_documented(name):
+    obj = getattr(xa, name)
+    if name == "__version__":
+        assert re.fullmatch(r"\d+\.\d+\.\d+([ab.]\w+)?", obj)
+        return
+    assert inspect.getdoc(obj), f"{name} has no docstring"
+    is_error = inspect.isclass(obj) and issubclass(obj, Exception)
+    if (inspect.isroutine(obj) or inspect.isclass(obj)) and not is_error:
+        assert has_example(obj), f"{name} has no example"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_parameters_of_a_function(name):
+    assert is_ordered_subset(FUNCTIONS[name].split(), parameters(getattr(xa, name)))
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "full", "empty"])
+def test_where_the_array_goes_is_named(name):
+    kinds = inspect.signature(getattr(xa, name)).parameters
+    assert {kinds[p].kind for p in ("path", "chunks", "order")} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize(("name", "builtin"), ERRORS.items())
+def test_error_is_one_of_the_family_and_a_builtin(name, builtin):
+    error = getattr(xa, name)
+    assert issubclass(error, xa.ExtArrayError)
+    assert issubclass(error, builtin)
+
+
+def test_every_error_of_the_face_is_in_the_table():
+    errors = {
+        name
+        for name in xa.__all__
+        if inspect.isclass(getattr(xa, name)) and issubclass(getattr(xa, name), BaseException)
+    }
+    assert errors == {*ERRORS, "ExtArrayError"}
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def array():
+    return xa.zeros((4, 3), chunks=(2, 2))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_of_an_array(name):
+    method = getattr(xa.ExtArray, name)
+    assert is_ordered_subset(METHODS[name].split(), parameters(method))
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attribute_of_an_array(array, name):
+    assert name in dir(xa.ExtArray)
+    getattr(array, name)
+    assert not callable(getattr(xa.ExtArray, name))
+
+
+@pytest.mark.parametrize("name", AXIAL)
+def test_member_of_axial(array, name):
+    member = getattr(array.axial, name)
+    assert inspect.getdoc(getattr(type(array.axial), name))
+    if AXIAL[name] is not None:
+        assert len(parameters(member)) == 1
+
+
+@pytest.mark.parametrize("name", public(xa.ExtArray))
+def test_member_of_an_array_is_documented(name):
+    member = inspect.getattr_static(xa.ExtArray, name)
+    assert inspect.getdoc(getattr(xa.ExtArray, name)) or inspect.getdoc(member)
+    if inspect.isroutine(member):
+        assert has_example(getattr(xa.ExtArray, name)), f"ExtArray.{name} has no example"
+
+
+# -- the README ----------------------------------------------------------------------------------
+
+
+def names_in(text: str):
+    """Yield (owner, attribute) of the names that the code of a text takes from xa and from a."""
+    for block in re.findall(r"^```(?:python|pycon)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if ">>>" in block:
+            code = "".join(e.source for e in doctest.DocTestParser().get_examples(block))
+        else:
+            code = block
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                yield node.value.id, node.attr
+
+
+def test_names_of_the_readme_exist(array):
+    found = set(names_in((ROOT / "README.md").read_text(encoding="utf-8")))
+    owners = {"xa": xa, "a": array, "b": array, "reader": array}
+    checked = [(owner, name) for owner, name in found if owner in owners]
+    assert {owner for owner, _ in checked} >= {"xa", "a"}
+    missing = [f"{owner}.{name}" for owner, name in checked if not hasattr(owners[owner], name)]
+    assert missing == []
+
+
+def test_a_name_that_does_not_exist_is_found():
+    text = "```pycon\n>>> xa.creat('a')\n>>> a.b.c\n```\n\n```python\nxa.open(x)\n```\n"
+    assert set(names_in(text)) == {("xa", "creat"), ("a", "b"), ("xa", "open")}

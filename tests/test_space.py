@@ -1,0 +1,234 @@
+"""A full disk is an OSError at the call that needed the space, and nothing is lost by it.
+
+Each test runs in a process of its own, so that a bus error would be seen as one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import extarray as xa
+
+PREAMBLE = """
+import errno, os, subprocess, sys
+import numpy as np
+import extarray as xa
+
+folder, engine = sys.argv[1:]
+path = f"{folder}/scene"
+
+
+def full_disk(size):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
+
+
+def must_fail(call, *numbers):
+    try:
+        call()
+    except OSError as error:
+        assert isinstance(error, xa.ExtArrayError), repr(error)
+        assert error.errno in (numbers or (errno.ENOSPC,)), repr(error)
+    else:
+        raise AssertionError("there was space for this")
+
+
+def check(array, shape, values):
+    assert array.shape == shape, array.shape
+    assert (array[:4] == values).all()
+
+
+values = np.arange(12.0).reshape(4, 3)
+options = {"shape": (4, 3), "dtype": "f8", "chunks": (64, 64), "engine": engine}
+"""
+
+RESERVING = """
+full_disk("2m")
+with xa.create(path, **options) as array:
+    array[...] = values
+    before = array.info()
+    must_fail(lambda: array.extend(0, 10_000))
+    must_fail(lambda: array.resize((100, 10_000)))
+    must_fail(lambda: array.append(np.ones((10_000, 3))))
+    check(array, (4, 3), values)
+    assert array.grid == before["grid"]
+    assert array.info()["segments"] == before["segments"]
+    assert array.info()["disk_bytes"] <= before["disk_bytes"] + 4096, "the space is given back"
+    array.extend(0, 200)
+    array[4:] = 5
+    check(array, (204, 3), values)
+    with xa.open(path) as reader:
+        check(reader, (204, 3), values)
+with xa.open(path, mode="r+", engine=engine) as array:
+    check(array, (204, 3), values)
+    array.extend(0, 200)
+    assert (array[4:204] == 5).all() and not array[204:].any()
+must_fail(lambda: xa.create(f"{folder}/large", shape=(10_000, 100), engine=engine))
+assert sorted(os.listdir(folder)) == ["scene.xmd", "scene.xta"], os.listdir(folder)
+"""
+
+SPARSE = """
+full_disk("2m")
+with xa.create(path, sparse=True, **options) as array:
+    array[...] = values
+    array.extend(0, 100_000)
+    assert array.shape == (100_004, 3)
+
+    def fill_scalars():
+        for i in range(64, 100_000, 64):
+            array[i, 0] = i
+
+    def fill_chunks():
+        for i in range(1, array.grid[0]):
+            array.chunk((i, 0))[0, 0] = 1
+
+    def fill_boxes():
+        for i in range(64, 100_000, 64):
+            array[i : i + 2, 0:2] = 1
+
+    with open(f"{folder}/ballast", "wb") as ballast:
+        ballast.write(bytes(2**18))
+    must_fail({fill})
+    check(array, (100_004, 3), values)
+    must_fail(lambda: array.__setitem__((slice(4, None), ...), 7))
+    check(array, (100_004, 3), values)
+    assert array[99_999, 0] == 0
+    array[0] = values[0]
+    assert array[64, 0] in (0, 1, 7, 64)
+    must_fail(lambda: array.append(np.ones((100_000, 3))))
+    os.remove(f"{folder}/ballast")
+    array.extend(0, 60)
+    assert not array[100_004:].any(), "what was never committed must not show"
+with xa.open(path) as reader:
+    check(reader, (100_064, 3), values)
+"""
+
+HALF_AN_APPEND = """
+full_disk("2m")
+with xa.create(path, sparse=True, **options) as array:
+    array[...] = values
+    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
+        try:
+            while ballast.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    # There is space for the rows in the first chunk, and for no others.
+    must_fail(lambda: array.append(np.ones((10_000, 3))))
+    check(array, (4, 3), values)
+    array.extend(0, 30)
+    check(array, (34, 3), values)
+    assert not array[4:].any(), "what was never committed must not show"
+    must_fail(lambda: array.append(np.ones((10_000, 3))))
+    os.remove(f"{folder}/ballast")
+    array.append(np.full((1000, 3), 2.0))
+    array.extend(1, 2)
+    assert not array[4:34].any() and not array[:, 3:].any() and (array[34:, :3] == 2).all()
+with xa.open(path) as reader:
+    check(reader[:, :3], (1034, 3), values)
+"""
+
+METADATA = """
+full_disk("1m")
+with xa.create(path, sparse=True, shape=(1, 1), dtype="u1", chunks=1, engine=engine) as array:
+    array.attrs["a"] = 1
+    must_fail(lambda: array.attrs.__setitem__("large", "x" * 2_000_000))
+    assert dict(array.attrs) == {"a": 1}
+    # What is left of the disk goes to another file; now the log cannot grow.
+    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
+        try:
+            while ballast.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+
+    def grow():
+        for _ in range(100_000):
+            array.extend(0, 1)
+            array.extend(1, 1)
+
+    must_fail(grow)
+    shape = array.shape
+    os.remove(f"{folder}/ballast")
+    with xa.open(path) as reader:
+        assert reader.shape == shape, (reader.shape, shape)
+        assert dict(reader.attrs) == {"a": 1}
+    array.extend(0, 1)
+    array.attrs["b"] = 2
+with xa.open(path) as reader:
+    assert reader.shape == (shape[0] + 1, shape[1])
+    assert dict(reader.attrs) == {"a": 1, "b": 2}
+"""
+
+FILE_LIMIT = """
+import resource
+with xa.create(path, sparse={sparse}, **options) as array:
+    array[...] = values
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, resource.RLIM_INFINITY))
+    must_fail(lambda: array.extend(0, 10**6), errno.EFBIG)
+    must_fail(lambda: array.append(np.ones((10**6, 3))), errno.EFBIG)
+    check(array, (4, 3), values)
+    array.extend(0, 1000)
+    array[4:] = 5
+    check(array, (1004, 3), values)
+with xa.open(path) as array:
+    check(array, (1004, 3), values)
+"""
+
+
+def test_full_disk_at_growth(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + RESERVING, tmp_path, engine, prefix=private_mount)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    ["fill_scalars", "fill_chunks", "fill_boxes", "lambda: array.write(slice(4, None), 7)"],
+    ids=["scalars", "views", "boxes", "whole"],
+)
+def test_full_disk_at_the_write_of_a_sparse_array(private_mount, script, tmp_path, engine, fill):
+    code = PREAMBLE + SPARSE.replace("{fill}", fill)
+    script(code, tmp_path, engine, prefix=private_mount)
+
+
+def test_full_disk_in_the_midst_of_an_append(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + HALF_AN_APPEND, tmp_path, engine, prefix=private_mount)
+
+
+def test_full_disk_for_metadata(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + METADATA, tmp_path, engine, prefix=private_mount)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_limit_of_a_file(script, tmp_path, engine, sparse):
+    """What a file may have at most: of the process here, of the file system elsewhere."""
+    script(PREAMBLE + FILE_LIMIT.replace("{sparse}", str(sparse)), tmp_path, engine)
+
+
+@pytest.mark.parametrize("power", [45, 50, 58])
+def test_growth_past_the_file_system(disk, power):
+    """Where one file cannot be so large, the error changes nothing."""
+    with disk.array((2,), "u1", chunks=2**12, sparse=True) as array:
+        array[...] = 5
+        before = array.info()
+        try:
+            array.extend(0, 2**power)
+        except xa.ExtArrayError:
+            after = array.info()
+            for key in ("shape", "grid", "segments", "file_bytes"):
+                assert after[key] == before[key]
+        else:
+            array[-1] = 6
+            assert array[-1] == 6
+        array.extend(0, 3)
+        assert array[:2].tolist() == [5, 5]
+
+
+def test_memory_that_nobody_has(memory):
+    """Growth in place ends with an error that changes nothing."""
+    with memory.array((2,), "u1", chunks=2**20, fill_value=5) as array:
+        view = array.chunk((0,))
+        with pytest.raises(xa.ReserveError):
+            array.extend(0, 2**50)
+        assert array.shape == (2,)
+        array.extend(0, 2**21)
+        assert (array[:] == 5).all()
+        assert view.tolist() == [5, 5]

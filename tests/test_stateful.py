@@ -1,0 +1,215 @@
+"""A state machine: whatever is done in whatever order, the array agrees with the model."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from model import Model, sample
+from strategies import cases, selections
+
+import extarray as xa
+
+seeds = st.integers(0, 99)
+amounts = st.sampled_from([1, 2, 5, 0])
+
+
+class Machine(RuleBasedStateMachine):
+    """One writer on any engine and, for files, one reader that lags behind."""
+
+    engines = ("mmap", "pread")
+
+    def __init__(self):
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="extarray-"))
+        self.array = self.reader = None
+
+    @property
+    def on_disk(self) -> bool:
+        return bool(self.engines)
+
+    @initialize(case=cases(max_ndim=3), data=st.data())
+    def create(self, case, data):
+        options = {"engine": data.draw(self.engine())} if self.on_disk else {}
+        fill = sample(case.dtype, (), 1)[()] if case.filled else None
+        self.array = xa.create(
+            self.folder / "scene" if self.on_disk else None,
+            shape=case.shape,
+            dtype=case.dtype,
+            chunks=case.chunks,
+            order=case.order,
+            sparse=case.sparse,
+            fill_value=np.zeros((), case.dtype)[()] if fill is None else fill,
+            attrs={"step": 0},
+            **options,
+        )
+        self.order = case.order
+        self.model = Model(case.shape, case.dtype, case.chunks, fill)
+        self.attrs = {"step": 0}
+
+    def engine(self):
+        return st.sampled_from(self.engines)
+
+    @property
+    def ndim(self):
+        return self.model.data.ndim
+
+    growable = precondition(lambda self: self.ndim and self.model.data.size < 3000)
+    files = precondition(lambda self: self.on_disk)
+    reading = precondition(lambda self: self.reader is not None)
+
+    @growable
+    @rule(data=st.data(), by=amounts)
+    def extend(self, data, by):
+        axis = data.draw(st.integers(0, self.ndim - 1))
+        self.array.extend(axis, by)
+        self.model.extend(axis, by)
+
+    @growable
+    @rule(data=st.data(), by=amounts, seed=seeds)
+    def append(self, data, by, seed):
+        axis = data.draw(st.integers(0, self.ndim - 1))
+        shape = list(self.model.shape)
+        shape[axis] = by
+        values = sample(self.model.dtype, tuple(shape), seed)
+        self.array.append(values, axis=axis)
+        self.model.append(values, axis)
+
+    @growable
+    @rule(data=st.data())
+    def resize(self, data):
+        shape = tuple(n + data.draw(st.sampled_from([0, 1, 3])) for n in self.model.shape)
+        self.array.resize(shape)
+        self.model.resize(shape)
+
+    @rule(data=st.data(), seed=seeds)
+    def write(self, data, seed):
+        selection = data.draw(selections(self.model.shape))
+        try:
+            target = np.shape(self.model.data[selection])
+        except IndexError:
+            with pytest.raises(xa.BoundsError):
+                self.array[selection] = self.model.fill
+            return
+        values = sample(self.model.dtype, target, seed)
+        self.array[selection] = values
+        self.model.data[selection] = values
+
+    @rule(data=st.data())
+    def read(self, data):
+        selection = data.draw(selections(self.model.shape))
+        try:
+            expected = self.model.data[selection]
+        except IndexError:
+            return
+        assert_same(self.array[selection], expected)
+
+    @precondition(lambda self: self.model.data.size)
+    @rule(data=st.data(), seed=seeds)
+    def write_through_a_chunk(self, data, seed):
+        index = tuple(data.draw(st.integers(0, n - 1)) for n in self.model.grid)
+        view = self.array.chunk(index)
+        if self.order in "CF":
+            values = sample(self.model.dtype, view.shape, seed)
+            assert_same(np.array(view), np.array(self.model.chunk(index)))
+            view[...] = values
+            self.model.chunk(index)[...] = values
+        else:
+            assert view.shape == (int(np.prod(self.model.chunks)),)
+
+    @rule(key=st.sampled_from(["a", "b", "step"]), value=st.integers() | st.text(max_size=3))
+    def set_attribute(self, key, value):
+        self.array.attrs[key] = value
+        self.attrs[key] = value
+
+    @precondition(lambda self: self.attrs)
+    @rule()
+    def delete_attribute(self):
+        key = next(iter(self.attrs))
+        del self.array.attrs[key]
+        del self.attrs[key]
+
+    @rule()
+    def flush(self):
+        self.array.flush()
+
+    @files
+    @rule(data=st.data())
+    def reopen(self, data):
+        """The reader, if any, stays: closing one side does not disturb the other."""
+        self.array.close()
+        engine = data.draw(self.engine())
+        self.array = xa.open(self.folder / "scene", mode="r+", engine=engine)
+
+    @files
+    @precondition(lambda self: self.reader is None)
+    @rule(data=st.data())
+    def open_reader(self, data):
+        self.reader = xa.open(self.folder / "scene", mode="r", engine=data.draw(self.engine()))
+        self.seen = self.model.shape
+
+    @reading
+    @rule()
+    def refresh(self):
+        if self.seen != self.model.shape:
+            assert self.reader.refresh()
+        else:
+            self.reader.refresh()
+        assert not self.reader.refresh()
+        self.seen = self.model.shape
+        assert dict(self.reader.attrs) == self.attrs
+
+    @reading
+    @rule()
+    def close_reader(self):
+        self.reader.close()
+        self.reader = None
+
+    @invariant()
+    def agrees(self):
+        if self.array is None:
+            return
+        assert self.array.shape == self.model.shape
+        assert self.array.grid == self.model.grid
+        assert dict(self.array.attrs) == self.attrs
+        assert_same(self.array[...], self.model.data[...])
+
+    @invariant()
+    def reader_agrees_within_its_bounds(self):
+        if self.reader is not None:
+            assert self.reader.shape == self.seen
+            bounds = tuple(slice(n) for n in self.seen)
+            assert_same(self.reader[...], self.model.data[(*bounds, ...)])
+
+    @invariant()
+    def addresses_agree(self):
+        if self.array is None:
+            return
+        table = self.model.replay.table()
+        indices = np.indices(table.shape).reshape(table.ndim, table.size).T
+        assert self.array.axial.addresses(indices).tolist() == table.ravel().tolist()
+
+    def teardown(self):
+        for array in (self.reader, self.array):
+            if array is not None:
+                array.close()
+        shutil.rmtree(self.folder)
+
+
+class MemoryMachine(Machine):
+    """The same for memory-resident arrays."""
+
+    engines = ()
+
+
+Machine.TestCase.settings = settings(settings.default, stateful_step_count=30)
+MemoryMachine.TestCase.settings = Machine.TestCase.settings
+TestFiles = Machine.TestCase
+TestMemory = MemoryMachine.TestCase

@@ -1,0 +1,214 @@
+"""Threads share an array: any number that read, beside one that grows or writes elsewhere."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from compare import assert_same
+from model import sample
+
+import extarray as xa
+
+
+def run_together(*works):
+    """Runs callables at once; the first error of any of them is raised."""
+    start = threading.Barrier(len(works))
+    errors = []
+
+    def run(work):
+        start.wait()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def repeat(work, times=40):
+    def repeated():
+        for _ in range(times):
+            work()
+
+    return repeated
+
+
+def test_many_readers(factory):
+    expected = sample("f8", (90, 70, 11))
+    with factory.array(expected.shape, "f8", chunks=(16, 16, 4)) as array:
+        array[...] = expected
+        run_together(
+            repeat(lambda: assert_same(array[...], expected)),
+            repeat(lambda: assert_same(array[5:80:3, ::-1, 2], expected[5:80:3, ::-1, 2])),
+            repeat(lambda: assert_same(array[17, 33, 5], expected[17, 33, 5]), 2000),
+            repeat(lambda: assert_same(array.chunk((1, 1, 1)).copy(), expected[16:32, 16:32, 4:8])),
+        )
+
+
+def test_readers_of_an_array_that_grows(factory):
+    """What was there stays what it was, through five hundred growths of every axis."""
+    expected = sample("i4", (30, 20, 8))
+    with factory.array(expected.shape, "i4", chunks=(8, 8, 4)) as array:
+        array[...] = expected
+        inside = tuple(slice(n) for n in expected.shape)
+        finished = threading.Event()
+
+        def grow():
+            try:
+                for step in range(500):
+                    array.extend(step % 3, 1 if step % 3 else 8)
+                    if array.nbytes > 2**26:
+                        break
+            finally:
+                finished.set()
+
+        def until_finished(work):
+            def repeated():
+                work()
+                while not finished.is_set():
+                    work()
+
+            return repeated
+
+        def read_new():
+            rows = array[30:]
+            assert not rows.any()
+
+        def look_up():
+            assert array.axial.index(array.axial.address((3, 2, 1))) == (3, 2, 1)
+
+        run_together(
+            grow,
+            until_finished(lambda: assert_same(array[inside], expected)),
+            until_finished(lambda: assert_same(array[29, 19, 7], expected[29, 19, 7])),
+            until_finished(read_new),
+            until_finished(look_up),
+        )
+        assert_same(array[inside], expected)
+        assert not array[30:].any()
+
+
+def test_writers_of_disjoint_elements(factory):
+    """Neighbours inside one chunk do not harm each other: no byte is read, changed and written."""
+    with factory.array((64, 64), "u1", chunks=(64, 64)) as array:
+
+        def write(column):
+            def columns():
+                for value in range(1, 60):
+                    array[:, column::4] = value
+                    assert (array[:, column::4] == value).all()
+
+            return columns
+
+        run_together(*map(write, range(4)))
+        assert (array[...] == 59).all()
+
+
+@pytest.mark.parametrize(("order", "threads"), [("C", 2), ("C", 8), ("F", 3), ("Z", 3)])
+def test_the_number_of_threads_makes_no_difference(factory, order, threads):
+    """Large enough to be shared out: reads, writes, casts, both orders of the result."""
+    shape = (200, 220, 75)
+    expected = sample("f8", shape)
+    with factory.array(shape, "f8", chunks=(64, 48, 32), order=order) as array:
+        with xa.config.set(threads=threads):
+            array[...] = expected
+        with xa.config.set(threads=1):
+            assert_same(array[...], expected)
+        with xa.config.set(threads=threads):
+            assert_same(array[...], expected)
+            assert_same(
+                array.read((slice(3, 197), slice(None, None, -1)), order="F"), expected[3:197, ::-1]
+            )
+            out = np.zeros(shape, "f4")
+            assert_same(array.read(out=out), expected.astype("f4"))
+            array[1:, :, 1:] = expected[:-1, :, :-1]
+        assert_same(array[1:, :, 1:], expected[:-1, :, :-1])
+        assert_same(array[0], expected[0])
+
+
+def test_readers_that_refresh_together(disk):
+    """Threads share a reader, and take up the growth that a writer commits."""
+    with disk.array((0, 4), "i4", chunks=(3, 4)) as array, disk.open(array) as reader:
+
+        def write():
+            for row in range(400):
+                array.append(np.full((1, 4), row, "i4"))
+
+        def read():
+            while len(reader) < 400:
+                reader.refresh()
+                rows = reader[...]
+                assert (rows == np.arange(len(rows))[:, None]).all()
+                for index, view in reader.iter_chunks():
+                    assert reader.axial.index(reader.axial.address(index)) == index
+                    assert view[0, 0] == 3 * index[0]
+
+        run_together(write, read, read)
+
+
+def test_growth_from_many_threads(factory):
+    """Growths come one after another, whoever asks for them."""
+    with factory.array((1, 1), "u1", chunks=(2, 2), fill_value=7) as array:
+
+        def grow(axis, by):
+            def one():
+                array.extend(axis, by)
+
+            return repeat(one, 100)
+
+        run_together(grow(0, 1), grow(1, 1), grow(0, 2), grow(1, 0))
+        assert array.shape == (301, 101)
+        assert (array[...] == 7).all()
+        indices = np.indices(array.grid).reshape(2, -1).T
+        addresses = array.axial.addresses(indices)
+        assert sorted(addresses) == list(range(len(indices)))
+
+
+def test_closing_while_others_read(factory):
+    """A reader gets all of its values, or `ClosedError`; never memory that is gone."""
+    expected = sample("f8", (128, 128, 32))
+    for _ in range(5):
+        with factory.array(expected.shape, "f8", chunks=(32, 32, 32)) as array:
+            array[...] = expected
+
+            def read(array=array):
+                try:
+                    while True:
+                        assert_same(array[...], expected)
+                        assert_same(array[7, 7, 7], expected[7, 7, 7])
+                except xa.ClosedError:
+                    pass
+
+            def close(array=array):
+                assert_same(array[...], expected)
+                array.close()
+
+            run_together(read, read, close)
+
+
+def test_arrays_of_their_own(disk):
+    """Threads that each create, grow, close and open their own arrays share nothing."""
+
+    def work(seed):
+        def one():
+            values = sample("u2", (7, 5), seed)
+            with disk.array((7, 5), "u2", chunks=3) as array:
+                array[...] = values
+                array.append(values)
+                array.attrs["seed"] = seed
+                array.close()
+                with disk.open(array) as reader:
+                    assert_same(reader[...], np.concatenate([values, values]))
+                    assert dict(reader.attrs) == {"seed": seed}
+
+        return repeat(one, 10)
+
+    run_together(*map(work, range(4)))
