@@ -1,0 +1,78 @@
+"""The command line: ``extarray COMMAND ...``, also ``python -m extarray COMMAND ...``.
+
+A command is a module of this package with two functions: ``add_parser(subparsers)`` describes its
+arguments, ``run(args)`` does the work and returns the exit status.  A new command is such a module
+and its name in `COMMANDS`.  All are imported to build the parser, so a module imports what is
+heavy or optional inside ``run``.
+
+Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from ..errors import ExtArrayError
+
+__all__ = ["COMMANDS", "main"]
+
+#: The commands, in the order in which the help lists them.
+COMMANDS = ("demo", "info")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    from .. import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="extarray",
+        description="Dense N-dimensional arrays on disk that grow along any axis.",
+    )
+    parser.add_argument("--version", action="version", version=f"extarray {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"{__name__}.{name}")
+        module.add_parser(subparsers).set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments after the program's name; default: those of the process.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    try:
+        args = build_parser().parse_args(argv)
+    except SystemExit as leave:  # argparse has printed help, the version, or what is wrong
+        return leave.code if isinstance(leave.code, int) else 2
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone, as in `extarray info scene | head -1`.  What is still
+        # in the buffer would raise again at exit, so it goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ExtArrayError, OSError) as error:
+        print(f"extarray {args.command}: {_one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"extarray {args.command}: interrupted", file=sys.stderr)
+        return 130
+    return status
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

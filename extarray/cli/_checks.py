@@ -1,0 +1,110 @@
+"""What the two processes of the demo check, each for itself.
+
+A check raises `CheckError`; nothing is only counted or only printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ExtArrayError
+from ._scene import Layout
+
+__all__ = ["CheckError", "Checker", "grid_addresses"]
+
+
+class CheckError(ExtArrayError):
+    """The demo found something that must not be."""
+
+
+class Checker:
+    """Compares what an array holds with the scene, and remembers what must not change.
+
+    Parameters
+    ----------
+    scene : ndarray, shape (rows, columns, bands)
+        What the array must agree with.
+    rng : numpy.random.Generator
+        Chooses the boxes of `random_box`.
+
+    Attributes
+    ----------
+    elements : int
+        How many elements have been compared.
+    boxes : int
+        How many boxes have been compared.
+    """
+
+    def __init__(self, scene: NDArray[Any], rng: np.random.Generator) -> None:
+        self.elements = 0
+        self.boxes = 0
+        self._scene = scene
+        self._rng = rng
+        self._addresses = np.empty((0,) * scene.ndim, dtype=np.int64)
+
+    def box(self, a: Any, layout: Layout, box: tuple[slice, ...]) -> None:
+        """Compare a box of the array with the scene, bit by bit."""
+        got, want = a[box], layout.expected(self._scene, box)
+        if got.shape != want.shape or got.dtype != want.dtype:
+            raise CheckError(
+                f"box {_text(box)}: got {got.dtype} of shape {got.shape}, "
+                f"expected {want.dtype} of shape {want.shape}"
+            )
+        wrong = (_bytes(got) != _bytes(want)).any(axis=-1)
+        if wrong.any():
+            at = np.unravel_index(int(np.argmax(wrong)), got.shape)
+            raise CheckError(
+                f"box {_text(box)}: {int(wrong.sum())} of {wrong.size} elements differ from the "
+                f"scene, the first at {tuple(map(int, at))} of the box: {got[at]}, not {want[at]}"
+            )
+        self.elements += got.size
+        self.boxes += 1
+
+    def random_box(self, a: Any, layout: Layout) -> None:
+        """Compare a random box with steps of 1 to 3."""
+        box = []
+        for extent in a.shape:
+            start = int(self._rng.integers(0, extent))
+            stop = int(self._rng.integers(start + 1, extent + 1))
+            box.append(slice(start, stop, int(self._rng.integers(1, 4))))
+        self.box(a, layout, tuple(box))
+
+    def addresses(self, a: Any) -> None:
+        """Check that no chunk has moved since the last call, and that no two share an address."""
+        now, before = grid_addresses(a.axial), self._addresses
+        if any(n < b for n, b in zip(now.shape, before.shape, strict=True)):
+            raise CheckError(f"the grid shrank from {before.shape} to {now.shape}")
+        moved = now[tuple(slice(n) for n in before.shape)] != before
+        if moved.any():
+            at = tuple(int(i) for i in np.argwhere(moved)[0])
+            raise CheckError(
+                f"{int(moved.sum())} chunks moved, the first at {at}: "
+                f"from address {before[at]} to {now[at]}"
+            )
+        if not np.array_equal(np.sort(now, axis=None), np.arange(now.size)):
+            raise CheckError(f"the addresses of the grid {now.shape} are not 0 to {now.size - 1}")
+        self._addresses = now
+
+
+def grid_addresses(axial: Any) -> NDArray[np.int64]:
+    """The address of every chunk, in the shape of the grid."""
+    grid = tuple(int(n) for n in axial.grid)
+    indices = np.indices(grid, dtype=np.int64).reshape(len(grid), -1).T
+    addresses: NDArray[np.int64] = np.asarray(axial.addresses(np.ascontiguousarray(indices)))
+    return addresses.reshape(grid)
+
+
+def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of each element: NaN equals itself, and 0.0 is not -0.0."""
+    flat = np.ascontiguousarray(values).reshape(-1, 1)
+    return flat.view(np.uint8)
+
+
+def _text(box: Sequence[slice]) -> str:
+    steps = ("" if part.step in (None, 1) else f":{part.step}" for part in box)
+    ends = (f"{part.start}:{part.stop}" for part in box)
+    return "[" + ", ".join(end + step for end, step in zip(ends, steps, strict=True)) + "]"

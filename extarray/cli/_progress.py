@@ -1,0 +1,65 @@
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from types import TracebackType
+from typing import Any, final
+
+from ..extras import require
+
+__all__ = ["Progress"]
+
+_LINES = 8  # about so many plain lines in all
+
+
+@final
+class Progress:
+    """Tell how far work has come.
+
+    With `tqdm` installed and stderr a terminal it is a bar there; otherwise a few plain lines on
+    stdout.
+
+    Parameters
+    ----------
+    total : int
+        How many steps there are.
+    what : str
+        What is being done.
+    unit : str
+        What a step is.
+    """
+
+    def __init__(self, total: int, what: str, unit: str) -> None:
+        self._total, self._what, self._unit = total, what, unit
+        self._done = 0
+        self._bar: Any = None
+        if sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None:
+            tqdm = require("tqdm", "cli", "the progress bar")
+            sys.stdout.flush()
+            # A terminal may have the width 0 (nobody has set it): tqdm would then print nothing.
+            width = min(shutil.get_terminal_size().columns, 120)
+            self._bar = tqdm.tqdm(total=total, desc=what, unit=f" {unit}", ncols=width)
+
+    def step(self, text: str) -> None:
+        """One step is done; `text` says what it led to."""
+        self._done += 1
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update()
+        elif self._done * _LINES // self._total > (self._done - 1) * _LINES // self._total:
+            print(f"{self._what}: {self._done} of {self._total} {self._unit}, {text}", flush=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,260 @@
+"""The second process of the demo: it reads the array while the first one lets it grow.
+
+Both ends are here.  `Reader` is the handle that the first process holds; `main` runs in the
+second one, which has nothing in common with the first but two paths and prints one JSON object a
+line: ``{"event": "state", ...}`` for each shape that it has seen and found right, at last
+``{"event": "done", ...}`` or ``{"event": "failed", "message": ...}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, final
+
+import numpy as np
+
+from ..errors import ExtArrayError
+from ._checks import Checker, CheckError
+from ._scene import Layout, load
+
+__all__ = ["Reader", "main"]
+
+_IDLE = 0.001  # seconds between two looks at the array when nothing was new
+_REAP = 5.0  # seconds that a reader gets to end before it is killed
+
+
+@final
+class Reader:
+    """A reading process; use it as a context manager, which ends the process in any case.
+
+    Parameters
+    ----------
+    array, scene : path
+        What to read, and what to compare it with.
+    variable : str, optional
+        As in `_scene.load`.
+    seed : int
+        Of the boxes that the reader chooses.
+    limit : float
+        Seconds after which the reader gives up, and so does whoever waits for it.
+    """
+
+    def __init__(
+        self, array: Path, scene: Path, variable: str | None, seed: int, limit: float
+    ) -> None:
+        task = {
+            "array": os.fspath(array),
+            "scene": os.fspath(scene),
+            "variable": variable,
+            "seed": seed,
+            "limit": limit,
+            "parent": os.getpid(),
+        }
+        # The same modules as here, wherever the process was started: with -c the folder of the
+        # call would come first, and that may be a checkout that was never built.
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; "
+            f"from {__name__} import main; sys.exit(main({json.dumps(task)!r}))"
+        )
+        self._deadline = time.monotonic() + limit
+        self._changed = threading.Condition()
+        self._states = 0
+        self._last: dict[str, Any] | None = None
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def wait_for_states(self, count: int) -> None:
+        """Wait until the reader has seen so many states of the array.
+
+        Raises
+        ------
+        CheckError
+            The reader found something wrong, died, or saw no more within the limit.
+        """
+        with self._changed:
+            self._wait(lambda: self._states >= count, f"{count} states of the array")
+            if self._last is not None and self._states < count:
+                raise CheckError(self._failure())
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for the reader's end; its report.
+
+        Raises
+        ------
+        CheckError
+            As `wait_for_states`, or its exit status is not 0.
+        """
+        with self._changed:
+            self._wait(lambda: False, "the complete array")
+            last = self._last
+        if last is None or last["event"] != "done" or self._status() != 0:
+            raise CheckError(self._failure())
+        return last
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_REAP)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._listener.join(_REAP)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _wait(self, reached: Any, what: str) -> None:
+        """Wait until `reached` or the reader's last word; the lock is held."""
+        left = self._deadline - time.monotonic()
+        if not self._changed.wait_for(lambda: self._last is not None or reached(), max(left, 0.0)):
+            raise CheckError(
+                f"the reader (process {self.pid}) has not seen {what} in time: "
+                f"it has seen {self._states} states"
+            )
+
+    def _listen(self) -> None:
+        """Take the reader's lines as they come, until it closes its end."""
+        assert self._process.stdout is not None
+        last: dict[str, Any] = {"event": "gone", "message": "it said nothing"}
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            if not isinstance(event, dict):
+                # No words of its own, such as a traceback: the last line tells most.
+                if last["event"] == "gone":
+                    last["message"] = line.decode(errors="replace").strip()
+            elif event["event"] == "state":
+                with self._changed:
+                    self._states = event["states"]
+                    self._changed.notify_all()
+            else:
+                last = event
+        with self._changed:
+            self._last = last
+            self._changed.notify_all()
+
+    def _status(self) -> int | None:
+        """Its exit status; None if it has said its last word and yet does not end."""
+        try:
+            return self._process.wait(_REAP)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _failure(self) -> str:
+        message = (self._last or {}).get("message", "it ended badly")
+        return f"the reader (process {self.pid}, exit status {self._status()}): {message}"
+
+
+def main(task: str) -> int:
+    """Read along; the whole life of the second process.
+
+    Parameters
+    ----------
+    task : str
+        What `Reader` wrote, in JSON.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    try:
+        _say(**_read_along(**json.loads(task)))
+    except (ExtArrayError, OSError) as error:
+        _say(event="failed", message=str(error))
+        return 1
+    return 0
+
+
+def _say(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def _read_along(
+    array: str, scene: str, variable: str | None, seed: int, limit: float, parent: int
+) -> dict[str, Any]:
+    """Follow the array from its first elements to the last; the report."""
+    import extarray as xa
+
+    deadline = time.monotonic() + limit
+    data = load(scene, variable).data
+    checker = Checker(data, np.random.default_rng(seed))
+    with xa.open(array, mode="r") as a:
+        seen = (0,) * data.ndim
+        states = 0
+        # A view of one chunk, taken now: growth must neither move it nor change what it shows.
+        view = a.chunk((0,) * data.ndim)
+        kept = view.copy()
+        while True:
+            if a.shape != seen:
+                _check_state(a, seen, checker)
+                seen = a.shape
+                states += 1
+                _say(event="state", states=states, shape=list(seen))
+            if not np.array_equal(view, kept):
+                raise CheckError("a view of chunk (0, 0, 0) changed while the array grew")
+            if a.attrs.get("complete", False):
+                break
+            if not a.refresh():
+                time.sleep(_IDLE)
+            if os.getppid() != parent:
+                raise CheckError("the writer has gone")
+            if time.monotonic() > deadline:
+                raise CheckError(f"the array was not complete after {limit:g} s: shape {a.shape}")
+        if a.shape != data.shape:
+            raise CheckError(f"the complete array has the shape {a.shape}, not {data.shape}")
+        checker.box(a, Layout(a.attrs["pieces"]), tuple(slice(0, n) for n in a.shape))
+    return {
+        "event": "done",
+        "states": states,
+        "boxes": checker.boxes,
+        "elements": checker.elements,
+        "shape": list(seen),
+    }
+
+
+def _check_state(a: Any, seen: tuple[int, ...], checker: Checker) -> None:
+    """Compare all that is new since `seen`, and one random box."""
+    layout = Layout(a.attrs["pieces"])
+    # The writer tells what comes before it comes: the layout may be ahead, never behind.
+    if any(n < m for n, m in zip(a.shape, seen, strict=True)):
+        raise CheckError(f"the array shrank from {seen} to {a.shape}")
+    if any(n < m for n, m in zip(layout.shape, a.shape, strict=True)):
+        raise CheckError(f"the layout {layout.shape} is behind the shape {a.shape}")
+    for axis, (start, stop) in enumerate(zip(seen, a.shape, strict=True)):
+        if start < stop:
+            # What is new along this axis, without what an earlier axis has covered.
+            box = [slice(0, n) for n in seen[:axis]] + [slice(start, stop)]
+            box += [slice(0, n) for n in a.shape[axis + 1 :]]
+            if all(part.stop > part.start for part in box):
+                checker.box(a, layout, tuple(box))
+    checker.random_box(a, layout)
+    checker.addresses(a)

@@ -1,0 +1,138 @@
+"""What the demo prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..info import format_bytes
+from ._checks import Checker
+from ._scene import AXES, Arrival, Scene
+
+__all__ = [
+    "Growth",
+    "by",
+    "print_checks",
+    "print_history",
+    "print_start",
+    "print_storage",
+    "print_times",
+]
+
+
+class Growth(NamedTuple):
+    """What one growth cost."""
+
+    axis: int
+    nbytes: int  # of the new data
+    ours: float  # seconds
+    rewriting: float | None  # seconds; None once rewriting has used up its share of time
+
+
+def print_start(
+    scene: Scene, path: Path, chunks: Sequence[int], arrivals: Sequence[Arrival], seed: int
+) -> None:
+    """What is about to happen."""
+    data = scene.data
+    print(f"Scene    {scene.title}: {by(data.shape)} {data.dtype}, {format_bytes(data.nbytes)}")
+    if scene.credit:
+        print(f"         {scene.credit}")
+    nbytes = int(np.prod(chunks)) * data.itemsize
+    print(f"Array    {path}.xmd, {path}.xta: chunks of {by(chunks)}, {format_bytes(nbytes)} each")
+    counts = [sum(arrival.axis == axis for arrival in arrivals) for axis in range(3)]
+    print(
+        f"Arrivals {len(arrivals)} pieces in random order (seed {seed}): {counts[0]} swaths of "
+        f"rows, {counts[1]} of columns, {counts[2]} blocks of bands"
+    )
+
+
+def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
+    """What was compared, and by whom."""
+    print("\nChecked against the scene, and found equal")
+    print(
+        f"  writer: every piece, a random box after each, and all at the end: "
+        f"{writer.boxes} boxes, {writer.elements:,} elements"
+    )
+    print(
+        f"  reader: saw {report['states']} of the {states} states while the array grew, in each "
+        f"all that was new: {report['boxes']} boxes, {report['elements']:,} elements"
+    )
+    print("  no chunk ever moved; the closed file, put into the scene's order, is the scene")
+
+
+def print_history(a: Any) -> None:
+    """The growth history, a line a segment."""
+    from ..plot import segments
+
+    print("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
+    rows: list[tuple[str, ...]] = [
+        ("segment", "axis", "by", "first index", "start address", "chunks")
+    ]
+    for number, one in enumerate(segments(a)):
+        values = (one.by, one.start_index, one.start_address, one.size)
+        rows.append((str(number), AXES[one.axis], *map(str, values)))
+    _print_table(rows, left=(1,))
+
+
+def print_storage(info: dict[str, Any]) -> None:
+    """What the array takes on disk."""
+    print("\nStorage")
+    logical, allocated, metadata, files = (
+        format_bytes(info[f"{name}_bytes"]) for name in ("logical", "allocated", "metadata", "file")
+    )
+    print(
+        f"  {logical} of elements in {allocated} of chunks: "
+        f"utilisation {100 * info['utilisation']:.1f} %"
+    )
+    print(f"  metadata {metadata}, both files {files}")
+
+
+def print_times(growths: Sequence[Growth]) -> None:
+    """What growing cost, by axis and in all, against rewriting."""
+    print("\nTime to grow, against rewriting a .npy file at each growth (the same data; no fsync)")
+    rows = [("axis", "growths", "new data", "extarray", "rewriting", "ratio")]
+    timed = [growth for growth in growths if growth.rewriting is not None]
+    for axis, name in ((0, "rows"), (1, "columns"), (2, "bands"), (None, "all")):
+        mine = [growth for growth in timed if axis is None or growth.axis == axis]
+        if not mine:
+            continue
+        ours = sum(growth.ours for growth in mine)
+        rewriting = sum(growth.rewriting or 0.0 for growth in mine)
+        rows.append(
+            (
+                name,
+                str(len(mine)),
+                format_bytes(sum(growth.nbytes for growth in mine)),
+                f"{ours * 1e3:.1f} ms",
+                f"{rewriting * 1e3:.1f} ms",
+                f"{rewriting / ours:.1f}",
+            )
+        )
+    _print_table(rows, left=(0,))
+    if timed:
+        # Beside the sums, in which a single interruption by other work can weigh much.
+        ours = float(np.median([growth.ours for growth in timed]))
+        rewriting = float(np.median([growth.rewriting or 0.0 for growth in timed]))
+        print(f"  the median growth: {ours * 1e3:.2f} ms against {rewriting * 1e3:.2f} ms")
+    if len(timed) < len(growths):
+        print(f"  (rewriting took too long after {len(timed)} of {len(growths)} growths)")
+    print()
+
+
+def _print_table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> None:
+    """Columns as wide as their widest entry, to the right but for those in `left`."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (
+            value.ljust(width) if column in left else value.rjust(width)
+            for column, (value, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  " + "  ".join(cells).rstrip())
+
+
+def by(values: Sequence[int], between: str = " x ") -> str:
+    """Numbers with something between them: ``145 x 145 x 200``."""
+    return between.join(map(str, values))

@@ -1,0 +1,391 @@
+"""``extarray demo``: a real scene arrives in pieces, the array grows, another process reads it.
+
+The scene is cut into swaths of rows, swaths of columns and blocks of bands, which arrive in a
+random order.  What arrives along one axis comes for all that has arrived along the others: new
+rows, say, for the columns and bands that are there.  So each arrival is one `append` of real data
+along one axis.  The array holds the pieces in the order of their arrival; its attributes say which
+part of the scene each one is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ArgumentError, ExistsError, ExtArrayError
+from ..extras import require
+from . import _report
+from ._checks import Checker, CheckError
+from ._progress import Progress
+from ._reader import Reader
+from ._scene import AXES, Arrival, Layout, Scene, load, schedule
+
+__all__ = ["add_parser", "run"]
+
+_MADE_BY = "extarray demo"
+_PIECES = (24, 24, 20)  # about how many pieces an axis is cut into
+_GRID = (10, 10, 8)  # the largest grid of chunks: a growth map that can still be read
+_LAG = 8  # the reader must see something new at least once in so many arrivals
+_REWRITE_SHARE = 0.25  # of the time limit: what rewriting the other file may cost
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Describe the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "demo",
+        help="let an array grow along three axes while another process reads it",
+        description=(
+            "A hyperspectral scene arrives in swaths and blocks of bands, in a random order. An "
+            "array on disk grows with it along all three axes while a second process reads it, "
+            "and both check all that they see against the scene. Prints the growth history, the "
+            "use of storage and the time against rewriting a conventional file at each growth, "
+            "and draws the scene and the growth map."
+        ),
+    )
+    parser.add_argument(
+        "--scene",
+        metavar="FILE",
+        help="a scene (rows, columns, bands) in a .npy, .npz or .mat file; default: AVIRIS Indian "
+        "Pines, which the package tensorly carries",
+    )
+    parser.add_argument(
+        "--variable", metavar="NAME", help="which array of FILE, where it holds several"
+    )
+    parser.add_argument(
+        "--bands",
+        metavar="R,G,B",
+        type=_integers,
+        help="the bands that the colour composite shows in red, green and blue",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("demo-out"),
+        help="where the array and the pictures go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        metavar="N",
+        type=_seed,
+        default=0,
+        help="of the random order and of the boxes that are checked (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--chunks",
+        metavar="N[,N,N]",
+        type=_integers,
+        help="chunk shape, one number or one an axis (default: a grid of about 10 x 10 x 8)",
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="SECONDS",
+        type=_seconds,
+        default=60.0,
+        help="give up, and fail, when the array is not complete by then (default: %(default)g)",
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; an `ExtArrayError` tells what went wrong."""
+    import extarray as xa
+
+    began = time.perf_counter()
+    # Before any work: without the pictures the demo would fail at its end.
+    require("matplotlib", "demo", "extarray demo")
+    scene = load(args.scene, args.variable)
+    bands = _choose_bands(args.bands, scene)
+    chunks = _choose_chunks(args.chunks, scene.data.shape)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "scene"
+    overwrite = _is_ours(path)
+
+    # One stream of random numbers a purpose: the order is the same with other checks.
+    for_order, *for_checks = np.random.SeedSequence(args.seed).spawn(3)
+    arrivals = schedule(scene.data.shape, _PIECES, np.random.default_rng(for_order))
+    _report.print_start(scene, path, chunks, arrivals, args.seed)
+    layout = Layout()
+    for arrival in arrivals[:3]:
+        layout.add(arrival)
+    a = xa.create(
+        path,
+        shape=(0, *layout.shape[1:]),
+        dtype=scene.data.dtype,
+        chunks=chunks,
+        overwrite=overwrite,
+        attrs={"made_by": _MADE_BY, "scene": scene.title, "pieces": layout.pieces},
+    )
+    with a:
+        writer, report, growths = _take_in(a, scene, layout, arrivals, for_checks, args)
+
+    with xa.open(path, mode="r") as a:
+        stored = _check_file(a, scene)
+        _report.print_checks(writer, report, len(arrivals) - 2)
+        _report.print_history(a)
+        _report.print_storage(a.info())
+        _report.print_times(growths)
+        pictures = _draw(a, stored, scene, bands, args.out)
+    print(f"Pictures {', '.join(map(str, pictures))}")
+    print(f"Done in {time.perf_counter() - began:.1f} s; look closer with: extarray info {path}")
+    return 0
+
+
+def _take_in(
+    a: Any,
+    scene: Scene,
+    layout: Layout,
+    arrivals: Sequence[Arrival],
+    seeds: Sequence[np.random.SeedSequence],
+    args: argparse.Namespace,
+) -> tuple[Checker, dict[str, Any], list[_report.Growth]]:
+    """Let the array grow with each arrival while the reader reads, and check it.
+
+    Returns the writer's checks, the reader's report, and what each growth cost.
+    """
+    deadline = time.monotonic() + args.limit
+    writer = Checker(scene.data, np.random.default_rng(seeds[0]))
+    growths = []
+    with _Conventional(args.out / "rewritten.npy", args.limit * _REWRITE_SHARE) as other:
+        data = layout.expected(scene.data, _whole(layout.shape))
+        _append(a, data, 0)
+        other.start(data)
+        writer.box(a, layout, _whole(a.shape))
+        writer.addresses(a)
+        seed = int(seeds[1].generate_state(1)[0])
+        with Reader(a.path, scene.path, args.variable, seed, args.limit) as reader:
+            reader.wait_for_states(1)
+            print(f"Reader   process {reader.pid} has opened the array and goes on reading it")
+            with Progress(len(arrivals) - 3, "growing", "pieces") as progress:
+                for number, arrival in enumerate(arrivals[3:], start=1):
+                    growths.append(_grow(a, arrival, layout, scene, writer, other))
+                    progress.step(f"now {_report.by(a.shape)}")
+                    if number % _LAG == 0:
+                        reader.wait_for_states(1 + number // _LAG)
+                    if time.monotonic() > deadline:
+                        raise CheckError(
+                            f"{number} of {len(arrivals) - 3} pieces after {args.limit:g} s; "
+                            "give more time with --limit"
+                        )
+            if a.shape != scene.data.shape:
+                raise CheckError(f"the array has the shape {a.shape} at the end")
+            writer.box(a, layout, _whole(a.shape))
+            a.attrs["complete"] = True
+            report = reader.finish()
+    if tuple(report["shape"]) != scene.data.shape:
+        raise CheckError(f"the reader saw the shape {report['shape']} at the end")
+    return writer, report, growths
+
+
+@final
+class _Conventional:
+    """The same array in a conventional file, which is rewritten at each growth.
+
+    The array so far stays in memory, so nothing has to be read back: what is timed is the least
+    that a program must do to have the grown array in a .npy file.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it is removed at the end.
+    budget : float
+        Seconds after which no more growth is tried.
+    """
+
+    def __init__(self, path: Path, budget: float) -> None:
+        self._path, self._left = path, budget
+        self._data: NDArray[Any] = np.empty(0)
+
+    def start(self, data: NDArray[Any]) -> None:
+        """Begin with these data."""
+        self._data = data
+        np.save(self._path, data)
+
+    def grow(self, data: NDArray[Any], axis: int) -> float | None:
+        """Adjoin `data` along `axis` and rewrite the file; the seconds that it took."""
+        if self._left < 0:
+            return None
+        began = time.perf_counter()
+        self._data = np.concatenate((self._data, data), axis=axis)
+        np.save(self._path, self._data)
+        took = time.perf_counter() - began
+        self._left -= took
+        if self._left < 0:
+            self._data = np.empty(0)  # not needed any more, and it may be large
+        return took
+
+    def __enter__(self) -> _Conventional:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def _whole(shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(0, n) for n in shape)
+
+
+def _append(a: Any, data: NDArray[Any], axis: int) -> None:
+    a.append(data, axis=axis)
+
+
+def _grow(
+    a: Any, arrival: Arrival, layout: Layout, scene: Scene, writer: Checker, other: _Conventional
+) -> _report.Growth:
+    """Take in one piece of the scene, and check the array."""
+    axis, before = arrival.axis, a.shape
+    layout.add(arrival)
+    part = tuple(
+        slice(before[j] if j == axis else 0, after) for j, after in enumerate(layout.shape)
+    )
+    data = layout.expected(scene.data, part)
+
+    began = time.perf_counter()
+    # What comes is told before it comes: whoever sees the growth knows what it is.
+    a.attrs["pieces"] = layout.pieces
+    _append(a, data, axis)
+    ours = time.perf_counter() - began
+    rewriting = other.grow(data, axis)
+
+    if a.shape != layout.shape:
+        raise CheckError(f"the array has the shape {a.shape}, not {layout.shape}, after an append")
+    writer.box(a, layout, part)
+    writer.random_box(a, layout)
+    writer.addresses(a)
+    return _report.Growth(axis, data.nbytes, ours, rewriting)
+
+
+def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
+    """Read the closed file anew, put it into the scene's order, and compare it with the scene.
+
+    Returns the array as it is stored.  The way is another one than that of the other checks:
+    there the scene is cut as the array is stored.
+    """
+    layout = Layout(a.attrs["pieces"])
+    stored: NDArray[Any] = a[...]
+    ordered = _in_order(stored, layout)
+    if ordered.dtype != scene.data.dtype or ordered.tobytes() != scene.data.tobytes():
+        raise CheckError("the file, read anew and put into the scene's order, is not the scene")
+    indices = np.indices(a.grid).reshape(a.ndim, -1).T
+    addresses = a.axial.addresses(np.ascontiguousarray(indices))
+    if not np.array_equal(a.axial.indices(addresses), indices):
+        raise CheckError("the inverse of the mapping does not lead back to the chunks")
+    return stored
+
+
+def _in_order(stored: NDArray[Any], layout: Layout) -> NDArray[Any]:
+    """The array with its rows, columns and bands in the scene's order."""
+    ordered = np.empty_like(stored)
+    ordered[np.ix_(*(layout.indices(axis) for axis in range(stored.ndim)))] = stored
+    return ordered
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether an array at this path is from an earlier demo; any other one is left alone."""
+    import extarray as xa
+
+    if not any(path.with_name(path.name + suffix).exists() for suffix in (".xmd", ".xta")):
+        return False
+    try:
+        with xa.open(path, mode="r") as a:
+            ours = a.attrs.get("made_by") == _MADE_BY
+    except ExtArrayError:
+        ours = False
+    if not ours:
+        raise ExistsError(
+            f"{str(path)!r} exists and is not from a demo that could be replaced; "
+            "remove it, or choose another folder with --out"
+        )
+    return True
+
+
+def _choose_chunks(given: Sequence[int] | None, shape: Sequence[int]) -> tuple[int, ...]:
+    if given is None:
+        return tuple(-(-n // g) for n, g in zip(shape, _GRID, strict=True))
+    if len(given) not in (1, 3) or min(given) < 1:
+        raise ArgumentError(
+            f"--chunks takes one or three numbers from 1, not {_report.by(given, ',')}"
+        )
+    return tuple(given) if len(given) == 3 else tuple(given) * 3
+
+
+def _choose_bands(given: Sequence[int] | None, scene: Scene) -> tuple[Sequence[int], str]:
+    """The bands of the composite, and what to call it."""
+    if given is None:
+        return scene.composite, scene.composite_title
+    count = scene.data.shape[2]
+    if len(given) != 3 or not all(0 <= band < count for band in given):
+        raise ArgumentError(
+            f"--bands takes three bands from 0 to {count - 1}, not {_report.by(given, ',')}"
+        )
+    return given, f"bands {given[0]}, {given[1]} and {given[2]} as red, green and blue"
+
+
+def _draw(
+    a: Any,
+    stored: NDArray[Any],
+    scene: Scene,
+    bands: tuple[Sequence[int], str],
+    out: Path,
+) -> list[Path]:
+    """The composite, as stored and as it is, and the growth map."""
+    from ..plot import composite, growth_map
+
+    figures = require("matplotlib.figure", "demo", "extarray demo")
+    layout = Layout(a.attrs["pieces"])
+    places = [int(np.flatnonzero(layout.indices(2) == band)[0]) for band in bands[0]]
+    colours = stored[:, :, places]
+    rows, columns = (np.argsort(layout.indices(axis)) for axis in (0, 1))
+
+    height, width = colours.shape[:2]
+    figure = figures.Figure(
+        figsize=(11.0, min(11.0, 1.0 + 5.0 * height / width)), layout="constrained"
+    )
+    left, right = figure.subplots(1, 2)
+    composite(colours, (0, 1, 2), left, title="in the order of arrival, as stored")
+    composite(colours[rows][:, columns], (0, 1, 2), right, title="in the order of the scene")
+    figure.suptitle(f"{scene.title}: {bands[1]}", fontsize=11)
+    if scene.credit:
+        figure.supxlabel(scene.credit, fontsize=6.5, color="#555555")
+    pictures = [out / "composite.png", out / "growth-map.png"]
+    figure.savefig(pictures[0], dpi=110)
+    growth_map(
+        a,
+        names=AXES,
+        title=f"{scene.title}: address of each chunk, coloured by the growth that adjoined it",
+        path=pictures[1],
+    )
+    return pictures
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not integers with commas") from None
+
+
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer from 0")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value

@@ -1,0 +1,28 @@
+"""``extarray info PATH``: what an array is, and how it grew."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Describe the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "info",
+        help="print shape, data type, chunks, growth history and file sizes of an array",
+        description="Print shape, data type, chunks, growth history and file sizes of an array.",
+    )
+    parser.add_argument("path", metavar="PATH", help="the array; .xmd or .xta may be left out")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table of `ExtArray.info`."""
+    import extarray as xa
+
+    with xa.open(args.path, mode="r") as a:
+        print(a.info())
+    return 0

@@ -1,0 +1,142 @@
+"""The command line as a whole, and `extarray info`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import cli
+
+README_COMMANDS = {"demo", "info"}
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"extarray {xa.__version__}\n"
+
+
+def test_help_lists_every_command(capsys):
+    assert cli.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert set(cli.COMMANDS) >= README_COMMANDS
+    for name in cli.COMMANDS:
+        assert f"    {name} " in out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_command_has_help_of_its_own(name, capsys):
+    assert cli.main([name, "--help"]) == 0
+    assert f"usage: extarray {name}" in capsys.readouterr().out
+    module = importlib.import_module(f"extarray.cli.{name}")
+    assert callable(module.run)
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["no-such-command"], ["info"], ["info", "a", "b"], ["--no-such-option"]]
+)
+def test_wrong_usage_is_status_2(argv, capsys):
+    assert cli.main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "usage: extarray" in captured.err
+
+
+@pytest.mark.parametrize("suffix", ["", ".xmd", ".xta"])
+def test_info(path, suffix, capsys):
+    with xa.create(path, shape=(4, 3), dtype="u2", chunks=2) as a:
+        a.extend(axis=1, by=5)
+        expected = str(a.info())
+    assert cli.main(["info", f"{path}{suffix}"]) == 0
+    out = capsys.readouterr().out
+    assert "uint16" in out
+    assert "4 x 8" in out or "(4, 8)" in out
+    assert len(out.splitlines()) == len(expected.splitlines())
+
+
+def test_info_while_a_writer_has_the_array(path, capsys):
+    with xa.create(path, shape=(4, 3), dtype="u2", chunks=2):
+        assert cli.main(["info", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def damaged(path):
+    xa.create(path, shape=(4, 3), dtype="u2").close()
+    metadata = path.with_name(path.name + ".xmd")
+    metadata.write_bytes(b"\x00" * metadata.stat().st_size)
+
+
+@pytest.mark.parametrize("prepare", [lambda path: None, damaged], ids=["missing", "damaged"])
+def test_an_error_is_one_line_and_status_1(path, prepare, capsys):
+    prepare(path)
+    assert cli.main(["info", str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("extarray info: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_an_interrupt_is_status_130(monkeypatch, capsys):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(xa, "open", interrupted)
+    assert cli.main(["info", "scene"]) == 130
+    assert capsys.readouterr().err == "extarray info: interrupted\n"
+
+
+def test_a_fault_of_the_program_is_not_hidden(monkeypatch):
+    def wrong(*args, **options):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(xa, "open", wrong)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["info", "scene"])
+
+
+def test_python_m(script, path):
+    with xa.create(path, shape=(4, 3), dtype="u2") as a:
+        a[...] = np.arange(12).reshape(4, 3)
+    done = subprocess.run(
+        [sys.executable, "-m", "extarray", "info", path],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "uint16" in done.stdout
+
+
+def test_output_that_nobody_reads(script, path):
+    """As in `extarray info scene | head -0`: no traceback."""
+    xa.create(path, shape=(4, 3), dtype="u2").close()
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "extarray", "info", path],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            env=script.environment,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_building_the_parser_imports_nothing_optional(script):
+    script(
+        "import sys, extarray.cli\n"
+        "extarray.cli.build_parser()\n"
+        "found = {'matplotlib', 'scipy', 'tensorly', 'tqdm'} & set(sys.modules)\n"
+        "assert not found, found\n"
+    )
