@@ -1,0 +1,74 @@
+"""The examples in the docstrings of all modules, Python and compiled, run and give what they say.
+
+pytest collects no doctests from compiled modules, so this uses `doctest` itself.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import types
+
+import pytest
+
+import extarray as xa
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+NAMES = sorted(
+    name
+    for name in ["extarray", *(m.name for m in pkgutil.walk_packages(xa.__path__, "extarray."))]
+    if not name.endswith("__main__")
+)
+
+
+class Finder(doctest.DocTestFinder):
+    """Finds the docstrings of compiled properties, which doctest passes over."""
+
+    def find(self, obj, *args, **kwargs):
+        tests = super().find(obj, *args, **kwargs)
+        if not inspect.ismodule(obj):
+            return tests
+        for class_name, cls in sorted(vars(obj).items()):
+            if not inspect.isclass(cls) or cls.__module__ != obj.__name__:
+                continue
+            for name, member in sorted(vars(cls).items()):
+                if isinstance(member, types.GetSetDescriptorType):
+                    full = f"{obj.__name__}.{class_name}.{name}"
+                    globs = {**vars(obj), "__name__": "__main__"}
+                    test = self._parser.get_doctest(member.__doc__ or "", globs, full, None, None)
+                    tests += [test] if test.examples else []
+        return tests
+
+
+def run(module) -> doctest.TestResults:
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    for test in Finder(exclude_empty=True).find(module, module.__name__):
+        runner.run(test)
+    return runner.summarize(verbose=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_of_a_module(name, tmp_path, monkeypatch):
+    # Examples make files by bare names.
+    monkeypatch.chdir(tmp_path)
+    assert run(importlib.import_module(name)).failed == 0
+
+
+def test_examples_are_found_in_compiled_modules():
+    """Were they passed over, the test above would hold without one example."""
+    compiled = [n for n in NAMES if not importlib.import_module(n).__file__.endswith(".py")]
+    assert compiled
+    tests = [t for n in compiled for t in Finder().find(importlib.import_module(n), n)]
+    assert any(t.examples for t in tests)
+    # Functions, methods and properties alike.
+    assert any(t.name.endswith("crc32c") and t.examples for t in tests)
+    assert any(t.name.endswith("Axial.address") and t.examples for t in tests)
+
+
+def test_a_wrong_example_fails(capsys):
+    module = types.ModuleType("wrong", "\n>>> 1 + 1\n3\n")
+    assert run(module).failed == 1
+    assert "Expected:\n    3\nGot:\n    2\n" in capsys.readouterr().out
