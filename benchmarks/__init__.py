@@ -1,0 +1,1 @@
+"""Benchmarks of extarray and its peers; see README.md in this folder."""

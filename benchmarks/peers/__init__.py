@@ -1,0 +1,47 @@
+"""The candidates: one adapter a library, at its best settings.
+
+A library is imported only when its candidate is loaded, so that the others can do without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from ..model import MEMMAP, NUMPY, OURS
+from .base import Peer
+
+#: Name of a candidate: (package, module in this folder, class).
+CANDIDATES = {
+    NUMPY: ("numpy", "numpy_arrays", "InMemory"),
+    MEMMAP: ("numpy", "numpy_arrays", "Mapped"),
+    "extarray-mmap": ("extarray", "ours", "MmapEngine"),
+    "extarray-pread": ("extarray", "ours", "PreadEngine"),
+    "h5py": ("h5py", "hdf5", "H5pyDefault"),
+    "h5py-cache": ("h5py", "hdf5", "H5pyCache"),
+    "zarr": ("zarr", "zarr_local", "Zarr"),
+    "tensorstore": ("tensorstore", "tensorstore_zarr", "TensorStore"),
+    "tiledb": ("tiledb", "tiledb_dense", "TileDB"),
+    "blosc2": ("blosc2", "blosc2_frame", "Blosc2"),
+}
+#: The libraries to be compared with.
+LIBRARIES = tuple(n for n in CANDIDATES if n not in (NUMPY, MEMMAP, *OURS))
+
+
+def installed(name: str) -> bool:
+    """Tell whether the candidate's library is there, without importing it."""
+    return find_spec(CANDIDATES[name][0]) is not None
+
+
+def library_version(name: str) -> str:
+    try:
+        return version(CANDIDATES[name][0])
+    except PackageNotFoundError:
+        return "not installed but found"
+
+
+def load(name: str) -> type[Peer]:
+    """Import the candidate's library and return its adapter."""
+    _, module, class_name = CANDIDATES[name]
+    return getattr(import_module(f"{__name__}.{module}"), class_name)

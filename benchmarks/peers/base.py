@@ -1,0 +1,81 @@
+"""What every candidate of the comparison can do, in terms of ``array[...]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..model import Layout, Unsupported
+
+
+class Peer:
+    """One open array of a library; a subclass says what its library does better or otherwise.
+
+    `array` takes NumPy's brackets and returns and accepts NumPy values. `settings` tells how the
+    library is set up, in words for the head of the report. `replays` is true where the history of
+    growth leaves traces in the file: then the set-up carries it out growth by growth, else in one.
+    """
+
+    settings: ClassVar[str]
+    replays: ClassVar[bool] = False
+    array: Any
+
+    @classmethod
+    def create(cls, folder: Path, layout: Layout) -> Peer:
+        """Create an array of zeros in the empty `folder` and return it, open for writing."""
+        raise NotImplementedError
+
+    @classmethod
+    def open(cls, folder: Path) -> Peer:
+        """Open the array in `folder` for reading."""
+        raise Unsupported("open")
+
+    @classmethod
+    def set_threads(cls, count: int) -> None:
+        """Use `count` threads from now on."""
+        if count != 1:
+            raise Unsupported("threads")
+
+    def close(self) -> None:
+        self.array = None
+
+    def tidy(self) -> None:
+        """Undo, untimed, what repeated writing of the same elements leaves behind."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    def read(self, selection: Any, order: str = "C") -> np.ndarray:
+        """Return a copy of the selection in the given order of elements."""
+        return np.asarray(self.array[selection], order=order)
+
+    def read_into(self, selection: Any, out: np.ndarray) -> np.ndarray:
+        """Read the selection into `out`."""
+        out[...] = self.array[selection]
+        return out
+
+    def write(self, selection: Any, values: Any) -> None:
+        self.array[selection] = values
+
+    def grow(self, axis: int, by: int) -> None:
+        """Make the array longer by `by` elements along `axis`."""
+        raise Unsupported("growth")
+
+    def append(self, data: np.ndarray, axis: int) -> None:
+        """Grow along `axis` by the extent of `data`, and write it there."""
+        start = self.shape[axis]
+        self.grow(axis, data.shape[axis])
+        selection = [slice(None)] * len(self.shape)
+        selection[axis] = slice(start, None)
+        self.write(tuple(selection), data)
+
+    def addresses(self, indices: np.ndarray) -> np.ndarray:
+        """Map rows of `indices`, in chunks, to positions in the file."""
+        raise Unsupported("addresses")
+
+    def indices(self, addresses: np.ndarray) -> np.ndarray:
+        """Map positions in the file to rows of indices, in chunks."""
+        raise Unsupported("indices")

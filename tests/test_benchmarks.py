@@ -1,0 +1,108 @@
+"""The benchmarks run: every case once, at tiny sizes, so that none rots."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Last in the path: the extarray under test may be an installed one.
+sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
+
+from benchmarks import suites
+from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
+from benchmarks.peers import load
+from benchmarks.report import table, verdicts
+from benchmarks.suites.common import Suite
+from benchmarks.timing import Effort, Failure, Timing
+from benchmarks.workspace import Workspace
+
+COMPARE = Path(suites.__file__).parents[1] / "compare.py"
+QUICK = SCALES["quick"]
+
+
+def test_compare_runs_all_cases(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    figures = tmp_path / "figures.json"
+    tables = tmp_path / "tables.md"
+    done = subprocess.run(
+        [sys.executable, COMPARE, "--quick", "--folder", folder]
+        + ["--json", figures, "--markdown", tables],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(folder.iterdir())
+    results = json.loads(figures.read_text())["results"]
+    for group in (make(QUICK) for make in suites.GROUPS):
+        assert group.title in done.stdout
+        assert group.title in tables.read_text(encoding="utf-8")
+        for case in group.cases:
+            for engine in set(OURS) & set(group.candidates or OURS):
+                assert results[group.name][case.name][engine]["samples"] > 0
+
+
+@pytest.mark.parametrize("suite", Suite.__subclasses__(), ids=lambda suite: suite.__name__)
+def test_suite_runs_all_cases(suite):
+    quick = type(suite.__name__, (suite,), {"scale": QUICK, "effort": Effort(1, 0.0, 0.0, 0.0)})()
+    ran = set()
+    cases, candidates = quick.params
+    for case in cases:
+        for candidate in candidates:
+            try:
+                quick.setup(case, candidate)
+            except Unsupported:
+                continue
+            quick.time_case(case, candidate)
+            quick.teardown(case, candidate)
+            ran.add((case, candidate))
+    assert {(case, OURS[0]) for case in cases} <= ran
+    if (cases[0], NUMPY) in ran:
+        assert quick.track_ratio(cases[0], OURS[0]) > 0
+    for candidate in quick.candidates.values():
+        candidate.close()
+
+
+def timing(seconds):
+    return Timing(5, seconds, seconds, (seconds, seconds), 0, reference=1.0)
+
+
+def test_verdicts_and_table():
+    targets = (
+        Target(1.25, NUMPY),
+        Target(0.5, "peers"),
+        Target(2.0, "seconds"),
+        Target(1.5, "first", same_candidate=True),
+    )
+    group = Group("g", "Title", (Case("first", None), Case("second", None, targets)))
+    results = {
+        "first": {NUMPY: timing(1.0), OURS[0]: timing(1.0)},
+        "second": {
+            NUMPY: timing(1.0),
+            OURS[0]: timing(1.2),
+            OURS[1]: Failure("no such engine", expected=False),
+            "h5py": timing(3.0),
+            "zarr": timing(2.0),
+            "tiledb": Failure("growth", expected=True),
+        },
+    }
+    judged = list(verdicts(group, results))
+    assert [verdict.held for verdict in judged] == [True, False, True, True]
+    assert str(judged[1]) == ("second: extarray-mmap takes 0.60 × zarr, target at most 0.50")
+    text = table(group, results)
+    assert "MISS second: extarray-mmap takes 0.60 × zarr" in text
+    assert "ERROR second: extarray-pread: no such engine" in text
+
+
+def test_workspace_removes_its_own_folder_only(tmp_path):
+    (tmp_path / "precious").touch()
+    workspace = Workspace(load(NUMPY), tmp_path, QUICK)
+    workspace.cube(QUICK.chunks[0])
+    workspace.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
