@@ -1,0 +1,26 @@
+"""Import every module of the installed package and use an array, with NumPy alone."""
+
+import importlib
+import pkgutil
+import sys
+import tempfile
+from pathlib import Path
+
+import extarray as xa
+
+names = sorted(m.name for m in pkgutil.walk_packages(xa.__path__, "extarray."))
+for name in names:
+    importlib.import_module(name)
+
+with tempfile.TemporaryDirectory() as folder:
+    with xa.create(Path(folder, "a"), shape=(2, 3), dtype="i4", fill_value=7) as a:
+        a[...] = [[1, 2, 3], [4, 5, 6]]
+        a.extend(axis=1, by=1)
+    with xa.open(Path(folder, "a")) as a:
+        assert a[...].tolist() == [[1, 2, 3, 7], [4, 5, 6, 7]]
+
+ours = {"extarray", "numpy", *sys.stdlib_module_names}
+others = sorted(m for m in {n.partition(".")[0] for n in sys.modules} - ours if m != "__main__")
+print(f"extarray {xa.__version__} from {xa.__path__[0]}: {len(names)} modules")
+if others:
+    print("not from NumPy or the standard library:", *others)
