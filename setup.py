@@ -39,8 +39,8 @@ directives = {
     "wraparound": False,
     # A memoryview is assigned before its first use; none is deleted or left to a branch.
     "initializedcheck": False,
-    # Divisors are extents of chunks and table sizes, never zero.  Where a dividend can be negative,
-    # floor_div and floor_mod do the division.
+    # No divisor is zero: chunks have at least one element along each axis, and a product of
+    # extents is tested first.  Where a dividend can be negative, floor_div and floor_mod divide.
     "cdivision": True,
 }
 macros = [

@@ -285,8 +285,9 @@ class ExtArray(ArrayCore):
         n = _count(by)
         with self._growth:
             self._check("extend")
-            shape = self.shape
-            self._grow((*shape[:j], shape[j] + n, *shape[j + 1 :]))
+            shape = list(self.shape)
+            shape[j] += n
+            self._grow(tuple(shape))
 
     def resize(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
         """Grow several axes as one commit, axis 0 first.
@@ -384,12 +385,7 @@ class ExtArray(ArrayCore):
             self._grow((*shape[:j], shape[j] + values.shape[j], *shape[j + 1 :]), start, values)
 
     def _axis(self, axis: SupportsIndex) -> int:
-        if isinstance(axis, (bool, np.bool_)):
-            raise ArgumentTypeError(f"axis must be an int, not {axis!r}")
-        try:
-            j = operator.index(axis)
-        except TypeError:
-            raise ArgumentTypeError(f"axis must be an int, not {axis!r}") from None
+        j = _integer(axis, "axis")
         if not -self.ndim <= j < self.ndim:
             raise AxisError(j, self.ndim)
         return j % self.ndim
@@ -401,11 +397,10 @@ class ExtArray(ArrayCore):
         values: Any = None,
     ) -> None:
         """Grow to a shape: room, then data, then the commit; on an error nothing has changed."""
-        old_shape, chunks = self.shape, self.chunks
-        grown = [j for j in range(len(shape)) if shape[j] > old_shape[j]]
+        axial, store, chunks = self.axial, self._store, self.chunks
+        grown = [j for j, n in enumerate(self.shape) if shape[j] > n]
         if not grown:
             return
-        axial, store = self.axial, self._store
         for j in grown:
             if shape[j] >= LIMIT:
                 raise LimitError(f"cannot grow to {shape}: an extent exceeds 2**63 - 1, or nearly")
@@ -663,12 +658,18 @@ class ExtArray(ArrayCore):
 
 def _count(by: SupportsIndex) -> int:
     """Elements to grow by."""
-    if isinstance(by, (bool, np.bool_)):
-        raise ArgumentTypeError(f"by must be an int, not {by!r}")
-    try:
-        n = operator.index(by)
-    except TypeError:
-        raise ArgumentTypeError(f"by must be an int, not {by!r}") from None
+    n = _integer(by, "by")
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}: extend only grows")
     return n
+
+
+def _integer(value: SupportsIndex, name: str) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"{name} must be an int, not {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None

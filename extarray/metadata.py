@@ -57,6 +57,10 @@ HOLDER_BYTES = 64
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")
 _SUPERBLOCK = struct.Struct("<IIQQQQIIQIIQ")
+# By the number of axes; behind the checksum.
+_SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ{3 * ndim}q") for ndim in range(33)]
+_RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
+_CHECKSUM = struct.Struct("<I")
 _EXTENT_HEAD = struct.Struct("<QII")
 
 _SPARSE = 1
@@ -418,8 +422,7 @@ def encode_superblock(block: Superblock) -> bytes:
     bytes
     """
     shape = block.shape
-    body = struct.pack(
-        f"<IQQQQIIQIIQ{3 * len(shape)}q",
+    body = _SUPERBLOCK_BODIES[len(shape)].pack(
         _SEALED if block.sealed else 0,
         block.sequence,
         block.n_segments,
@@ -435,7 +438,7 @@ def encode_superblock(block: Superblock) -> bytes:
         *block.origin,
         *block.grid,
     )
-    return struct.pack("<I", crc32c(body)) + body
+    return _CHECKSUM.pack(crc32c(body)) + body
 
 
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
@@ -518,39 +521,39 @@ def encode_record(axis: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
     -------
     bytes
     """
-    body = struct.pack(f"<BBH{len(grid)}q", 0, axis, 0, *grid)
-    return struct.pack("<I", crc32c(uuid + body)) + body
+    body = _RECORD_BODIES[len(grid)].pack(0, axis, 0, *grid)
+    return _CHECKSUM.pack(crc32c(uuid + body)) + body
 
 
 def decode_records(
-    data: bytes, ndim: int, uuid: bytes
+    rows: np.ndarray[Any, Any], uuid: bytes
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Axes and grids from the bytes of records.
 
     Parameters
     ----------
-    data : bytes
-    ndim : int
+    rows : (n, m) array of uint8
+        The bytes of each record, contiguous.
     uuid : bytes
 
     Returns
     -------
-    axes : (n,) array of int64
+    axes : (n,) array of uint8
     grids : (n, k) array of int64
+        Views of `rows`.
 
     Raises
     ------
     CorruptError
         A checksum does not fit, or a record is of an unknown kind.
     """
-    records = np.frombuffer(data, _record_type(ndim))
-    rows = np.frombuffer(data, np.uint8).reshape(len(records), record_bytes(ndim))
+    records = rows.view(_record_type(rows.shape[1] // 8 - 1))[:, 0]
     wrong = np.flatnonzero(crc32c_rows(rows[:, 4:], crc32c(uuid)) != records["crc"])
     if wrong.size:
         raise CorruptError(f"record {wrong[0]} of the growth log is damaged")
     if records["kind"].any():
         raise CorruptError("the growth log has a record of an unknown kind")
-    return records["axis"].astype(np.int64), records["grid"].astype(np.int64)
+    return records["axis"], records["grid"]
 
 
 def extent_capacity(number: int) -> int:

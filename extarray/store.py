@@ -12,6 +12,7 @@ import errno
 import os
 import warnings
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ from extarray.metadata import (
     encode_record,
     encode_superblock,
     extent_capacity,
+    header_bytes_of,
     record_bytes,
     superblock_bytes,
 )
@@ -60,9 +62,11 @@ SEAL_BYTES = 16
 EXTENT_HEAD_BYTES = 16
 FILL_BYTES = 1 << 22
 LEAST_ATTRS_ROOM = 1024
+LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 
+_CAN_RESERVE = hasattr(os, "posix_fallocate")
 _DATASYNC = getattr(os, "fdatasync", os.fsync)
 _OPEN_FLAGS = os.O_CLOEXEC
 
@@ -240,6 +244,7 @@ class FileStore:
         self.unclean: set[int] = set()
         self._metadata = -1
         self._data = -1
+        self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
         self._new_entry = False
         self._fork_listener: weakref.WeakMethod[Callable[[], None]] | None = None
@@ -312,7 +317,8 @@ class FileStore:
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str) -> None:
         """Write the header and the first commit."""
-        header = self.header
+        first_bytes = encode_header(self.header)
+        header = self.header = replace(self.header, header_bytes=len(first_bytes))
         data_bytes = axial.size * header.chunk_bytes
         log_end = (
             header.first_extent + EXTENT_HEAD_BYTES + extent_capacity(0) * record_bytes(header.ndim)
@@ -340,7 +346,7 @@ class FileStore:
         self.reserve(0, data_bytes)
         image = bytearray(log_end + room)
         for offset, piece in (
-            (0, encode_header(header)),
+            (0, first_bytes),
             (header.header_bytes, encode_superblock(self.state)),
             (header.first_extent, log),
             (log_end, blob),
@@ -392,10 +398,11 @@ class FileStore:
         self._metadata = os.open(metadata, flags)
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
-        image = os.pread(self._metadata, os.fstat(self._metadata).st_size, 0)
         try:
-            self.header = decode_header(image)
-            state, axial, self.attrs = self._read_state(image)
+            self.header = decode_header(
+                os.pread(self._metadata, header_bytes_of(self._metadata), 0)
+            )
+            state, axial, self.attrs = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
         try:
@@ -412,11 +419,10 @@ class FileStore:
             problem = self._check_data(state)
             if problem is None or writable:
                 break
-            newer = self._newest_superblock()
-            if newer is None or newer.sequence == state.sequence:
+            newer, axial, self.attrs = self._read_state()
+            if newer.sequence == state.sequence:
                 break
-            image = os.pread(self._metadata, os.fstat(self._metadata).st_size, 0)
-            state, axial, self.attrs = self._read_state(image)
+            state = newer
         if problem is not None:
             raise problem
         self.state = state
@@ -443,10 +449,12 @@ class FileStore:
             self._metadata = -1
             fd = self._metadata = os.open(metadata, flags)
 
-    def _superblocks(self, image: bytes) -> list[Superblock]:
-        """Valid superblocks of an image that begins with the first one's block, newest first."""
+    def _superblocks(self) -> list[Superblock]:
+        """Superblocks that are whole, newest first."""
+        size = superblock_bytes(self.header.ndim)
+        data = os.pread(self._metadata, BLOCK + size, self.header.header_bytes)
         found = [
-            decode_superblock(image[offset : offset + BLOCK], self.header.ndim)
+            decode_superblock(data[offset : offset + size], self.header.ndim)
             for offset in (0, BLOCK)
         ]
         return sorted(
@@ -455,32 +463,24 @@ class FileStore:
             reverse=True,
         )
 
-    def _newest_superblock(self) -> Superblock | None:
-        size = BLOCK + superblock_bytes(self.header.ndim)
+    def _read_state(self) -> tuple[Superblock, Axial, str]:
+        """The newest state that is whole."""
+        problem: Exception = CorruptError("neither superblock is whole")
+        before: list[Superblock] = []
         for _ in range(ATTEMPTS):
-            found = self._superblocks(os.pread(self._metadata, size, self.header.header_bytes))
-            if found:
-                return found[0]
-        return None
-
-    def _read_state(self, image: bytes) -> tuple[Superblock, Axial, str]:
-        """The newest whole state in an image of ``.xmd``."""
-        for _ in range(ATTEMPTS):
-            problem: Exception = CorruptError("neither superblock is whole")
-            blocks = self._superblocks(image[self.header.header_bytes :])
+            blocks = self._superblocks()
             for state in blocks:
                 try:
-                    axes, grids = self._read_log(image, 0, state.n_segments)
+                    axes, grids = self._read_log(0, state.n_segments)
                     axial = Axial._replay(axes, grids, state.grid)
                     self._check_state(state, axial)
-                    return state, axial, self._read_attrs(image, state)
+                    return state, axial, self._read_attrs(state)
                 except CorruptError as error:
                     problem = error
             # Either damaged, or read while a writer was at work.
-            again = os.pread(self._metadata, os.fstat(self._metadata).st_size, 0)
-            if again == image:
+            if blocks and blocks == before:
                 break
-            image = again
+            before = blocks
         raise problem
 
     def _check_state(self, state: Superblock, axial: Axial) -> None:
@@ -496,23 +496,18 @@ class FileStore:
         if not fits:
             raise CorruptError("the superblock is damaged: its values are not possible")
 
-    def _read_log(
-        self, image: bytes, first: int, stop: int
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Records first ... stop - 1 of the growth log; `image` empty: from the file."""
-        header, size = self.header, record_bytes(self.header.ndim)
-
-        def bytes_at(offset: int, n: int) -> bytes:
-            return image[offset : offset + n] if image else os.pread(self._metadata, n, offset)
-
-        pieces = []
-        extents = [header.first_extent]
-        before = 0  # records in the extents before this one
-        number = 0
+    def _read_log(self, first: int, stop: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Axes and grids of the records first ... stop - 1 of the growth log."""
+        uuid, size = self.header.uuid, record_bytes(self.header.ndim)
+        if (stop - first) * size > os.fstat(self._metadata).st_size:
+            raise CorruptError("the growth log is shorter than the superblock says")
+        records = np.empty(((stop - first), size), np.uint8)
+        extents = self._extents or [self.header.first_extent]
+        before = number = 0  # records in the extents before this one; number of this one
         while before < stop:
             if number == len(extents):
-                head = bytes_at(extents[-1], EXTENT_HEAD_BYTES)
-                following = decode_extent_head(head, header.uuid)
+                head = os.pread(self._metadata, EXTENT_HEAD_BYTES, extents[-1])
+                following = decode_extent_head(head, uuid)
                 if following == 0:
                     raise CorruptError("the growth log is shorter than the superblock says")
                 extents.append(following)
@@ -520,21 +515,16 @@ class FileStore:
             low, high = max(first, before), min(stop, before + capacity)
             if low < high:
                 offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
-                piece = bytes_at(offset, (high - low) * size)
-                if len(piece) != (high - low) * size:
+                part = records[low - first : high - first]
+                if os.preadv(self._metadata, [part], offset) != part.nbytes:
                     raise CorruptError("the growth log is cut off")
-                pieces.append(piece)
             before += capacity
             number += 1
         self._extents = extents
-        return decode_records(b"".join(pieces), header.ndim, header.uuid)
+        return decode_records(records, uuid)
 
-    def _read_attrs(self, image: bytes, state: Superblock) -> str:
-        blob = (
-            image[state.attrs_offset : state.attrs_offset + state.attrs_bytes]
-            if image
-            else os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
-        )
+    def _read_attrs(self, state: Superblock) -> str:
+        blob = os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
         if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
             raise CorruptError("the attributes are damaged")
         return blob.decode()
@@ -565,17 +555,17 @@ class FileStore:
 
         On an error the file is as before.
         """
-        name = _files(self.path)[1]
-        filled = any(self.header.fill)
+        sparse, fill = self.header.sparse, self.header.fill
         try:
-            self._unseal()
-            if self.header.sparse or old == new or not hasattr(os, "posix_fallocate"):
-                os.ftruncate(self._data, new)
-            else:
+            if self.state.sealed:
+                self._unseal()
+            if sparse or not _CAN_RESERVE:
+                self._lengthen(new, ahead=old > 0)
+            elif new > old:
                 os.posix_fallocate(self._data, old, new - old)
-            if filled:
-                _fill_range(self._data, self.header.fill, old, new)
-            elif not self.header.sparse and not hasattr(os, "posix_fallocate"):
+            if fill.count(0) != len(fill):
+                _fill_range(self._data, fill, old, new)
+            elif not sparse and not _CAN_RESERVE:
                 _fill_range(self._data, bytes(BLOCK), old, new)
         except OSError as error:
             self.release(old)
@@ -585,22 +575,36 @@ class FileStore:
                 else "free some space"
             )
             raise storage_error(
-                error, f"cannot make room for {new - old} bytes in '{name}' ({advice})"
+                error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
             ) from None
         if self.region is not None and not self.region.holds(new):
             self.region = Region.file(self._data, new, True, True)
+
+    def _lengthen(self, least: int, ahead: bool) -> None:
+        """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
+        if least > self._length:
+            length = least + min(least // 8, LONGEST_HOLE_AHEAD) if ahead else least
+            try:
+                os.ftruncate(self._data, length)
+            except OSError:
+                if length == least:
+                    raise
+                # The file system's limit, perhaps, is nearer.
+                length = least
+                os.ftruncate(self._data, length)
+            self._length = length
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._data, old)
+            self._length = old
 
     def _unseal(self) -> None:
         """Take the uuid off the end of ``.xta``, where new chunks will stand."""
-        if self.region is not None and self.state.sealed:
-            end = self.state.data_bytes
-            self._write_superblock(self.state._replace(sealed=False))
-            _write_all(self._data, bytes(SEAL_BYTES), end)
+        state = self.state
+        self._write_superblock(state._replace(sequence=state.sequence + 1, sealed=False))
+        _write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
@@ -608,7 +612,8 @@ class FileStore:
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
             _write_all(self._data, self.header.uuid, end)
-            self._write_superblock(self.state._replace(sealed=True))
+            state = self.state
+            self._write_superblock(state._replace(sequence=state.sequence + 1, sealed=True))
 
     def commit(self, shape: tuple[int, ...], axial: Axial, data_bytes: int) -> None:
         """Make a growth count: log first, superblock last."""
@@ -620,7 +625,7 @@ class FileStore:
                 end = self._append_log(axial, state.n_segments, n_segments, end)
             self._write_superblock(
                 Superblock(
-                    state.sequence,
+                    state.sequence + 1,
                     state.sealed,
                     n_segments,
                     data_bytes,
@@ -659,10 +664,8 @@ class FileStore:
         return end
 
     def _write_superblock(self, state: Superblock) -> None:
-        """Write the next commit; `state` tells all but its number."""
-        number = self.state.sequence + 1
-        state = Superblock(number, *state[1:])
-        offset = self.header.header_bytes + BLOCK * (number % 2)
+        """Write the next commit."""
+        offset = self.header.header_bytes + BLOCK * (state.sequence % 2)
         _write_all(self._metadata, encode_superblock(state), offset)
         self.state = state
 
@@ -681,6 +684,7 @@ class FileStore:
             _write_all(self._metadata, blob, offset)
             self._write_superblock(
                 state._replace(
+                    sequence=state.sequence + 1,
                     attrs_offset=offset,
                     attrs_bytes=len(blob),
                     attrs_capacity=capacity,
@@ -701,19 +705,18 @@ class FileStore:
         """
         if self.mode != "r":
             return None
-        problem: Exception | None = None
+        problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with _family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
-                state = self._newest_superblock()
-                if state is None:
-                    raise CorruptError(f"'{self.path}.xmd': neither superblock is whole")
+                blocks = self._superblocks()
+                if not blocks:
+                    continue
+                state = blocks[0]
                 if state.sequence == self.state.sequence:
                     return None
                 try:
-                    extents = self._extents
-                    axes, grids = self._read_log(b"", axial.segments, state.n_segments)
-                    self._extents = extents if len(extents) > len(self._extents) else self._extents
-                    attrs = self._read_attrs(b"", state)
+                    axes, grids = self._read_log(axial.segments, state.n_segments)
+                    attrs = self._read_attrs(state)
                 except CorruptError as error:
                     problem = error
                     continue
@@ -722,7 +725,6 @@ class FileStore:
                     break
             if problem is not None:
                 raise problem
-        assert state is not None  # the loop raises, or has found one
         mark = axial._mark()
         axial._replay_more(axes, grids, state.grid)
         try:
@@ -821,7 +823,7 @@ class FileStore:
 
 def _reserve_zeros(fd: int, offset: int, length: int) -> None:
     """Extend a file by zero bytes that have their disk space."""
-    if hasattr(os, "posix_fallocate"):
+    if _CAN_RESERVE:
         os.posix_fallocate(fd, offset, length)
     else:
         _write_all(fd, bytes(length), offset)

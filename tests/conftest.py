@@ -24,6 +24,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.en
 ENGINES = ["mmap", "pread"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def outside_the_checkout(tmp_path_factory):
+    """Runs the suite in an empty folder: -c and -m would put the unbuilt checkout first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("cwd"))
+        yield
+
+
 class Factory:
     """Makes arrays of one engine, each under a fresh name; "memory" ones have no file."""
 

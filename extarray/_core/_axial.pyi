@@ -33,8 +33,8 @@ class Axial:
     def _record(self, segment: int) -> tuple[int, tuple[int, ...]]: ...
     @classmethod
     def _replay(
-        cls, axes: NDArray[np.int64], grids: NDArray[np.int64], grid: Sequence[int]
+        cls, axes: NDArray[np.uint8], grids: NDArray[np.int64], grid: Sequence[int]
     ) -> Self: ...
     def _replay_more(
-        self, axes: NDArray[np.int64], grids: NDArray[np.int64], grid: Sequence[int]
+        self, axes: NDArray[np.uint8], grids: NDArray[np.int64], grid: Sequence[int]
     ) -> None: ...

@@ -15,7 +15,7 @@ import operator
 
 import numpy as np
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -403,15 +403,15 @@ cdef class Axial:
         return s.axis[n], tuple([s.grid_before[n * s.ndim + j] for j in range(s.ndim)])
 
     @classmethod
-    def _replay(cls, const index_t[::1] axes not None, const index_t[:, ::1] grids not None, grid):
+    def _replay(cls, const uint8_t[:] axes not None, const index_t[:, :] grids not None, grid):
         """Axial vectors from a growth log.
 
         Parameters
         ----------
-        axes : (n,) array of int64
+        axes : (n,) array of uint8
             Axis of each segment.
         grids : (n, k) array of int64
-            Grid before each segment.
+            Grid before each segment, each contiguous.
         grid : sequence of int
             Grid after the last.
 
@@ -422,7 +422,7 @@ cdef class Axial:
 
         Examples
         --------
-        >>> axial = Axial._replay(np.array([0, 1]), np.array([[0, 3], [4, 3]]), (4, 5))
+        >>> axial = Axial._replay(np.array([0, 1], np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
         >>> axial.grid, axial.address((0, 3))
         ((4, 5), 12)
         """
@@ -438,7 +438,7 @@ cdef class Axial:
         self._replay_more(axes[1:], grids[1:], grid)
         return self
 
-    def _replay_more(self, const index_t[::1] axes not None, const index_t[:, ::1] grids not None, grid):
+    def _replay_more(self, const uint8_t[:] axes not None, const index_t[:, :] grids not None, grid):
         """Replay the segments that a growth log has gained.
 
         Parameters are those of `_replay`; the first segment given follows the last one known.
@@ -451,7 +451,7 @@ cdef class Axial:
         Examples
         --------
         >>> axial = Axial((4, 3))
-        >>> axial._replay_more(np.array([1]), np.array([[4, 3]]), (4, 5))
+        >>> axial._replay_more(np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
         >>> axial.grid
         (4, 5)
         """
@@ -462,7 +462,8 @@ cdef class Axial:
         cdef Py_ssize_t i, n = axes.shape[0]
         cdef int ndim = s.ndim, j, last
         cdef bint fits
-        if grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim:
+        if (grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
+                or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
             raise CorruptError("the growth log is not one of this array")
         for j in range(ndim):
             last_grid[j] = grid[j]

@@ -85,7 +85,7 @@ cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) ex
             n[j] = 0
             continue
         step = s.step[j] if s.step[j] > 0 else -s.step[j]
-        if step >= chunk[j]:
+        if s.count[j] == 1 or step >= chunk[j]:
             n[j] = s.count[j]
         else:
             span = (s.count[j] - 1) * step + 1
@@ -113,8 +113,8 @@ cdef int prepare(
     job.stream = False
     for j in range(ndim):
         start = s.start[j]
-        step = s.step[j]
         count = s.count[j]
+        step = s.step[j] if count > 1 else 1        # a lone index may come with any step
         job.user_stride[j] = user_stride[j]
         if step < 0:
             # Forwards through the chunks, backwards through the user's memory.
@@ -122,8 +122,9 @@ cdef int prepare(
             step = -step
             job.user += (count - 1) * user_stride[j]
             job.user_stride[j] = -user_stride[j]
-        job.step[j] = step
         chunk = layout.chunk[j]
+        # Inside a chunk a larger step has no next element; its bytes might overflow.
+        job.step[j] = step if step < chunk else 1
         job.pieces[j] = p = room
         done = 0
         m = 0
@@ -135,8 +136,9 @@ cdef int prepare(
             p[m].count = 1 if step >= chunk else min(count - done, (chunk - 1 - in_chunk) // step + 1)
             p[m].segment = segment_of(axial, j, c)
             done += p[m].count
-            start += p[m].count * step
-            c = c + 1 if step < chunk else start // chunk
+            if done < count:
+                start += p[m].count * step
+                c = c + 1 if step < chunk else start // chunk
             m += 1
         job.n_pieces[j] = m
         for i in range(m - 1, -1, -1):
