@@ -60,6 +60,9 @@ cdef extern from *:
 cdef enum:
     # The part of a chunk that is staged at once, about the second-level cache.
     STAGE = 1 << 21
+    # What the engine "pread" writes at once.  Larger writes make larger folios in the page cache;
+    # a mapping gains by them, but every small write into one costs several times more.
+    PIECE = 1 << 18
     # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
     GAP_FACTOR = 8
     GAP_BYTES = 1 << 16
@@ -244,7 +247,7 @@ cdef int read_part(
             xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
         return failure
     n = count[axis]
-    m = step_that_fits(span, n, size)
+    m = step_that_fits(span, n, size, STAGE)
     i = 0
     failure = 0
     while i < n and failure == 0:
@@ -256,12 +259,12 @@ cdef int read_part(
     return failure
 
 
-cdef index_t step_that_fits(index_t span, index_t n, index_t size) noexcept nogil:
-    """Indices of the slowest axis to take at once: as many as are staged, or one at a time where
-    most bytes between them are not wanted."""
+cdef index_t step_that_fits(index_t span, index_t n, index_t size, index_t limit) noexcept nogil:
+    """Indices of the slowest axis to take at once: as many as the limit allows, or one at a time
+    where most bytes between them are not wanted."""
     if span > GAP_FACTOR * size and span > GAP_BYTES:
         return 1
-    return max(1, n // ceil_div(span, STAGE)) if n > 1 else 1
+    return max(1, n // ceil_div(span, limit))
 
 
 cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
@@ -289,18 +292,19 @@ cdef int write_part(
     cdef index_t n, i, m
     cdef int axis, failure
     cdef char *stage
+    cdef index_t limit = STAGE if L.base != NULL else PIECE
     axis = slowest_axis(job, count)
+    if axis < 0 or (span == size and span <= limit and is_run(job, count)):
+        return write_bytes(L.fd, user, size, offset)
     if span == size:
-        if axis < 0 or is_run(job, count):
-            return write_bytes(L.fd, user, size, offset)
-        if span <= STAGE:
+        if span <= limit:
             stage = stage_of(w, span)
             if stage == NULL:
                 return ENOMEM
             xa_copy_block(stage, stride, user, job.user_stride, count, L.ndim, L.itemsize, False)
             return write_bytes(L.fd, stage, span, offset)
     n = count[axis]
-    m = step_that_fits(span, n, size) if span == size else 1
+    m = step_that_fits(span, n, size, limit) if span == size else 1
     i = 0
     failure = 0
     while i < n and failure == 0:
