@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import threading
 from dataclasses import replace
@@ -103,7 +102,7 @@ class ExtArray(ArrayCore):
             )
         store: FileStore | MemoryStore
         if path is None:
-            store = MemoryStore(header, axial, attrs)
+            store = MemoryStore(header, shape, axial, attrs)
         else:
             store = FileStore.create(
                 resolve_path(path), header, axial, shape, attrs, engine, overwrite
@@ -125,8 +124,13 @@ class ExtArray(ArrayCore):
         self._setup(axial, header.dtype, header.chunks, header.order, places, shape)
         self._attach_store()
         if isinstance(store, FileStore) and store.mode == "r+":
-            store.on_fork(self._attach_store)
+            store.on_fork(self._after_fork)
         return self
+
+    def _after_fork(self) -> None:
+        """In a forked child: read only, and no lock that a thread of the parent held."""
+        self._growth = threading.RLock()
+        self._attach_store()
 
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
@@ -425,12 +429,17 @@ class ExtArray(ArrayCore):
                 if store.region is not self._region:
                     self._attach_store()
             if values is not None and start is not None:
+                store.begin_append()
                 self._write_box(start, shape, values)
             store.commit(shape, axial, new)
         except BaseException:
+            if store.shape == shape:  # interrupted when all was done
+                self._set_bounds(shape)
+                raise
             axial._rollback(mark)
             if LIMIT > new > old:
                 store.release(old)
+                self._forget_touched()
             if values is not None:
                 store.unclean.update(grown)
             raise
@@ -442,10 +451,13 @@ class ExtArray(ArrayCore):
         An append that failed, or was killed, may have written there, in chunks that the bounds cut.
         """
         shape, chunks, grid = self.shape, self.chunks, self.grid
+        if shape[axis] % chunks[axis] == 0:
+            return
         fill = np.frombuffer(self._store.header.fill, self.dtype).reshape(())
-        layer = [range(n) for n in grid]
-        layer[axis] = range(shape[axis] // chunks[axis], grid[axis])
-        for index in itertools.product(*layer):
+        edge = shape[axis] // chunks[axis]
+        layer = (*grid[:axis], grid[axis] - edge, *grid[axis + 1 :])
+        for place in np.ndindex(*layer):
+            index = (*place[:axis], place[axis] + edge, *place[axis + 1 :])
             low = [i * c for i, c in zip(index, chunks, strict=True)]
             high = [n + c for n, c in zip(low, chunks, strict=True)]
             low[axis] = max(low[axis], shape[axis])
@@ -508,7 +520,7 @@ class ExtArray(ArrayCore):
         if order == "grid":
             indices = np.ndindex(*self.grid)
         else:
-            indices = (self.axial.index(q) for q in range(self.axial.size))
+            indices = (self.axial.index(q) for q in range(self._chunks_published))
         for index in indices:
             yield index, self.chunk(index)
 

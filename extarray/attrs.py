@@ -78,6 +78,8 @@ def encode_attrs(values: Any) -> str:
         raise ArgumentTypeError("attrs are nested too deeply, or contain themselves") from None
     except UnicodeEncodeError as error:
         raise ArgumentTypeError(f"attrs have a text that is no Unicode: {error}") from None
+    except ValueError as error:
+        raise ArgumentTypeError(f"attrs have a value that JSON cannot hold: {error}") from None
     return text
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 import warnings
 import weakref
 from dataclasses import replace
@@ -37,6 +38,7 @@ from extarray.errors import (
 )
 from extarray.metadata import (
     BLOCK,
+    MAGIC,
     Header,
     Superblock,
     decode_extent_head,
@@ -171,9 +173,10 @@ class MemoryStore:
     disk_bytes = 0
     hollow = False
 
-    def __init__(self, header: Header, axial: Axial, attrs: str) -> None:
+    def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
         self.header = header
         self.attrs = attrs
+        self.shape = shape
         self.unclean: set[int] = set()
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
@@ -194,7 +197,11 @@ class MemoryStore:
             self.region.fill(b"\0", old, self._used)
 
     def commit(self, shape: tuple[int, ...], axial: Axial, data_bytes: int) -> None:
-        """Nothing to do: memory has no reader but this process."""
+        """Make a growth count; memory has no reader but this process."""
+        self.shape = shape
+
+    def begin_append(self) -> None:
+        """Nothing to do."""
 
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""
@@ -370,11 +377,13 @@ class FileStore:
                     axial = self._open(mode == "r+", timeout, engine)
                     if not self._was_replaced():
                         break
-            except FormatError:
+            except (PartnerError, TruncatedError):
                 replaced = self._was_replaced()
                 self._close_files()
-                if not replaced or attempt == ATTEMPTS - 1:
+                # Between the names of the two files, an overwritten pair fits for no reader.
+                if attempt == ATTEMPTS - 1 or not (replaced or attempt < 5):
                     raise
+                time.sleep(0.002)
             except BaseException:
                 self._close_files()
                 raise
@@ -399,9 +408,13 @@ class FileStore:
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
         try:
-            self.header = decode_header(
-                os.pread(self._metadata, header_bytes_of(self._metadata), 0)
-            )
+            first = os.pread(self._metadata, BLOCK, 0)
+            if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
+                # A description of many fields makes a header of several blocks.
+                wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
+                if wanted > BLOCK:
+                    first = os.pread(self._metadata, wanted, 0)
+            self.header = decode_header(first)
             state, axial, self.attrs = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
@@ -556,9 +569,8 @@ class FileStore:
         On an error the file is as before.
         """
         sparse, fill = self.header.sparse, self.header.fill
+        self.begin_append()
         try:
-            if self.state.sealed:
-                self._unseal()
             if sparse or not _CAN_RESERVE:
                 self._lengthen(new, ahead=old > 0)
             elif new > old:
@@ -596,9 +608,22 @@ class FileStore:
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        if self.state.sealed:
+            old += SEAL_BYTES
         with contextlib.suppress(OSError):
             os.ftruncate(self._data, old)
             self._length = old
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Bounds that are committed."""
+        return self.state.shape
+
+    def begin_append(self) -> None:
+        """Have the files say that a writer is at work, before anything outside the bounds."""
+        if self.state.sealed:
+            with _family(f"cannot grow '{self.path}'"):
+                self._unseal()
 
     def _unseal(self) -> None:
         """Take the uuid off the end of ``.xta``, where new chunks will stand."""
@@ -608,7 +633,7 @@ class FileStore:
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
-        if not self.state.sealed:
+        if not self.state.sealed and not self.unclean:
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
             _write_all(self._data, self.header.uuid, end)
@@ -619,10 +644,11 @@ class FileStore:
         """Make a growth count: log first, superblock last."""
         state = self.state
         end = state.end
+        known = self._extents
         n_segments = axial.segments
         try:
             if n_segments > state.n_segments:
-                end = self._append_log(axial, state.n_segments, n_segments, end)
+                self._extents, end = self._append_log(axial, state.n_segments, n_segments, end)
             self._write_superblock(
                 Superblock(
                     state.sequence + 1,
@@ -642,32 +668,40 @@ class FileStore:
                 )
             )
         except OSError as error:
+            self._extents = known
             raise storage_error(error, f"cannot commit the growth of '{self.path}'") from error
 
-    def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> int:
-        """Write the records of new segments; returns where free space begins."""
+    def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
+        """Write the records of new segments; returns the extents, and where free space begins."""
+        extents = list(self._extents)
         uuid = self.header.uuid
         size = record_bytes(self.header.ndim)
         for segment in range(first, stop):
             # Extent e has the records from (2**e - 1) times those of the first extent on.
             number = (segment // extent_capacity(0) + 1).bit_length() - 1
-            if number == len(self._extents):
+            if number == len(extents):
                 room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
                 _reserve_zeros(self._metadata, end, room)
                 _write_all(self._metadata, encode_extent_head(0, uuid), end)
-                _write_all(self._metadata, encode_extent_head(end, uuid), self._extents[-1])
-                self._extents.append(end)
+                _write_all(self._metadata, encode_extent_head(end, uuid), extents[-1])
+                extents.append(end)
                 end += room
             place = segment - extent_capacity(0) * (2**number - 1)
-            offset = self._extents[number] + EXTENT_HEAD_BYTES + place * size
+            offset = extents[number] + EXTENT_HEAD_BYTES + place * size
             _write_all(self._metadata, encode_record(*axial._record(segment), uuid), offset)
-        return end
+        return extents, end
 
     def _write_superblock(self, state: Superblock) -> None:
         """Write the next commit."""
         offset = self.header.header_bytes + BLOCK * (state.sequence % 2)
-        _write_all(self._metadata, encode_superblock(state), offset)
-        self.state = state
+        data = encode_superblock(state)
+        # The state first: after an interrupt between the two lines the file may be ahead of it.
+        before, self.state = self.state, state
+        try:
+            _write_all(self._metadata, data, offset)
+        except OSError:
+            self.state = before
+            raise
 
     # -- attributes --------------------------------------------------------------------------
 
@@ -712,7 +746,7 @@ class FileStore:
                 if not blocks:
                     continue
                 state = blocks[0]
-                if state.sequence == self.state.sequence:
+                if state.sequence <= self.state.sequence:
                     return None
                 try:
                     axes, grids = self._read_log(axial.segments, state.n_segments)
@@ -811,12 +845,19 @@ class FileStore:
 
     def __del__(self) -> None:
         if getattr(self, "_metadata", -1) >= 0 and self.mode == "r+":
-            warnings.warn(
-                f"'{self.path}' was not closed; use close() or a with block",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
+            try:
+                warnings.warn(
+                    f"'{self.path}' was not closed; use close() or a with block",
+                    ResourceWarning,
+                    stacklevel=2,
+                    source=self,
+                )
+            finally:
+                self._close_quietly()
+        else:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
 

@@ -4,9 +4,9 @@ No input or output of its own: a store opens files and commits growth; this clas
 layout, plans a transfer under the GIL, and hands it to the kernels of `_copy`.
 """
 
+import _thread
 import errno
 import os
-import threading
 from array import array
 
 import numpy as np
@@ -29,6 +29,7 @@ from extarray.config import config
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
+    BoundsError,
     CastingError,
     ClosedError,
     ReadOnlyError,
@@ -74,6 +75,7 @@ cdef class ArrayCore:
     cdef object places              # keeps layout.place alive
     cdef layout_t layout
     cdef index_t bounds[MAX_NDIM]
+    cdef index_t n_chunks           # published together with the bounds
     cdef int rank
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
@@ -130,6 +132,18 @@ cdef class ArrayCore:
         cdef int j
         for j in range(self.rank):
             self.bounds[j] = shape[j]
+        self.n_chunks = self.vectors.size
+
+    def _forget_touched(self):
+        """Forget which chunks have space: a growth was undone, and took some away."""
+        if self.touched is not None:
+            self.touched = Touched()
+            self.layout.touched = self.touched.root
+
+    @property
+    def _chunks_published(self):
+        """Number of chunks that are there to be used; growth in progress has more."""
+        return self.n_chunks
 
     # -- what the array is -------------------------------------------------------------------
 
@@ -309,8 +323,10 @@ cdef class ArrayCore:
                 memcpy(item, place, self.layout.itemsize)
                 PyArray_Pack(self.kind, item, value)
                 self._check_writable()
-                memcpy(place, item, self.layout.itemsize)
-                return
+                place = self._locate(key)       # growth may have moved the window
+                if place != NULL and self.writes_direct:
+                    memcpy(place, item, self.layout.itemsize)
+                    return
         self._write(key, value)
 
     def __delitem__(self, key):
@@ -617,12 +633,28 @@ cdef class ArrayCore:
                 share.first = <int> (i * job.n_pieces[axis] // shares)
                 share.stop = <int> ((i + 1) * job.n_pieces[axis] // shares)
                 work.append(share)
-            threads = [threading.Thread(target=share.run) for share in work[1:]]
-            for thread in threads:
-                thread.start()
+            # Whatever happens, nobody leaves before all shares are done: they use this frame.
+            waiting = []
+            for share in work[1:]:
+                done = _thread.allocate_lock()
+                done.acquire()
+                try:
+                    _thread.start_new_thread(share.run_and_release, (done,))
+                except RuntimeError:        # no more threads
+                    share.run()
+                else:
+                    waiting.append(done)
             work[0].run()
-            for thread in threads:
-                thread.join()
+            interrupt = None
+            for done in waiting:
+                while True:
+                    try:
+                        done.acquire()
+                        break
+                    except BaseException as error:      # Ctrl-C
+                        interrupt = error
+            if interrupt is not None:
+                raise interrupt
             for share in work:
                 if share.failure:
                     return share.failure
@@ -685,6 +717,8 @@ cdef class ArrayCore:
                 index = (index,)
         address = self.vectors.address(index)
         self._check_open()      # converting may have run any code
+        if address >= self.n_chunks:
+            raise BoundsError(f"chunk {index} is only just being added")
         index = self.vectors.index(address)
         for j in range(self.rank):
             at[j] = index[j]
@@ -742,6 +776,10 @@ cdef class Share:
     def run(self):
         with nogil:
             self.failure = run(self.job, self.axis, self.first, self.stop)
+
+    def run_and_release(self, lock):
+        self.run()
+        lock.release()
 
 
 # -- helpers -------------------------------------------------------------------------------------

@@ -103,6 +103,17 @@ def filesystem(int fd):
     return xa_filesystem(fd)
 
 
+# Address space of all windows together.
+cdef size_t reserved = 0
+
+
+cdef size_t generous(size_t usual, size_t length) noexcept:
+    """Bytes for a window: a window costs nothing, but all of them share one address space."""
+    if reserved > FARTHEST // 4:
+        usual = 4 * GIB
+    return max(usual, 4 * min(length, FARTHEST // 4))
+
+
 cdef class Touched:
     """The set of chunks that this process knows to have disk space and pages behind them.
 
@@ -182,8 +193,10 @@ cdef class Region:
         self.fd = -1
 
     def __dealloc__(self):
+        global reserved
         if self.base != NULL:
             munmap(self.base, self.window)
+            reserved -= self.window
         if self.fd >= 0:
             os.close(self.fd)
 
@@ -214,7 +227,7 @@ cdef class Region:
         self.writable = writable
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
-            self._map(max(64 * GIB, min(8 * length, FARTHEST)), max(length, HUGE), MAP_SHARED,
+            self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
                       PROT_READ | (PROT_WRITE if writable else 0))
         return self
 
@@ -239,7 +252,7 @@ cdef class Region:
         cdef Region self = Region.__new__(Region)
         cdef size_t physical = <size_t> os.sysconf("SC_PHYS_PAGES") * <size_t> os.sysconf("SC_PAGE_SIZE")
         self.writable = True
-        self._map(max(64 * GIB, 4 * physical, min(4 * length, FARTHEST)), max(length, HUGE),
+        self._map(generous(max(64 * GIB, 4 * physical), length), max(length, HUGE),
                   MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
         return self
 
@@ -249,6 +262,7 @@ cdef class Region:
         cdef char *aligned
         cdef size_t head
         cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
+        global reserved
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
         while True:
@@ -269,6 +283,7 @@ cdef class Region:
             munmap(aligned + window, HUGE - head)
         self.base = aligned
         self.window = window
+        reserved += window
         if fd >= 0:
             if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
                 raise StorageError(
