@@ -1,0 +1,151 @@
+"""Interrupts, failures and full disks at the wrong moment: nothing lost, nothing shown."""
+
+import errno
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import store as store_module
+
+
+def failing(monkeypatch, name, times=1):
+    """Has an os function of the store fail with EIO for some calls."""
+    real, left = getattr(os, name), [times]
+
+    def fail(*args):
+        if left[0]:
+            left[0] -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(*args)
+
+    monkeypatch.setattr(store_module.os, name, fail)
+    return left
+
+
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_rows_of_a_killed_append_never_show(tmp_path, engine):
+    """Killed in the midst of an append to a sealed array, then opened, closed, opened, grown."""
+    path, copy = tmp_path / "a", tmp_path / "b"
+    xa.create(path, (3, 4), "i4", chunks=(8, 4), engine=engine).close()
+    array = xa.open(path, "r+", engine=engine)
+    commit = array._store.commit
+
+    def killed(*args):
+        for suffix in (".xmd", ".xta"):
+            shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+        return commit(*args)
+
+    array._store.commit = killed
+    array.append(np.full((2, 4), 99, "i4"))
+    array.close()
+    xa.open(copy, "r+", engine=engine).close()
+    with xa.open(copy, "r+", engine=engine) as left:
+        assert left.shape == (3, 4)
+        left.extend(0, 2)
+        assert not left[...].any()
+
+
+def test_failed_append_then_close_and_growth(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    with xa.create(path, (3, 4), "i4", chunks=(8, 4)) as array:
+
+        def fail(*args):
+            raise OSError(errno.ENOSPC, "no space")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(array._store, "commit", fail)
+            with pytest.raises(OSError, match="no space"):
+                array.append(np.full((2, 4), 99, "i4"))
+    with xa.open(path, "r+") as array:
+        array.extend(0, 3)
+        assert not array[...].any()
+
+
+def test_unseal_that_fails_leaves_an_array_that_opens(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    with xa.create(path, (2, 2), "i4", chunks=2) as array:
+        array[...] = 7
+    array = xa.open(path, "r+")
+    with monkeypatch.context() as patch:
+        failing(patch, "pwrite")
+        with pytest.raises(xa.StorageError):
+            array.extend(0, 4)
+    array.close()
+    with xa.open(path) as array:
+        assert (array[...] == 7).all()
+
+
+def test_failed_commit_at_a_new_extent_of_the_log(tmp_path, monkeypatch):
+    """What stands behind the log's new extent must not be written over it."""
+    path = tmp_path / "a"
+    with xa.create(path, (1, 1), "i4", chunks=1) as array:
+        while array.axial.segments < 64:
+            array.extend(array.axial.segments % 2, 1)
+        real = store_module.FileStore._write_superblock
+        with monkeypatch.context() as patch:
+
+            def fail(self, state):
+                raise OSError(errno.EIO, "input/output error")
+
+            patch.setattr(store_module.FileStore, "_write_superblock", fail)
+            with pytest.raises(xa.StorageError):
+                array.extend(array.axial.segments % 2, 1)
+        assert store_module.FileStore._write_superblock is real
+        array.attrs["text"] = "y" * 3000
+        for _ in range(10):
+            array.extend(array.axial.segments % 2, 1)
+        shape = array.shape
+    with xa.open(path) as array:
+        assert array.shape == shape
+        assert array.attrs["text"] == "y" * 3000
+
+
+def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    with xa.create(path, (2, 2), "i4", chunks=2) as array:
+        commit = array._store.commit
+
+        def interrupted(*args):
+            commit(*args)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(array._store, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            array.append(np.ones((4, 2), "i4"))
+        assert array.shape == (6, 2)
+        monkeypatch.undo()
+    with xa.open(path) as array:
+        assert array.shape == (6, 2)
+        assert array[2:].all()
+
+
+def test_threads_that_cannot_be_started(monkeypatch):
+    """A large transfer goes on alone where the system gives no more threads."""
+    import _thread
+
+    values = np.arange(2**22, dtype="f8").reshape(2048, 2048)
+    array = xa.zeros(values.shape, chunks=256)
+
+    def fail(*args):
+        raise RuntimeError("can't start new thread")
+
+    with xa.config.set(threads=3):
+        with monkeypatch.context() as patch:
+            patch.setattr(_thread, "start_new_thread", fail)
+            array[...] = values
+        assert (array[...] == values).all()
+
+
+def test_a_value_that_closes_or_grows_while_it_is_stored():
+    array = xa.zeros((2, 2), chunks=2)
+
+    class Grows:
+        def __float__(self):
+            array.extend(0, 2000)
+            return 5.0
+
+    array[1, 1] = Grows()
+    assert array[1, 1] == 5
