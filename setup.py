@@ -40,7 +40,7 @@ directives = {
     # A memoryview is assigned before its first use; none is deleted or left to a branch.
     "initializedcheck": False,
     # No divisor is zero: chunks have at least one element along each axis, and a product of
-    # extents is tested first.  Where a dividend can be negative, floor_div and floor_mod divide.
+    # extents is tested first.  Where a dividend can be negative, ceil_div divides.
     "cdivision": True,
 }
 macros = [

@@ -566,7 +566,7 @@ class ExtArray(ArrayCore):
         try:
             new[...] = self
         except BaseException:
-            new.close()
+            new._discard()
             raise
         return new
 
@@ -654,6 +654,11 @@ class ExtArray(ArrayCore):
         with self._growth:
             self._attach(None, False, False, False)
             self._store.close()
+
+    def _discard(self) -> None:
+        """Close an array that could not be filled, and remove its files."""
+        self.close()
+        self._store.remove()
 
     def __enter__(self) -> Self:
         self._check()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-__all__ = ["Config", "config", "parse_bytes"]
+__all__ = ["Config", "check_engine", "config", "parse_bytes"]
 
 ENGINES = ("auto", "mmap", "pread")
 
@@ -81,7 +81,21 @@ def _max_memory(value: Any) -> int:
     return number
 
 
-def _engine(value: Any) -> str:
+def check_engine(value: Any) -> str:
+    """Name of an engine, or "auto".
+
+    Parameters
+    ----------
+    value : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+    """
     if value not in ENGINES:
         raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(ENGINES)}")
     return str(value)
@@ -94,7 +108,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-_CHECKS = {"threads": _threads, "max_memory": _max_memory, "engine": _engine}
+_CHECKS = {"threads": _threads, "max_memory": _max_memory, "engine": check_engine}
 
 
 def _from_environment() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from extarray._core._array import ArrayCore
 from extarray.array import ExtArray
 from extarray.attrs import encode_attrs
 from extarray.chunking import check_chunks, check_shape, grid_of
-from extarray.config import ENGINES, config
+from extarray.config import check_engine, config
 from extarray.errors import ArgumentError, CastingError
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
@@ -101,8 +101,7 @@ def create(
     extents = check_shape(shape)
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
-    if engine not in ENGINES:
-        raise ArgumentError(f"engine {engine!r} is not possible; use one of {', '.join(ENGINES)}")
+    check_engine(engine)
     text = encode_attrs(attrs)
     header = Header(
         uuid=uuid4().bytes,
@@ -180,8 +179,7 @@ def open(
         raise ArgumentError(
             f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
         )
-    if engine not in ENGINES:
-        raise ArgumentError(f"engine {engine!r} is not possible; use one of {', '.join(ENGINES)}")
+    check_engine(engine)
     store, axial = FileStore.open(resolve_path(path), mode, timeout, engine)
     return ExtArray._from_store(store, axial, store.state.shape)
 
@@ -359,7 +357,7 @@ def from_array(
             for box in _blocks(new.shape, new.chunks, new.itemsize):
                 new[box] = source[box]
     except BaseException:
-        new.close()
+        new._discard()
         raise
     return new
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from extarray._core._mapping import filesystem
-from extarray.config import ENGINES, config
-from extarray.errors import ArgumentError
+from extarray.config import check_engine, config
 
 __all__ = ["choose_engine", "maps_no_holes"]
 
@@ -70,8 +69,7 @@ def choose_engine(asked: str, fd: int, writable: bool) -> str:
     ------
     ArgumentError
     """
-    if asked not in ENGINES:
-        raise ArgumentError(f"engine {asked!r} is not possible; use one of {', '.join(ENGINES)}")
+    check_engine(asked)
     if asked == "auto":
         asked = config.engine
     if asked != "auto":

@@ -173,6 +173,11 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
         raise ArgumentError(
             f"{result} is a sub-array type; use dtype {base} and append {inner} to the shape"
         )
+    if result.isbuiltin == 2 and not result.isnative:
+        raise DTypeError(
+            f"{result.newbyteorder('=')} is stored in this machine's byte order only; use "
+            "newbyteorder('=')"
+        )
     if result.itemsize == 0:
         raise DTypeError(f"elements of {result!r} have 0 bytes; give a length, e.g. 'S20'")
     return result

@@ -214,6 +214,9 @@ class MemoryStore:
     def flush(self) -> None:
         """Nothing to do."""
 
+    def remove(self) -> None:
+        """Nothing to do."""
+
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
         self.region = None
@@ -819,6 +822,12 @@ class FileStore:
         listener = None if self._fork_listener is None else self._fork_listener()
         if listener is not None:
             listener()
+
+    def remove(self) -> None:
+        """Remove the files; the metadata first, so that nothing is left that opens."""
+        for name in self._names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
 
     def close(self) -> None:
         """Seal, unlock and close."""

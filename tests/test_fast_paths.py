@@ -128,12 +128,14 @@ def test_scalar_writes(factory, dtype, value, order):
     """Any value: what NumPy does with it, its error included, and no neighbour changes."""
     with factory.array((3, 3), dtype, chunks=(2, 2), order=order) as array:
         array[...] = expected = sample(dtype, (3, 3))
-        assert_same_outcome(
+        before = expected.copy()
+        done = assert_same_outcome(
             lambda: array.__setitem__((1, -2), value),
             lambda: expected.__setitem__((1, -2), value),
             words=False,
         )
-        assert_same(array[...], expected)
+        # Where NumPy fails, it may leave half of the converted value; the array stays as it was.
+        assert_same(array[...], expected if done else before)
 
 
 @given(

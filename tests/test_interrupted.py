@@ -149,3 +149,22 @@ def test_a_value_that_closes_or_grows_while_it_is_stored():
 
     array[1, 1] = Grows()
     assert array[1, 1] == 5
+
+
+def test_a_copy_that_fails_leaves_no_files(tmp_path):
+    class Source:
+        shape, dtype = (4,), np.dtype("f8")
+
+        def __getitem__(self, box):
+            raise RuntimeError("source is gone")
+
+    with pytest.raises(RuntimeError, match="gone"):
+        xa.from_array(Source(), tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_append_of_a_view_of_the_chunk_that_it_extends():
+    array = xa.zeros((5,), "i4", chunks=16, order="Z")
+    array[...] = np.arange(5)
+    array.append(array.chunk((0,))[:8])
+    assert array[...].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 0, 0]

@@ -469,7 +469,7 @@ cdef class ArrayCore:
         self._check_writable()      # an index may run any code, also code that closes this array
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
-            item = np.empty((), self.kind)
+            item = np.zeros((), self.kind)
             item[()] = value
             value = item
             self._check_writable()
@@ -538,6 +538,8 @@ cdef class ArrayCore:
         cdef selection_t s
         self._check_writable()
         whole_box(start, stop, self.rank, &s)
+        if isinstance(values, cnp.ndarray) and self._overlaps(values):
+            values = values.copy()
         if selection_size(&s):
             self._write_cast(&s, values)
 
@@ -853,7 +855,7 @@ cdef str shape_text(tuple shape):
 cdef object to_array(object value, object dtype):
     """An array of a value that is none, cast as NumPy's assignment casts."""
     if isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
-        item = np.empty((), dtype)
+        item = np.zeros((), dtype)
         item[()] = value
         return item
     if hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, array)):

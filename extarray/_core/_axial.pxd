@@ -58,7 +58,7 @@ cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogi
     high = s.n_axis_segments[j]
     while high - low > 1:
         middle = (low + high) // 2
-        if s.grid_before[s.axis_segments[j][middle] * s.ndim + j] <= i:
+        if s.grid_before[<size_t> s.axis_segments[j][middle] * s.ndim + j] <= i:
             low = middle
         else:
             high = middle
@@ -77,7 +77,7 @@ cdef inline index_t address_of(const axial_t *s, const index_t *index) noexcept 
                 owner = segment
     address = 0
     for j in range(s.ndim):
-        address += s.coefficient[owner * s.ndim + j] * index[j]
+        address += s.coefficient[<size_t> owner * s.ndim + j] * index[j]
     return address
 
 
@@ -102,14 +102,14 @@ cdef inline int32_t index_at(
     const axial_t *s, index_t address, int32_t hint, index_t *index
 ) noexcept nogil:
     cdef int32_t segment = segment_at(s, address, hint)
-    cdef const index_t *c = s.coefficient + segment * s.ndim
+    cdef const index_t *c = s.coefficient + <size_t> segment * s.ndim
     cdef index_t rest = address - s.start_address[segment]
     cdef index_t quotient
     cdef int j, axis = s.axis[segment]
     if s.ndim == 0:
         return segment
     quotient = rest // c[axis]
-    index[axis] = s.grid_before[segment * s.ndim + axis] + quotient
+    index[axis] = s.grid_before[<size_t> segment * s.ndim + axis] + quotient
     rest -= quotient * c[axis]
     for j in range(s.ndim):
         if j != axis:

@@ -27,7 +27,6 @@ cdef class Region:
     cdef size_t window          # bytes of address space behind base
     cdef size_t committed       # anonymous memory: bytes that may be touched
     cdef int fd                 # -1: anonymous memory
-    cdef readonly bint writable
     cdef object __weakref__
 
 

@@ -223,8 +223,6 @@ cdef class Region:
         """
         cdef Region self = Region.__new__(Region)
         self.fd = os.dup(fd)
-        os.set_inheritable(self.fd, False)
-        self.writable = writable
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
             self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
@@ -251,7 +249,6 @@ cdef class Region:
         """
         cdef Region self = Region.__new__(Region)
         cdef size_t physical = <size_t> os.sysconf("SC_PHYS_PAGES") * <size_t> os.sysconf("SC_PAGE_SIZE")
-        self.writable = True
         self._map(generous(max(64 * GIB, 4 * physical), length), max(length, HUGE),
                   MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
         return self

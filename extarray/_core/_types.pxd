@@ -24,8 +24,3 @@ cdef extern from *:
 cdef inline index_t ceil_div(index_t a, index_t b) noexcept nogil:
     # b > 0.  C rounds towards zero, which is wrong for negative a.
     return a // b + (1 if a % b > 0 else 0)
-
-
-cdef inline index_t floor_div(index_t a, index_t b) noexcept nogil:
-    # b > 0
-    return a // b - (1 if a % b < 0 else 0)
