@@ -752,6 +752,38 @@ cdef class ArrayCore:
         cnp.set_array_base(view, region)
         return view
 
+    def _peek(self, box, bint writable=False):
+        """View of a box of elements that lies in one chunk, or None.
+
+        `box` is a tuple of slices with start, stop and no step, inside the bounds.  None also where
+        loads (or, with `writable`, stores) may not go straight to memory: another engine, an order
+        without strides, holes.
+        """
+        cdef index_t chunk[MAX_NDIM]
+        cdef cnp.npy_intp dims[MAX_NDIM]
+        cdef cnp.npy_intp strides[MAX_NDIM]
+        cdef index_t start, stop, at = 0
+        cdef int j
+        self._check_open()
+        if not (self.writes_direct if writable else self.reads_direct) or len(box) != self.rank:
+            return None
+        for j in range(self.rank):
+            start = box[j].start
+            stop = box[j].stop
+            if not 0 <= start < stop <= self.bounds[j]:
+                return None
+            chunk[j] = start // self.layout.chunk[j]
+            if (stop - 1) // self.layout.chunk[j] != chunk[j]:
+                return None
+            at += (start - chunk[j] * self.layout.chunk[j]) * self.layout.stride[j]
+            dims[j] = stop - start
+            strides[j] = self.layout.stride[j]
+        at += address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes
+        view = new_array(self.kind, self.rank, dims, strides, self.region.base + at,
+                         NPY_ARRAY_WRITEABLE if writable else 0)
+        cnp.set_array_base(view, self.region)
+        return view
+
     def _reserve(self, address):
         """Give a chunk of a sparse file its disk space."""
         offset = address * self.layout.chunk_bytes

@@ -1,0 +1,164 @@
+"""Streaming: an operation runs over boxes of elements, each in memory for a moment."""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import math
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from extarray.config import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["BLOCK_BYTES", "Box", "Source", "load", "run", "tiles"]
+
+Box = tuple[slice, ...]
+
+#: Bytes of a box: its elements stay in the cache between two steps of an operation.
+BLOCK_BYTES = 1 << 21
+#: Chunks of this size are worth a step of their own; smaller ones are taken together.
+_LEAST_BYTES = 1 << 18
+#: The least share of a thread.
+_THREAD_BYTES = 1 << 23
+
+
+class Source(Protocol):
+    """What streaming needs of an operand: an `ExtArray`, a view of one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+    def read(self, selection: Any = ...) -> NDArray[Any]: ...
+    def _peek(self, box: Box) -> NDArray[Any] | None: ...
+
+
+def tiles(
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    itemsize: int,
+    whole: Collection[int] = (),
+    limit: int = BLOCK_BYTES,
+) -> Iterator[Box]:
+    """Boxes that tile a shape, in C order, each inside a chunk or a box of whole chunks.
+
+    Parameters
+    ----------
+    shape, chunks : tuple of int
+        Extents, in elements.
+    itemsize : int
+        Bytes of an element (of all operands together).
+    whole : collection of int
+        Axes that are not cut.
+    limit : int
+        Bytes of a box at most, where `whole` allows it.
+
+    Yields
+    ------
+    tuple of slice
+
+    Examples
+    --------
+    >>> list(tiles((3, 4), (2, 4), 1, limit=8))
+    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
+    """
+    block = [
+        n if j in whole else min(c, n) for j, (n, c) in enumerate(zip(shape, chunks, strict=True))
+    ]
+    size = math.prod(block) * itemsize
+    if size == 0:
+        return iter(()) if 0 in shape else iter([tuple(slice(0, n) for n in shape)])
+    free = [j for j in range(len(shape)) if j not in whole]
+    if size < min(limit, _LEAST_BYTES):
+        for j in reversed(free):
+            more = min(max(1, limit // size), -(-shape[j] // block[j]))
+            size = size * more
+            block[j] *= more
+    for j in free:
+        if size > limit and block[j] > 1:
+            part = max(1, block[j] * limit // size)
+            size = size // block[j] * part
+            block[j] = part
+    cuts = [
+        [slice(0, n)] if j in whole else list(_cuts(n, c, b))
+        for j, (n, c, b) in enumerate(zip(shape, chunks, block, strict=True))
+    ]
+    return itertools.product(*cuts)
+
+
+def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
+    """Pieces of an axis: of `block` elements, none across the end of a chunk it does not fill."""
+    outer = max(chunk, block)
+    for low in range(0, extent, outer):
+        high = min(low + outer, extent)
+        for start in range(low, high, block):
+            yield slice(start, min(start + block, high))
+
+
+def load(source: Source, box: Box) -> NDArray[Any]:
+    """Elements of a box, to be read only: without a copy where they lie in one mapped chunk."""
+    view = source._peek(box)
+    return source.read(box) if view is None else view
+
+
+def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:
+    """Call ``work(i, box)`` for every box, on as many threads as are worth it.
+
+    Parameters
+    ----------
+    work : callable
+        Called with the number of a box, and the box; on any thread, in no certain order.
+    boxes : iterable of box
+    nbytes : int
+        Bytes of all boxes, which tell how many threads are worth it.
+
+    Notes
+    -----
+    The threads see the settings and the ``np.errstate`` of the caller.  The first exception ends
+    the work and is raised here.
+    """
+    n_threads = max(1, min(config.threads, nbytes // _THREAD_BYTES))
+    if n_threads == 1:
+        for i, box in enumerate(boxes):
+            work(i, box)
+        return
+    numbered = enumerate(boxes)
+    lock = threading.Lock()
+    failures: list[BaseException] = []
+
+    def share() -> None:
+        try:
+            while not failures:
+                with lock:
+                    task = next(numbered, None)
+                if task is None:
+                    return
+                work(*task)
+        except BaseException as error:  # noqa: BLE001 -- raised by the caller's thread, below
+            failures.append(error)
+
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=(share,), daemon=True)
+        for _ in range(n_threads - 1)
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        share()
+    except BaseException as error:
+        failures.append(error)
+        raise
+    finally:
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    if failures:
+        raise failures[0]
