@@ -31,13 +31,14 @@ _THREAD_BYTES = 1 << 23
 class Source(Protocol):
     """What streaming needs of an operand: an `ExtArray`, a view of one."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def chunks(self) -> tuple[int, ...]: ...
-    def read(self, selection: Any = ...) -> NDArray[Any]: ...
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+
+    def read(self, selection: Any = ...) -> NDArray[Any]:
+        """Copy of a selection."""
+        ...
+
     def _peek(self, box: Box) -> NDArray[Any] | None: ...
 
 
