@@ -118,6 +118,20 @@ static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ah
     memcpy(d, s, (size_t) n);
 }
 
+/* Ask early for a row whose elements lie apart: the processor's own prefetching follows the lines of
+ * one row, and is lost at its end. */
+enum { XA_AHEAD = 3 };
+static inline void xa_prefetch_row(const char *s, xa_index stride, xa_index n)
+{
+#if defined(__x86_64__)
+    const xa_index step = stride < 64 ? 64 : stride;
+    const xa_index span = stride * n;
+    for (xa_index i = 0; i < span; i += step) _mm_prefetch(s + i, _MM_HINT_T0);
+#else
+    (void) s; (void) stride; (void) n;
+#endif
+}
+
 /* Loops for one size of element: rows of `n` elements, `rows` of them. */
 #define XA_DEFINE_LOOPS(NAME, T, TILE)                                                            \
 static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,     \
@@ -125,6 +139,7 @@ static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s,
 {                                                                                                 \
     T v, v1, v2, v3;                                                                              \
     for (; rows > 0; rows--, d += d_next, s += s_next) {                                          \
+        if (rows > XA_AHEAD) xa_prefetch_row(s + XA_AHEAD * s_next, ss, n);                       \
         char *to = d;                                                                             \
         const char *from = s;                                                                     \
         xa_index i = 0;                                                                           \
@@ -317,6 +332,9 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
         } else if (tiled >= 0) {
             xa_tiles(d, ds[last - 1], s, ss[last], n[last], n[last - 1], size);
         } else {
+            if (outer > 0)
+                for (i = 0; i < XA_AHEAD && i < n[last - 1]; i++)
+                    xa_prefetch_row(s + ss[outer - 1] + i * ss[last - 1], ss[last], n[last]);
             xa_rows(d, ds[last], last ? ds[last - 1] : 0, s, ss[last], last ? ss[last - 1] : 0,
                     n[last], last ? n[last - 1] : 1, size);
         }
@@ -358,7 +376,10 @@ static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *c
             for (p = 0; p < n_pieces; p++) {
                 char *c = chunk[p] + offset;
                 if (write) xa_rows(c, step, 0, u, size, 0, length[p], 1, size);
-                else xa_rows(u, size, 0, c, step, 0, length[p], 1, size);
+                else {
+                    xa_prefetch_row(c + XA_AHEAD * next, step, length[p]);
+                    xa_rows(u, size, 0, c, step, 0, length[p], 1, size);
+                }
                 u += length[p] * size;
             }
         }
