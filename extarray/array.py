@@ -185,16 +185,15 @@ class ExtArray(ArrayCore):
         >>> a.attrs["unit"]
         'mm'
         """
-        return Attributes(self._load_attrs, self._save_attrs)
+        return Attributes(self._load_attrs, self._save_attrs, self._growth)
 
     def _load_attrs(self) -> str:
         self._check()
         return self._store.attrs
 
     def _save_attrs(self, attrs: str) -> None:
-        with self._growth:
-            self._check("change the attributes of")
-            self._store.set_attrs(attrs)
+        self._check("change the attributes of")
+        self._store.set_attrs(attrs)
 
     def info(self) -> Info:
         """Facts of the array: layout, growth, and the space it takes.

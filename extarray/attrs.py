@@ -12,6 +12,7 @@ from extarray.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 __all__ = ["Attributes", "decode_attrs", "encode_attrs"]
 
@@ -108,6 +109,8 @@ class Attributes(MutableMapping[str, Any]):
     ----------
     load, save : callable
         How the array gives and takes the JSON text of all of them.
+    lock : context manager
+        Held from reading to writing, so that threads lose none of each other's changes.
 
     Examples
     --------
@@ -118,11 +121,17 @@ class Attributes(MutableMapping[str, Any]):
     {'unit': 'mm'}
     """
 
-    __slots__ = ("_load", "_save")
+    __slots__ = ("_load", "_lock", "_save")
 
-    def __init__(self, load: Callable[[], str], save: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], str],
+        save: Callable[[str], None],
+        lock: AbstractContextManager[Any],
+    ) -> None:
         self._load = load
         self._save = save
+        self._lock = lock
 
     def _values(self) -> dict[str, Any]:
         return decode_attrs(self._load())
@@ -134,9 +143,10 @@ class Attributes(MutableMapping[str, Any]):
         self.update({key: value})
 
     def __delitem__(self, key: str) -> None:
-        values = self._values()
-        del values[key]
-        self._save(encode_attrs(values))
+        with self._lock:
+            values = self._values()
+            del values[key]
+            self._save(encode_attrs(values))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values())
@@ -161,11 +171,13 @@ class Attributes(MutableMapping[str, Any]):
         given: dict[str, Any] = dict(*args, **kwargs)
         # Checked alone first: a message should speak of what was given.
         encode_attrs(given)
-        self._save(encode_attrs({**self._values(), **given}))
+        with self._lock:
+            self._save(encode_attrs({**self._values(), **given}))
 
     def clear(self) -> None:
         """Remove all attributes, in one commit."""
-        self._save("{}")
+        with self._lock:
+            self._save("{}")
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove an attribute and return its value.
@@ -180,11 +192,12 @@ class Attributes(MutableMapping[str, Any]):
         -------
         object
         """
-        values = self._values()
-        if key not in values and default is not _MISSING:
-            return default
-        value = values.pop(key)
-        self._save(encode_attrs(values))
+        with self._lock:
+            values = self._values()
+            if key not in values and default is not _MISSING:
+                return default
+            value = values.pop(key)
+            self._save(encode_attrs(values))
         return value
 
     def asdict(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def check_chunks(
     if chunks is None:
         return choose_chunks(shape, itemsize)
     extents = _integers(chunks, "chunks")
-    if not hasattr(chunks, "__len__"):
+    if hasattr(chunks, "__index__") and getattr(chunks, "ndim", 0) == 0:
         extents *= len(shape)
     if len(extents) != len(shape):
         raise ChunksError(

@@ -63,7 +63,8 @@ def create(
         Order of the elements in a chunk: row-major, column-major, Morton, Hilbert.
     sparse : bool
         False: growth reserves disk space, so a full disk shows there.  True: growth leaves holes,
-        and a full disk shows at a write.
+        and a full disk shows at a write; only a fill value of zero leaves any, another one is
+        written.
     overwrite : bool
         Replace an existing pair.  Who has it open keeps the old one.
     attrs : mapping, optional

@@ -21,7 +21,7 @@ from extarray.metadata import HOLDER_BYTES, header_bytes_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["acquire", "note_holder", "release"]
+__all__ = ["acquire", "check_timeout", "note_holder", "release"]
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
@@ -41,6 +41,25 @@ def _try(fd: int, kind: int) -> bool:
     return True
 
 
+def check_timeout(timeout: float | None) -> None:
+    """Refuse what is no time to wait.
+
+    Parameters
+    ----------
+    timeout : float or None
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+    """
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise ArgumentTypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
+    if not timeout >= 0:
+        raise ArgumentError(f"timeout must be at least 0 seconds, not {timeout!r}")
+
+
 def acquire(fd: int, path: Path, timeout: float | None) -> None:
     """Take the writer's lock.
 
@@ -58,11 +77,6 @@ def acquire(fd: int, path: Path, timeout: float | None) -> None:
     LockedError
         A BlockingIOError: still held after `timeout` seconds.
     """
-    if timeout is not None:
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-            raise ArgumentTypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
-        if not timeout >= 0:
-            raise ArgumentError(f"timeout must be at least 0 seconds, not {timeout!r}")
     end = None if timeout is None else time.monotonic() + timeout
     nap = 0.001
     while not _try(fd, fcntl.F_WRLCK):

@@ -125,8 +125,11 @@ def _family(what: str) -> Iterator[None]:
 
 def _write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
     written = os.pwrite(fd, data, offset)
-    if written < len(data):
-        _write_all(fd, memoryview(data)[written:], offset + written)
+    while written < len(data):  # rare: a signal, or a disk that is nearly full
+        more = os.pwrite(fd, memoryview(data)[written:], offset + written)
+        if more == 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        written += more
 
 
 def _fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
@@ -373,6 +376,7 @@ class FileStore:
         cls, path: Path, mode: str, timeout: float | None, engine: str
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files."""
+        lock.check_timeout(timeout)
         for attempt in range(ATTEMPTS):
             self = cls(path)
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import MutableMapping
 
 import numpy as np
@@ -202,3 +203,18 @@ def test_closed(factory):
         array.close()
         with pytest.raises(xa.ClosedError):
             attrs["a"] = 2
+
+
+def test_threads_lose_none_of_each_others_attributes():
+    array = xa.zeros((1,))
+
+    def add(number):
+        for i in range(50):
+            array.attrs[f"{number}-{i}"] = i
+
+    threads = [threading.Thread(target=add, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(array.attrs) == 200

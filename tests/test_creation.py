@@ -356,3 +356,8 @@ def test_repr(factory):
             assert array.path.name in text
         array.close()
         assert "closed" in repr(array)
+
+
+@pytest.mark.parametrize("chunks", [np.int64(2), np.array(2)])
+def test_one_extent_of_a_chunk_serves_all_axes(chunks):
+    assert xa.zeros((5, 6), chunks=chunks).chunks == (2, 2)

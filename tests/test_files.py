@@ -488,6 +488,14 @@ def test_timeout_passes(scene):
         xa.open(path, mode="r+", timeout=0.02)
 
 
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("timeout", [-1, True, "soon", float("nan")])
+def test_timeout_that_is_none(scene, mode, timeout):
+    path, _ = scene
+    with pytest.raises((ValueError, TypeError), match="timeout must be"):
+        xa.open(path, mode=mode, timeout=timeout)
+
+
 @pytest.mark.parametrize("timeout", [60, None])
 def test_timeout_waits_for_the_other_writer(scene, timeout):
     path, values = scene

@@ -20,7 +20,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from ._axial cimport Axial, address_of, axial_t
-from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
+from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, reserve_range, run
 from ._mapping cimport Region, Touched, touched_get, touched_set
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, index_t
@@ -786,11 +786,14 @@ cdef class ArrayCore:
 
     def _reserve(self, address):
         """Give a chunk of a sparse file its disk space."""
-        offset = address * self.layout.chunk_bytes
+        cdef index_t offset = address * self.layout.chunk_bytes
+        cdef int failure = reserve_range(self.layout.fd, offset, self.layout.chunk_bytes)
         try:
-            os.posix_fallocate(self.layout.fd, offset, self.layout.chunk_bytes)
-        except AttributeError:      # not on this system
-            os.pwrite(self.layout.fd, os.pread(self.layout.fd, self.layout.chunk_bytes, offset), offset)
+            if failure == errno.EOPNOTSUPP:
+                os.pwrite(
+                    self.layout.fd, os.pread(self.layout.fd, self.layout.chunk_bytes, offset), offset)
+            elif failure:
+                raise OSError(failure, os.strerror(failure))
         except OSError as error:
             raise StorageError(
                 error.errno, f"{error.strerror} while filling a hole of {self._name()}") from None

@@ -52,3 +52,4 @@ cdef int prepare(
     piece_t *room, char *user, const index_t *user_stride
 ) except -1 nogil
 cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil
+cdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil

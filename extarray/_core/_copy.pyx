@@ -43,12 +43,13 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
-    /* Give a range of the file its disk space; what is there stays. */
     static int xa_reserve(int fd, off_t offset, off_t length) {
     #if defined(__linux__)
-        int failure;
-        do failure = posix_fallocate(fd, offset, length); while (failure == EINTR);
-        return failure;
+        /* Not posix_fallocate: where the file system cannot, glibc writes into the range, which
+         * may undo what another process stores there meanwhile. */
+        while (fallocate(fd, 0, offset, length))
+            if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
+        return 0;
     #else
         (void) fd; (void) offset; (void) length;
         return EOPNOTSUPP;
@@ -183,6 +184,11 @@ cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexce
         offset += put
         n -= put
     return 0
+
+
+cdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
+    """Give a range of the file its disk space; what is there stays.  0, or an errno."""
+    return xa_reserve(fd, offset, length)
 
 
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
@@ -422,7 +428,7 @@ cdef int transfer_part(
             return failure
         if L.sparse:
             # No store may meet a hole: there may be no space behind it.
-            failure = xa_reserve(L.fd, offset, L.chunk_bytes)
+            failure = reserve_range(L.fd, offset, L.chunk_bytes)
             if failure == EOPNOTSUPP:
                 if L.place != NULL:
                     return permuted_part(job, w, offset, user, first, count)

@@ -338,7 +338,7 @@ cdef class Region:
         int
             0, or an errno: there is no space.
         """
-        cdef size_t page = 4096
+        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
         cdef size_t low = start & ~(page - 1)
         return xa_populate(self.base + low, start + length - low)
 
