@@ -29,6 +29,7 @@ __all__ = [
     "MissingExtraError",
     "PartnerError",
     "ReadOnlyError",
+    "RecoveryWarning",
     "ReserveError",
     "SelectionError",
     "ShapeError",
@@ -155,6 +156,10 @@ def storage_error(error: OSError, what: str) -> StorageError:
     }
     kind = kinds.get(type(error), StorageError)
     return kind(error.errno, f"{what}: {error.strerror or error}", error.filename)
+
+
+class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
+    """Files were not whole, as a loss of power leaves them: an older state was opened."""
 
 
 class MissingExtraError(ExtArrayError, ImportError):

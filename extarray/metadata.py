@@ -25,9 +25,14 @@ from extarray.errors import (
 from extarray.order import ORDERS
 
 __all__ = [
+    "BEGUN_SLOT",
     "BLOCK",
+    "FLUSHED_SLOTS",
     "HOLDER_BYTES",
+    "LIVE_SLOTS",
     "MAGIC",
+    "SEAL_BYTES",
+    "SEAL_MAGIC",
     "VERSION",
     "Header",
     "Superblock",
@@ -50,10 +55,19 @@ __all__ = [
 
 MAGIC = b"\x89XTA\r\n\x1a\n"
 VERSION = (1, 0)
-# Superblocks lie on device blocks of their own, so that a torn write of one spares the other.
+# Superblocks lie on device blocks of their own, so that a torn write of one spares the others.
 BLOCK = 4096
+# Commits alternate between the first two.  The others are not touched by commits, and so survive
+# whatever a power cut leaves of those: two for the last flushes, one for the state with which the
+# last writer began.
+LIVE_SLOTS = (0, 1)
+FLUSHED_SLOTS = (2, 3)
+BEGUN_SLOT = 4
 FIRST_EXTENT_RECORDS = 64
 HOLDER_BYTES = 64
+# What stands before the uuid at the end of a sealed ``.xta``.
+SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
+SEAL_BYTES = len(SEAL_MAGIC) + 16
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")
 _SUPERBLOCK = struct.Struct("<IIQQQQIIQIIQ")
@@ -96,7 +110,11 @@ class Header:
     @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
-        return self.header_bytes + 2 * BLOCK
+        return self.superblock_offset(BEGUN_SLOT + 1)
+
+    def superblock_offset(self, slot: int) -> int:
+        """Offset of a superblock."""
+        return self.header_bytes + slot * BLOCK
 
 
 class Superblock(NamedTuple):

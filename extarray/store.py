@@ -15,7 +15,7 @@ import warnings
 import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,13 +32,19 @@ from extarray.errors import (
     FormatError,
     MissingError,
     PartnerError,
+    RecoveryWarning,
     StorageError,
     TruncatedError,
     storage_error,
 )
 from extarray.metadata import (
+    BEGUN_SLOT,
     BLOCK,
+    FLUSHED_SLOTS,
+    LIVE_SLOTS,
     MAGIC,
+    SEAL_BYTES,
+    SEAL_MAGIC,
     Header,
     Superblock,
     decode_extent_head,
@@ -56,11 +62,11 @@ from extarray.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["FileStore", "MemoryStore", "resolve_path"]
 
-SEAL_BYTES = 16
+SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 EXTENT_HEAD_BYTES = 16
 FILL_BYTES = 1 << 22
 LEAST_ATTRS_ROOM = 1024
@@ -156,6 +162,15 @@ def _publish(temporary: str, name: str, overwrite: bool) -> None:
         os.rename(temporary, name)
     else:
         os.unlink(temporary)
+
+
+class _State(NamedTuple):
+    """A committed state, as read."""
+
+    slot: int  # of its superblock
+    state: Superblock
+    axial: Axial
+    attrs: str
 
 
 class MemoryStore:
@@ -260,6 +275,9 @@ class FileStore:
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
         self._new_entry = False
+        # States that a power cut cannot take away; their attributes must stay where they are.
+        self._durable: dict[int, Superblock] = {}
+        self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
         self._fork_listener: weakref.WeakMethod[Callable[[], None]] | None = None
         # The working directory may change.
         self._names = tuple(os.path.abspath(name) for name in _files(path))
@@ -377,19 +395,21 @@ class FileStore:
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files."""
         lock.check_timeout(timeout)
+        recover = False
         for attempt in range(ATTEMPTS):
             self = cls(path)
             try:
                 with _family(f"cannot open '{path}'"):
-                    axial = self._open(mode == "r+", timeout, engine)
+                    axial = self._open(mode == "r+", timeout, engine, recover)
                     if not self._was_replaced():
                         break
             except (PartnerError, TruncatedError):
                 replaced = self._was_replaced()
                 self._close_files()
                 # Between the names of the two files, an overwritten pair fits for no reader.
-                if attempt == ATTEMPTS - 1 or not (replaced or attempt < 5):
+                if attempt == ATTEMPTS - 1 or (recover and not replaced):
                     raise
+                recover = attempt >= 5 and not replaced
                 time.sleep(0.002)
             except BaseException:
                 self._close_files()
@@ -408,7 +428,8 @@ class FileStore:
         except OSError:
             return False
 
-    def _open(self, writable: bool, timeout: float | None, engine: str) -> Axial:
+    def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
+        """Open the files; with `recover`, in a state that a power cut has spared."""
         metadata, data = _files(self.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
         self._metadata = os.open(metadata, flags)
@@ -422,7 +443,7 @@ class FileStore:
                 if wanted > BLOCK:
                     first = os.pread(self._metadata, wanted, 0)
             self.header = decode_header(first)
-            state, axial, self.attrs = self._read_state()
+            found = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
         try:
@@ -436,18 +457,31 @@ class FileStore:
             ) from None
         # A writer may be at work: a reader looks again before it calls a file damaged.
         for _ in range(ATTEMPTS):
-            problem = self._check_data(state)
+            problem = self._check_data(found.state)
             if problem is None or writable:
                 break
-            newer, axial, self.attrs = self._read_state()
-            if newer.sequence == state.sequence:
+            newer = self._read_state()
+            if newer.state.sequence == found.state.sequence:
                 break
-            state = newer
+            found = newer
         if problem is not None:
-            raise problem
+            recovered = self._recovered() if recover else None
+            if recovered is None:
+                raise problem
+            found = recovered
+        if found.slot not in LIVE_SLOTS:
+            warnings.warn(
+                f"'{self.path}' is not whole, as after a loss of power: opened in the newest state "
+                f"that is, of shape {found.state.shape}",
+                RecoveryWarning,
+                stacklevel=4,
+            )
+        state, axial, self.attrs = found.state, found.axial, found.attrs
         self.state = state
         self.engine = choose_engine(engine, self._data, writable)
         self.hollow = self.header.sparse and maps_no_holes(self._data)
+        if writable:
+            self._take_over()
         if writable and not state.sealed:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
@@ -469,32 +503,60 @@ class FileStore:
             self._metadata = -1
             fd = self._metadata = os.open(metadata, flags)
 
-    def _superblocks(self) -> list[Superblock]:
-        """Superblocks that are whole, newest first."""
-        size = superblock_bytes(self.header.ndim)
-        data = os.pread(self._metadata, BLOCK + size, self.header.header_bytes)
-        found = [
-            decode_superblock(data[offset : offset + size], self.header.ndim)
-            for offset in (0, BLOCK)
-        ]
-        return sorted(
-            (block for block in found if block is not None),
-            key=lambda block: block.sequence,
-            reverse=True,
-        )
+    def _take_over(self) -> None:
+        """Begin to write where the last writer ended, perhaps not of its own will."""
+        live = []
+        for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
+            if slot in LIVE_SLOTS:
+                live.append(block.sequence)
+            else:
+                self._durable[slot] = block
+        if live[:1] != [self.state.sequence]:
+            # What is newer and not whole must never come back: both its superblocks end here.
+            newest = max(live, default=self.state.sequence)
+            for sequence in (newest + 1, newest + 2):
+                self._write_superblock(self.state._replace(sequence=sequence))
+            _DATASYNC(self._metadata)
 
-    def _read_state(self) -> tuple[Superblock, Axial, str]:
+    def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
+        """Slots and superblocks that are whole, newest first; of equal ones the first slot."""
+        size, first = superblock_bytes(self.header.ndim), min(slots)
+        length = (max(slots) - first) * BLOCK + size
+        data = os.pread(self._metadata, length, self.header.superblock_offset(first))
+        found = []
+        for slot in slots:
+            block = decode_superblock(data[(slot - first) * BLOCK :][:size], self.header.ndim)
+            if block is not None:
+                found.append((slot, block))
+        return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
+
+    def _read_state(self) -> _State:
         """The newest state that is whole."""
-        problem: Exception = CorruptError("neither superblock is whole")
-        before: list[Superblock] = []
+        # First, so that they are not newer than the live ones while a writer is at work.
+        spared = self._superblocks(SPARED_SLOTS)
+        problem: Exception = CorruptError("no superblock is whole")
+        found = None
+        try:
+            found = self._live_state()
+        except CorruptError as error:
+            problem = error
+        for slot, state in spared:
+            if found is None or state.sequence > found.state.sequence:
+                with contextlib.suppress(CorruptError):
+                    return self._whole(slot, state)
+        if found is None:
+            raise problem
+        return found
+
+    def _live_state(self) -> _State:
+        """The newest whole state of the superblocks that commits write."""
+        problem: Exception = CorruptError("no superblock is whole")
+        before: list[tuple[int, Superblock]] = []
         for _ in range(ATTEMPTS):
-            blocks = self._superblocks()
-            for state in blocks:
+            blocks = self._superblocks(LIVE_SLOTS)
+            for slot, state in blocks:
                 try:
-                    axes, grids = self._read_log(0, state.n_segments)
-                    axial = Axial._replay(axes, grids, state.grid)
-                    self._check_state(state, axial)
-                    return state, axial, self._read_attrs(state)
+                    return self._whole(slot, state)
                 except CorruptError as error:
                     problem = error
             # Either damaged, or read while a writer was at work.
@@ -502,6 +564,22 @@ class FileStore:
                 break
             before = blocks
         raise problem
+
+    def _whole(self, slot: int, state: Superblock) -> _State:
+        """A state with all that belongs to it; CorruptError where something is damaged."""
+        self._extents = []  # those of a newer state, which is not whole, are free space in this one
+        axes, grids = self._read_log(0, state.n_segments)
+        axial = Axial._replay(axes, grids, state.grid)
+        self._check_state(state, axial)
+        return _State(slot, state, axial, self._read_attrs(state))
+
+    def _recovered(self) -> _State | None:
+        """The newest of the states that commits do not touch, where it and ``.xta`` are whole."""
+        for slot, state in self._superblocks(SPARED_SLOTS):
+            with contextlib.suppress(CorruptError):
+                if self._check_data(state) is None:
+                    return self._whole(slot, state)
+        return None
 
     def _check_state(self, state: Superblock, axial: Axial) -> None:
         header = self.header
@@ -551,21 +629,26 @@ class FileStore:
 
     def _check_data(self, state: Superblock) -> Exception | None:
         """What is wrong with ``.xta`` in a state, if anything."""
-        name = _files(self.path)[1]
+        metadata, name = _files(self.path)
         size = os.fstat(self._data).st_size
+        seal = SEAL_MAGIC + self.header.uuid
+        end = os.pread(self._data, SEAL_BYTES, max(0, size - SEAL_BYTES))
+        if end.startswith(SEAL_MAGIC) and end != seal:
+            return PartnerError(
+                f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
+                "array; put the files of one array side by side"
+            )
         least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
         if size < least:
             return TruncatedError(
                 f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
                 "to another array; restore it from a copy"
             )
-        if state.sealed:
-            seal = os.pread(self._data, SEAL_BYTES, state.data_bytes)
-            if seal != self.header.uuid or size != least:
-                return PartnerError(
-                    f"'{name}' is not the partner of '{_files(self.path)[0]}': it does not end "
-                    "with the array's uuid; put the files of one array side by side"
-                )
+        if state.sealed and (end != seal or size != least):
+            return PartnerError(
+                f"'{name}' is not the partner of '{metadata}': it does not end with the array's "
+                "uuid; put the files of one array side by side"
+            )
         return None
 
     # -- growth ------------------------------------------------------------------------------
@@ -633,9 +716,14 @@ class FileStore:
                 self._unseal()
 
     def _unseal(self) -> None:
-        """Take the uuid off the end of ``.xta``, where new chunks will stand."""
-        state = self.state
-        self._write_superblock(state._replace(sequence=state.sequence + 1, sealed=False))
+        """Take the uuid off the end of ``.xta``, where new chunks will stand.
+
+        Not before the metadata on the disk say so: after a power cut they would not fit.
+        """
+        state = self.state._replace(sequence=self.state.sequence + 1, sealed=False)
+        self._write_superblock(state)
+        self._write_durable(BEGUN_SLOT, state)
+        _DATASYNC(self._metadata)
         _write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
 
     def _seal(self) -> None:
@@ -643,7 +731,7 @@ class FileStore:
         if not self.state.sealed and not self.unclean:
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
-            _write_all(self._data, self.header.uuid, end)
+            _write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
             self._write_superblock(state._replace(sequence=state.sequence + 1, sealed=True))
 
@@ -700,7 +788,7 @@ class FileStore:
 
     def _write_superblock(self, state: Superblock) -> None:
         """Write the next commit."""
-        offset = self.header.header_bytes + BLOCK * (state.sequence % 2)
+        offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
         data = encode_superblock(state)
         # The state first: after an interrupt between the two lines the file may be ahead of it.
         before, self.state = self.state, state
@@ -710,15 +798,26 @@ class FileStore:
             self.state = before
             raise
 
+    def _write_durable(self, slot: int, state: Superblock) -> None:
+        """Write a state where commits do not touch it.  Synchronizing is the caller's."""
+        state = state._replace(sealed=False)
+        _write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
+        self._durable[slot] = state
+
     # -- attributes --------------------------------------------------------------------------
 
     def set_attrs(self, attrs: str) -> None:
         """Commit the attributes (a JSON text): written to free room, then made to count."""
-        state = self.state
+        state, end = self.state, self.state.end
         blob = attrs.encode()
-        offset, capacity, end = state.spare_offset, state.spare_capacity, state.end
+        present = (state.attrs_offset, state.attrs_capacity)
+        self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
+        taken = {present[0], *(block.attrs_offset for block in self._durable.values())}
+        rooms = [room for room in self._rooms if room[0] not in taken and room[1] >= len(blob)]
         with _family(f"cannot write the attributes of '{self.path}'"):
-            if len(blob) > capacity:
+            if rooms:
+                offset, capacity = min(rooms)
+            else:
                 offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
                 _reserve_zeros(self._metadata, offset, capacity)
                 end += capacity
@@ -730,8 +829,8 @@ class FileStore:
                     attrs_bytes=len(blob),
                     attrs_capacity=capacity,
                     attrs_crc=crc32c(blob),
-                    spare_offset=state.attrs_offset,
-                    spare_capacity=state.attrs_capacity,
+                    spare_offset=present[0],
+                    spare_capacity=present[1],
                     end=end,
                 )
             )
@@ -749,10 +848,10 @@ class FileStore:
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with _family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
-                blocks = self._superblocks()
+                blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
-                state = blocks[0]
+                state = blocks[0][1]
                 if state.sequence <= self.state.sequence:
                     return None
                 try:
@@ -801,6 +900,11 @@ class FileStore:
             return
         with _family(f"cannot flush '{self.path}'"):
             _DATASYNC(self._data)
+            # To the older of two superblocks: the last flush counts until this one is done.
+            flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
+            numbers = [-1 if block is None else block.sequence for block in flushed]
+            if self.state.sequence not in numbers:
+                self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
             _DATASYNC(self._metadata)
             if self._new_entry:
                 directory = os.open(os.path.dirname(self._names[0]), os.O_RDONLY | _OPEN_FLAGS)

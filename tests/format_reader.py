@@ -91,7 +91,7 @@ def parse_header(data):
 
 def parse_records(data, header, count):
     """The first `count` records of the growth log: (axis, grid when the segment began)."""
-    k, start, room, records = len(header.chunk), header.size + 8192, 64, []
+    k, start, room, records = len(header.chunk), header.size + 20480, 64, []
     width = 8 + 8 * k
     while True:
         for i in range(min(room, count - len(records))):
@@ -129,9 +129,9 @@ def parse_state(data, header, i):
 
 
 def present_state(data, header):
-    """The whole state with the greater sequence number."""
+    """The whole state with the greatest sequence number."""
     states, faults = [], []
-    for i in range(2):
+    for i in range(5):
         try:
             states.append(parse_state(data, header, i))
         except ValueError as fault:
@@ -151,7 +151,8 @@ def opened(path):
             size = len(principal)
             short = size < state.data_bytes
             need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")
-            partners = not state.sealed or principal[state.data_bytes :] == header.uuid
+            seal = b"\x89XTA sealed:\r\n\x1a\n" + header.uuid
+            partners = not state.sealed or principal[state.data_bytes :] == seal
             need(partners, "the two files do not belong together: no uuid at the end of the .xta")
             return header, state, principal[: state.data_bytes]
         except ValueError:

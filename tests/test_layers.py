@@ -22,7 +22,7 @@ LAYERS = [
     ["extarray"],
     ["extarray.creation"],
     ["extarray.array"],
-    ["extarray.protocols.blocks"],
+    ["extarray.protocols", "extarray.protocols.blocks"],
     ["extarray.store"],
     ["extarray.engine", "extarray.lock"],
     ["extarray._core._array"],

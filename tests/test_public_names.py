@@ -53,6 +53,7 @@ AXIAL = {
 }
 
 ERRORS = {
+    "RecoveryWarning": UserWarning,
     "AccessError": PermissionError,
     "AxisError": IndexError,
     "BoundsError": IndexError,
