@@ -22,6 +22,7 @@ LAYERS = [
     ["extarray"],
     ["extarray.creation"],
     ["extarray.array"],
+    ["extarray.html", "extarray.walk"],
     ["extarray.protocols.blocks"],
     ["extarray.store"],
     ["extarray.engine", "extarray.lock"],
