@@ -22,7 +22,10 @@ LAYERS = [
     ["extarray"],
     ["extarray.creation"],
     ["extarray.array"],
-    ["extarray.protocols.blocks"],
+    ["extarray.protocols.mixin"],
+    ["extarray.protocols.functions"],
+    ["extarray.protocols.elementwise"],
+    ["extarray.protocols.blocks", "extarray.protocols.limits"],
     ["extarray.store"],
     ["extarray.engine", "extarray.lock"],
     ["extarray._core._array"],
@@ -32,7 +35,7 @@ LAYERS = [
     ["extarray.attrs", "extarray.chunking", "extarray.metadata"],
     ["extarray.config", "extarray.order"],
     ["extarray._core._crc"],
-    ["extarray._core", "extarray.extras", "extarray.info"],
+    ["extarray._core", "extarray.extras", "extarray.info", "extarray.protocols"],
     ["extarray.errors"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

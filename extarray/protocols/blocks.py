@@ -6,7 +6,7 @@ import contextvars
 import itertools
 import math
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from extarray.config import config
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK_BYTES", "Box", "Source", "load", "run", "tiles"]
+__all__ = ["BLOCK_BYTES", "Box", "Source", "box_bytes", "load", "run", "tiles"]
 
 Box = tuple[slice, ...]
 
@@ -28,18 +28,39 @@ _LEAST_BYTES = 1 << 18
 _THREAD_BYTES = 1 << 23
 
 
-class Source(Protocol):
-    """What streaming needs of an operand: an `ExtArray`, a view of one."""
+class Source:
+    """What streaming needs of an operand; the base of all that can be one.
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunks: tuple[int, ...]
+    An `ExtArray` is one, and a view of one.
+    """
 
-    def read(self, selection: Any = ...) -> NDArray[Any]:
-        """Copy of a selection."""
-        ...
+    __slots__ = ()
 
-    def _peek(self, box: Box) -> NDArray[Any] | None: ...
+    if TYPE_CHECKING:
+        # Only declared: the classes that derive from this one have them from the compiled core.
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Extents, in elements."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """Data type of the elements."""
+
+        @property
+        def chunks(self) -> tuple[int, ...]:
+            """Extents of a chunk, in elements."""
+
+        @property
+        def _origin(self) -> bytes:
+            """What tells the stored elements from those of other arrays: the uuid."""
+
+        def read(self, selection: Any = ...) -> NDArray[Any]:
+            """Copy of a selection."""
+
+        def write(self, selection: Any, values: Any) -> None:
+            """Write to a selection."""
+
+        def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
 
 def tiles(
@@ -102,6 +123,19 @@ def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
         high = min(low + outer, extent)
         for start in range(low, high, block):
             yield slice(start, min(start + block, high))
+
+
+def box_bytes() -> int:
+    """Bytes of a box at most, so that ``config.max_memory`` holds what an operation needs for it.
+
+    Each thread has a box, and beside it up to three temporary arrays of its size.
+
+    Returns
+    -------
+    int
+    """
+    share: int = config.max_memory // (4 * config.threads)
+    return max(1, min(BLOCK_BYTES, share))
 
 
 def load(source: Source, box: Box) -> NDArray[Any]:
