@@ -31,6 +31,7 @@ from extarray.errors import (
 from extarray.html import describe
 from extarray.info import Info
 from extarray.order import positions
+from extarray.protocols.mixin import NumpyMixin
 from extarray.store import FileStore, MemoryStore, resolve_path
 from extarray.walk import chunk_indices, region, segment_boxes
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from extarray.metadata import Header
 
@@ -49,7 +50,7 @@ __all__ = ["LIMIT", "ExtArray"]
 LIMIT = 2**63 - 4096
 
 
-class ExtArray(ArrayCore):
+class ExtArray(ArrayCore, NumpyMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -215,6 +216,11 @@ class ExtArray(ArrayCore):
         'mm'
         """
         return Attributes(self._load_attrs, self._save_attrs)
+
+    @property
+    def _origin(self) -> bytes:
+        """What tells the elements from those of other arrays."""
+        return self._store.header.uuid
 
     def _load_attrs(self) -> str:
         self._check()
@@ -747,15 +753,6 @@ class ExtArray(ArrayCore):
         if isinstance(store, FileStore):
             return _reopen, (store.absolute, store.header.uuid, store.engine)
         return _restore, (store.header, store.attrs, self.read())
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ArgumentError(
-                "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
-                "views that chunk() gives"
-            )
-        result = self.read()
-        return result if dtype is None else result.astype(dtype, copy=False)
 
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
