@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 
     from extarray.protocols.blocks import Box
 
-__all__ = ["as_operand", "assigning", "elementwise", "new_result", "part_of", "shape_of", "stream"]
+__all__ = [
+    "apart",
+    "as_operand",
+    "assigning",
+    "chunks_for",
+    "copy_of",
+    "elementwise",
+    "meet",
+    "new_result",
+    "part_of",
+    "shape_of",
+    "stream",
+]
 
 
 def elementwise(
@@ -130,10 +142,10 @@ def stream(
     before anything was written.
     """
     shape = outs[0].shape
-    operands = [_apart(x, outs) for x in operands]
+    operands = [apart(x, outs) for x in operands]
     selected = where is not True
     if selected:
-        where = _apart(as_operand(where), outs)
+        where = apart(as_operand(where), outs)
     arrays = [x for x in (*outs, *operands, where) if isinstance(x, (Source, np.ndarray))]
     itemsize = sum(x.dtype.itemsize for x in arrays)
     if selected:
@@ -156,7 +168,7 @@ def stream(
             else:
                 out.write(box, target)
 
-    boxes = tiles(shape, _chunks_for(shape, arrays), itemsize, limit=box_bytes())
+    boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
     run(work, boxes, math.prod(shape) * itemsize)
 
 
@@ -265,8 +277,21 @@ def new_result(
     return np.empty(shape, kind, "F" if order == "F" else "C")
 
 
-def _chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]:
-    """Chunks along which to cut: of the first output of ours, or else of the largest operand."""
+def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]:
+    """Chunks along which to cut: of the first output of ours, or else of the largest operand.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        To which the arrays are broadcast.
+    arrays : sequence
+        Outputs first; what is not of ours is passed over.
+
+    Returns
+    -------
+    tuple of int
+        `shape` where no array is of ours: it may be cut anywhere.
+    """
     sources = [x for x in arrays if isinstance(x, Source)]
     if not sources:
         return shape
@@ -283,12 +308,46 @@ def _chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...
 # -- operands that share elements with outputs ---------------------------------------------------
 
 
-def _apart(x: Any, outs: Sequence[Any]) -> Any:
-    """An operand, or a copy of it where filling one box would change what others read."""
+def apart(x: Any, outs: Sequence[Any]) -> Any:
+    """An operand, or a copy of it where filling one box would change what others read.
+
+    Parameters
+    ----------
+    x : Source, ndarray or scalar
+    outs : sequence of Source or ndarray
+
+    Returns
+    -------
+    Source, ndarray or scalar
+
+    Raises
+    ------
+    ResultError
+        The copy would be larger than the limits allow.
+    """
     if not isinstance(x, (Source, np.ndarray)):
         return x
-    if not any(_meet(x, out) and not _coincide(x, out) for out in outs):
+    if not any(meet(x, out) and not _coincide(x, out) for out in outs):
         return x
+    return copy_of(x)
+
+
+def copy_of(x: Any) -> NDArray[Any]:
+    """Copy in memory of an operand that shares elements with an output.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ResultError
+        It would be larger than the limits allow.
+    """
     if isinstance(x, np.ndarray):
         return x.copy()
     check_result(
@@ -299,8 +358,17 @@ def _apart(x: Any, outs: Sequence[Any]) -> Any:
     return x.read()
 
 
-def _meet(x: Any, out: Any) -> bool:
-    """Whether two arrays may share elements."""
+def meet(x: Any, out: Any) -> bool:
+    """Whether two arrays may share elements.
+
+    Parameters
+    ----------
+    x, out : Source or ndarray
+
+    Returns
+    -------
+    bool
+    """
     if isinstance(x, Source) and isinstance(out, Source):
         return x._origin == out._origin
     if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.errors import ArgumentError
 from extarray.protocols.blocks import Source
+import extarray.protocols.catalogue  # noqa: F401 -- registers the streamed forms
 from extarray.protocols.functions import dispatch
 
 if TYPE_CHECKING:
