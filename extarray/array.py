@@ -16,6 +16,7 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.attrs import Attributes
+from extarray.casting import astype
 from extarray.chunking import check_chunks, check_shape, grid_of
 from extarray.errors import (
     ArgumentError,
@@ -30,6 +31,7 @@ from extarray.errors import (
 )
 from extarray.html import describe
 from extarray.info import Info
+from extarray.interop.dask import builds_graph, to_dask
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.store import FileStore, MemoryStore, resolve_path
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray.metadata import Header
 
@@ -625,6 +627,97 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     # -- whole arrays ------------------------------------------------------------------------
 
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> Any:
+        """Elements in another dtype: read late, as from h5py's, or an ndarray, as NumPy's.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+        order : {"C", "F", "A", "K"}, optional
+            Memory order of an ndarray.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        subok : bool
+            As NumPy's; there is no subclass that could be passed on.
+        copy : bool, optional
+            True and False give the same: an ndarray is always a copy.
+
+        Returns
+        -------
+        AsType or ndarray
+            Without `order` and `copy`, which speak of memory: an object with brackets, operators,
+            and all of NumPy's functions, which reads and casts what these need at the moment that
+            they need it, box by box.  With one of them: an ndarray.
+
+        Raises
+        ------
+        CastingError
+            A TypeError: the rule does not allow it.
+        ResultError
+            A MemoryError: an ndarray larger than ``config.max_result``.
+
+        Notes
+        -----
+        What reads late shows the array as it is then, not as it was when `astype` was called.  It
+        cannot be written to: ``x = a.astype(float); x += 1`` makes `x` an ndarray, and
+        ``a.astype(float, copy=True)`` is one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> a.astype("f4")[0]
+        array([1., 2.], dtype=float32)
+        >>> a.astype(float).sum(), a.astype(float, copy=True)
+        (np.float64(10.0), array([[1., 2.],
+               [3., 4.]]))
+        """
+        self._check()
+        return astype(self, dtype, order, casting, copy)
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Dask array whose tasks read this array.
+
+        Parameters
+        ----------
+        chunks : int, tuple, str or dict, optional
+            As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
+            dask's setting ``array.chunk-size`` says, by default 128 MiB.
+
+        Returns
+        -------
+        dask.array.Array
+
+        Raises
+        ------
+        MissingExtraError
+            Dask is not installed.
+        ClosedError
+
+        Notes
+        -----
+        Nothing is read before the tasks run.  Tasks in other processes open the files there.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.ones((100, 100), chunks=10)
+        >>> x = a.to_dask(chunks=(50, 100))  # doctest: +SKIP
+        >>> x.sum().compute()  # doctest: +SKIP
+        np.float64(10000.0)
+        """
+        self._check()
+        return to_dask(self, chunks)
+
+    # The name by which ``dask.array.asarray`` finds it.
+    to_dask_array = to_dask
+
     @overload
     def iter_chunks(
         self, sel: None = None, order: Literal["address", "grid"] = "address"
@@ -718,6 +811,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         ------
         ExistsError, ChunksError, StorageError, ReserveError
 
+        Notes
+        -----
+        Called by `dask.array.from_array` it gives the array itself: tasks read it late.
+
         Examples
         --------
         >>> import extarray as xa
@@ -726,6 +823,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         (4, 1)
         """
         self._check()
+        if path is None and chunks is None and builds_graph():
+            return self
         header = self._store.header
         shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
         new = ExtArray._create(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.errors import ArgumentError
+from extarray.interop.dask import to_dask
 from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed forms
 from extarray.protocols.blocks import Source
 from extarray.protocols.derived import Computed
@@ -80,7 +81,12 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return apply(ufunc, method, inputs, kwargs)
+        result = apply(ufunc, method, inputs, kwargs)
+        if result is NotImplemented and any(hasattr(x, "__dask_graph__") for x in inputs):
+            # Dask's arrays refuse arrays that they do not know; of tasks, they know all.
+            tasks = [to_dask(x) if isinstance(x, Source) else x for x in inputs]
+            return getattr(ufunc, method)(*tasks, **kwargs)
+        return result
 
     def __array_function__(
         self,
