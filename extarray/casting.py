@@ -150,7 +150,8 @@ class AsType(NumpyMixin):
         result = np.empty(self.shape, self._dtype)
 
         def fill(_: int, box: Box) -> None:
-            result[box] = load(source, box)
+            # No assignment, which would put an array without axes into an object as it is.
+            np.copyto(result[(*box, ...)], load(source, box), casting="unsafe")
 
         widest = max(self.itemsize, source.dtype.itemsize)
         run(fill, tiles(self.shape, self.chunks, widest), self.size * widest)
