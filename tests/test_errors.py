@@ -186,6 +186,7 @@ READING = [
     ("flush", lambda a: a.flush()),
     ("refresh", lambda a: a.refresh()),
     ("copy", lambda a: a.copy()),
+    ("astype", lambda a: a.astype("f4")),
 ]
 
 

@@ -40,6 +40,8 @@ METHODS = {
     "refresh": "",
     "close": "",
     "copy": "path chunks",
+    "astype": "dtype order casting subok copy",
+    "to_dask": "chunks",
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
