@@ -45,8 +45,11 @@ def outcome(call):
     return result, {text for text in texts if not text.startswith(_OF_OPERATIONS)}
 
 
-def compared(ours, numpys, dtype=None, exact: bool = False) -> None:
-    """Both give the same, up to rounding (in `dtype`), and warn of the same; or raise the same."""
+def compared(ours, numpys, data=None, exact: bool = False) -> None:
+    """Both give the same and warn of the same, or raise the same.
+
+    The same up to rounding, of the result and of `data`, of which it is made.
+    """
     expected, warned = outcome(numpys)
     with small_boxes():
         got, our_warnings = outcome(ours)
@@ -57,15 +60,15 @@ def compared(ours, numpys, dtype=None, exact: bool = False) -> None:
     if isinstance(got, Exception):
         raise got
     assert our_warnings == warned
-    assert_close(got, expected, dtype, exact)
+    assert_close(got, expected, data, exact)
 
 
-def assert_close(got, expected, dtype=None, exact: bool = False) -> None:
+def assert_close(got, expected, data=None, exact: bool = False) -> None:
     """The same type, dtype and shape, and the same values up to rounding."""
     if isinstance(expected, tuple):
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
-            assert_close(one, other, dtype, exact)
+            assert_close(one, other, data, exact)
         return
     assert type(got) is type(expected)
     if not isinstance(expected, (np.ndarray, np.generic)):
@@ -76,11 +79,12 @@ def assert_close(got, expected, dtype=None, exact: bool = False) -> None:
     if exact or expected.dtype.kind not in "fc":
         np.testing.assert_array_equal(got, expected)
         return
-    kinds = [expected.dtype] if dtype is None else [expected.dtype, np.dtype(dtype)]
-    eps = max(float(np.finfo(kind).eps) for kind in kinds if kind.kind in "fc")
-    values = np.abs(expected[np.isfinite(expected)])
-    size = float(np.max(values, initial=0))
-    np.testing.assert_allclose(got, expected, rtol=200 * eps, atol=200 * eps * min(size, 1e4))
+    arrays = [np.asarray(x) for x in (expected, data) if x is not None]
+    eps = max(float(np.finfo(x.dtype).eps) for x in arrays if x.dtype.kind in "fc")
+    sizes = [np.max(np.abs(x[np.isfinite(x)]), initial=0) for x in arrays]
+    np.testing.assert_allclose(
+        got, expected, rtol=200 * eps, atol=200 * eps * min(float(max(sizes)), 1e4)
+    )
 
 
 def some_nans(data: np.ndarray, seed: int = 3) -> np.ndarray:
