@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 from uuid import uuid4
 
 import numpy as np
@@ -13,6 +16,7 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.attrs import Attributes
+from extarray.casting import astype
 from extarray.chunking import check_chunks, check_shape, grid_of
 from extarray.errors import (
     ArgumentError,
@@ -21,16 +25,20 @@ from extarray.errors import (
     CastingError,
     ClosedError,
     LimitError,
+    MissingError,
     ReadOnlyError,
     ShapeError,
 )
+from extarray.html import describe
 from extarray.info import Info
+from extarray.interop.dask import builds_graph, to_dask
 from extarray.order import positions
+from extarray.protocols.mixin import NumpyMixin
 from extarray.store import FileStore, MemoryStore, resolve_path
+from extarray.walk import chunk_indices, region, segment_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -44,7 +52,7 @@ __all__ = ["LIMIT", "ExtArray"]
 LIMIT = 2**63 - 4096
 
 
-class ExtArray(ArrayCore):
+class ExtArray(ArrayCore, NumpyMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -62,6 +70,10 @@ class ExtArray(ArrayCore):
     Indexing returns copies.  Threads may share an array for reading, also while one of them grows
     it; after a fork the child has it open for reading only.
 
+    An array in files is pickled as its absolute path, and unpickled it is open for reading only:
+    there is one writer.  An array in memory is pickled with its elements, and unpickled it is as
+    `copy` makes it.  ``copy.copy`` and ``copy.deepcopy`` are `copy`, as for NumPy's arrays.
+
     Examples
     --------
     >>> import extarray as xa
@@ -73,10 +85,11 @@ class ExtArray(ArrayCore):
            [0., 0., 0., 0., 0.]])
     """
 
-    __slots__ = ("__weakref__", "_growth", "_store")
+    __slots__ = ("__weakref__", "_growth", "_handle", "_store")
 
     _store: FileStore | MemoryStore
     _growth: threading.RLock
+    _handle: str  # no other array has it, not even one on the same files
 
     def __init__(self) -> None:
         raise ArgumentTypeError(
@@ -110,6 +123,12 @@ class ExtArray(ArrayCore):
         return cls._from_store(store, axial, shape)
 
     @classmethod
+    def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> ExtArray:
+        """Array of a pair of files."""
+        store, axial = FileStore.open(path, mode, timeout, engine)
+        return cls._from_store(store, axial, store.shape)
+
+    @classmethod
     def _from_store(
         cls, store: FileStore | MemoryStore, axial: Axial, shape: tuple[int, ...]
     ) -> ExtArray:
@@ -120,6 +139,7 @@ class ExtArray(ArrayCore):
         self._store = store
         # Growth is one step for the threads of this process too.
         self._growth = threading.RLock()
+        self._handle = uuid4().hex
         axial._own()
         self._setup(axial, header.dtype, header.chunks, header.order, places, shape)
         self._attach_store()
@@ -174,6 +194,18 @@ class ExtArray(ArrayCore):
         return np.frombuffer(self._store.header.fill, self.dtype)[0]
 
     @property
+    def maxshape(self) -> tuple[None, ...]:
+        """None for each axis, as h5py calls an axis that grows without limit.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((2, 3)).maxshape
+        (None, None)
+        """
+        return (None,) * self.ndim
+
+    @property
     def attrs(self) -> Attributes:
         """Attributes: a mutable mapping of JSON values, kept with the array.
 
@@ -186,6 +218,11 @@ class ExtArray(ArrayCore):
         'mm'
         """
         return Attributes(self._load_attrs, self._save_attrs, self._growth)
+
+    @property
+    def _origin(self) -> bytes:
+        """What tells the elements from those of other arrays."""
+        return self._store.header.uuid
 
     def _load_attrs(self) -> str:
         self._check()
@@ -242,6 +279,15 @@ class ExtArray(ArrayCore):
             )
         return facts
 
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """What names the elements in dask's graphs: it changes when they may have changed."""
+        self._check()
+        store = self._store
+        if isinstance(store, FileStore) and store.mode == "r":
+            return ("extarray", store.header.uuid.hex(), *store.generation)
+        changes = self._changes
+        return ("extarray", self._handle, uuid4().hex if changes is None else changes)
+
     def __repr__(self) -> str:
         where = "in memory" if self.path is None else f"'{self.path}', mode '{self.mode}'"
         if self.closed:
@@ -249,6 +295,12 @@ class ExtArray(ArrayCore):
         return (
             f"<extarray.ExtArray: shape {self.shape}, {self.dtype}, chunks {self.chunks}, {where}>"
         )
+
+    def _repr_html_(self) -> str:
+        """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
+        if self.closed:
+            return f"<code>{escape(repr(self))}</code>"
+        return describe(self.info(), [(axis, stop) for axis, _, stop in segment_boxes(self.axial)])
 
     # -- growth ------------------------------------------------------------------------------
 
@@ -292,19 +344,23 @@ class ExtArray(ArrayCore):
             shape[j] += n
             self._grow(tuple(shape))
 
-    def resize(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
-        """Grow several axes as one commit, axis 0 first.
+    def resize(
+        self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
+    ) -> None:
+        """Grow several axes as one commit, axis 0 first; or one axis.
 
         Parameters
         ----------
         shape : int or sequence of int
             New extent of each axis, at least the present one.
+        axis : int, optional
+            The axis, in [-ndim, ndim), that `shape` is the new extent of; as in h5py.
 
         Raises
         ------
         ShapeError
             A ValueError: wrong number of axes, or an axis would shrink.
-        ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
+        AxisError, ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
             As for `extend`.
 
         Examples
@@ -312,13 +368,19 @@ class ExtArray(ArrayCore):
         >>> import extarray as xa
         >>> a = xa.zeros((2, 3))
         >>> a.resize((4, 5))
+        >>> a.resize(6, axis=0)
         >>> a.shape
-        (4, 5)
+        (6, 5)
         """
         new = check_shape(shape)
+        j = None if axis is None else self._axis(axis)
+        if j is not None and len(new) != 1:
+            raise ShapeError(f"cannot resize axis {j} to {new}: give one extent")
         with self._growth:
             self._check("resize")
             old = self.shape
+            if j is not None:
+                new = (*old[:j], *new, *old[j + 1 :])
             if len(new) != len(old):
                 raise ShapeError(f"cannot resize {old} to {new}: the array has {len(old)} axes")
             if any(n < o for n, o in zip(new, old, strict=True)):
@@ -479,23 +541,214 @@ class ExtArray(ArrayCore):
                 stop = [*(row + low[:-1] + 1), low[-1] + run[-1] + 1]
                 self._write_box(first, stop, fill)
 
-    # -- whole arrays ------------------------------------------------------------------------
+    # -- as h5py moves elements --------------------------------------------------------------
 
-    def iter_chunks(
-        self, order: Literal["address", "grid"] = "address"
-    ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
-        """Iterate over the chunks of the grid.
+    def read_direct(self, dest: NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Read into a part of a NumPy array: ``dest[dest_sel] = a[source_sel]``.
 
         Parameters
         ----------
+        dest : ndarray
+            Written to; of any dtype and strides.
+        source_sel : index expression, optional
+            What is read; None: everything.
+        dest_sel : index expression, optional
+            Where in `dest` it goes, broadcast as in an assignment; None: everywhere.
+
+        Raises
+        ------
+        ArgumentTypeError
+            A TypeError: `dest` is no NumPy array.
+        BoundsError, SelectionError, ShapeError, ClosedError
+
+        Notes
+        -----
+        Where `dest_sel` is basic, shapes agree, and the cast is of the ``same_kind``, no copy is
+        made in between.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> dest = np.zeros((2, 4))
+        >>> a.read_direct(dest, np.s_[:, 1:], np.s_[:, :2])
+        >>> dest
+        array([[2., 3., 0., 0.],
+               [5., 6., 0., 0.]])
+        """
+        if not isinstance(dest, np.ndarray):
+            raise ArgumentTypeError(f"dest must be a NumPy array, not {type(dest).__name__}")
+        source = ... if source_sel is None else source_sel
+        place = ... if dest_sel is None else dest_sel
+        target: Any = dest[place]
+        # An advanced index gives a copy, integers alone a scalar: nothing to read into.
+        is_view = isinstance(target, np.ndarray) and np.may_share_memory(target, dest)
+        if is_view and np.can_cast(self.dtype, target.dtype, "same_kind"):
+            try:
+                self.read(source, out=target)
+            except ShapeError:  # nothing was read: to be broadcast, if possible
+                pass
+            else:
+                return
+        dest[place] = self.read(source)
+
+    def write_direct(self, source: ArrayLike, source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Write a part of an array: ``a[dest_sel] = source[source_sel]``.
+
+        Parameters
+        ----------
+        source : array_like
+        source_sel : index expression, optional
+            What is written, broadcast as in an assignment; None: everything.
+        dest_sel : index expression, optional
+            Where it goes; None: everywhere.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ReadOnlyError, ClosedError, StorageError
+            As for `write`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.write_direct(np.arange(10), np.s_[4:6], np.s_[:, 0])
+        >>> a[...]
+        array([[4, 0, 0],
+               [5, 0, 0]], dtype=int32)
+        """
+        values: Any = source
+        if source_sel is not None:
+            if not isinstance(source, (np.ndarray, ArrayCore)):
+                values = np.asarray(source)
+            values = values[source_sel]
+        self.write(... if dest_sel is None else dest_sel, values)
+
+    # -- whole arrays ------------------------------------------------------------------------
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> Any:
+        """Elements in another dtype: read late, as from h5py's, or an ndarray, as NumPy's.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+        order : {"C", "F", "A", "K"}, optional
+            Memory order of an ndarray.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        subok : bool
+            As NumPy's; there is no subclass that could be passed on.
+        copy : bool, optional
+            True and False give the same: an ndarray is always a copy.
+
+        Returns
+        -------
+        AsType or ndarray
+            Without `order` and `copy`, which speak of memory: an object with brackets, operators,
+            and all of NumPy's functions, which reads and casts what these need at the moment that
+            they need it, box by box.  With one of them: an ndarray.
+
+        Raises
+        ------
+        CastingError
+            A TypeError: the rule does not allow it.
+        ResultError
+            A MemoryError: an ndarray larger than ``config.max_result``.
+
+        Notes
+        -----
+        What reads late shows the array as it is then, not as it was when `astype` was called.  It
+        cannot be written to: ``x = a.astype(float); x += 1`` makes `x` an ndarray, and
+        ``a.astype(float, copy=True)`` is one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> a.astype("f4")[0]
+        array([1., 2.], dtype=float32)
+        >>> a.astype(float).sum(), a.astype(float, copy=True)
+        (np.float64(10.0), array([[1., 2.],
+               [3., 4.]]))
+        """
+        self._check()
+        return astype(self, dtype, order, casting, copy)
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Dask array whose tasks read this array.
+
+        Parameters
+        ----------
+        chunks : int, tuple, str or dict, optional
+            As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
+            dask's setting ``array.chunk-size`` says, by default 128 MiB.
+
+        Returns
+        -------
+        dask.array.Array
+
+        Raises
+        ------
+        MissingExtraError
+            Dask is not installed.
+        ClosedError
+
+        Notes
+        -----
+        Nothing is read before the tasks run.  Tasks in other processes open the files there.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.ones((100, 100), chunks=10)
+        >>> x = a.to_dask(chunks=(50, 100))  # doctest: +SKIP
+        >>> x.sum().compute()  # doctest: +SKIP
+        np.float64(10000.0)
+        """
+        self._check()
+        return to_dask(self, chunks)
+
+    # The name by which ``dask.array.asarray`` finds it.
+    to_dask_array = to_dask
+
+    @overload
+    def iter_chunks(
+        self, sel: None = None, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]: ...
+    @overload
+    def iter_chunks(
+        self, sel: Any, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[tuple[slice, ...]]: ...
+    def iter_chunks(
+        self, sel: Any = None, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[Any]:
+        """Iterate over the chunks of the grid, or over those that meet a selection.
+
+        Parameters
+        ----------
+        sel : int, slice, Ellipsis, or tuple of them, optional
+            A box of elements: slices have a step of 1.
         order : {"address", "grid"}
             Order of the addresses (of the file), or row-major order of the indices.
 
         Yields
         ------
-        index : tuple of int
-        view : ndarray
-            As `chunk` returns.
+        index, view : tuple of int, ndarray
+            Without a selection: a chunk index, and what `chunk` returns for it.
+        selection : tuple of slice
+            With one, as in h5py: the part of the selection that lies in a chunk.
+
+        Raises
+        ------
+        BoundsError, SelectionError
+            IndexErrors: the selection is not possible, or no box.
+        ClosedError
 
         Notes
         -----
@@ -508,20 +761,31 @@ class ExtArray(ArrayCore):
         >>> a.extend(0, 2)
         >>> [index for index, view in a.iter_chunks()]
         [(0, 0), (0, 1), (1, 0), (1, 1)]
+        >>> for part in a.iter_chunks((slice(1, 4), 0)):
+        ...     a[part] = 5
+        >>> a[:, 0]
+        array([0., 5., 5., 5.])
         """
         if order not in ("address", "grid"):
             raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
         self._check()
-        return self._iterate(order)
-
-    def _iterate(self, order: str) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
-        indices: Any
-        if order == "grid":
-            indices = np.ndindex(*self.grid)
-        else:
-            indices = (self.axial.index(q) for q in range(self._chunks_published))
-        for index in indices:
-            yield index, self.chunk(index)
+        shape, chunks = self.shape, self.chunks
+        if sel is None:
+            grid = grid_of(shape, chunks)
+            indices = chunk_indices(self.axial, (0,) * len(grid), grid, order)
+            return ((index, self.chunk(index)) for index in indices)
+        start, stop = region(sel, shape)
+        first = tuple(n // c for n, c in zip(start, chunks, strict=True))
+        # An empty selection meets no chunk.
+        last = first if any(map(operator.eq, start, stop)) else grid_of(stop, chunks)
+        return (
+            # With the step that h5py gives.
+            tuple(
+                slice(max(i * c, low), min((i + 1) * c, high), 1)
+                for i, c, low, high in zip(index, chunks, start, stop, strict=True)
+            )
+            for index in chunk_indices(self.axial, first, last, order)
+        )
 
     def copy(
         self,
@@ -546,6 +810,10 @@ class ExtArray(ArrayCore):
         ------
         ExistsError, ChunksError, StorageError, ReserveError
 
+        Notes
+        -----
+        Called by `dask.array.from_array` it gives the array itself: tasks read it late.
+
         Examples
         --------
         >>> import extarray as xa
@@ -554,6 +822,8 @@ class ExtArray(ArrayCore):
         (4, 1)
         """
         self._check()
+        if path is None and chunks is None and builds_graph():
+            return self
         header = self._store.header
         shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
         new = ExtArray._create(
@@ -569,14 +839,18 @@ class ExtArray(ArrayCore):
             raise
         return new
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ArgumentError(
-                "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
-                "views that chunk() gives"
-            )
-        result = self.read()
-        return result if dtype is None else result.astype(dtype, copy=False)
+    def __copy__(self) -> ExtArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ExtArray:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check()
+        store = self._store
+        if isinstance(store, FileStore):
+            return _reopen, (store.absolute, store.header.uuid, store.engine)
+        return _restore, (store.header, store.attrs, self.read())
 
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
@@ -670,6 +944,27 @@ class ExtArray(ArrayCore):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _reopen(path: str, uuid: bytes, engine: str) -> ExtArray:
+    """Array in files that was pickled, open for reading."""
+    array = ExtArray._open(Path(path), "r", 0, engine)
+    if array._store.header.uuid != uuid:
+        array.close()
+        raise MissingError(
+            errno.ENOENT,
+            "the array that was pickled is gone: another one has taken its place; pickle that one",
+            path,
+        )
+    return array
+
+
+def _restore(header: Header, attrs: str, elements: NDArray[Any]) -> ExtArray:
+    """Array in memory that was pickled: one segment, no history."""
+    header = replace(header, uuid=uuid4().bytes)
+    array = ExtArray._create(None, elements.shape, header, attrs)
+    array[...] = elements
+    return array
 
 
 def _count(by: SupportsIndex) -> int:

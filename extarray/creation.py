@@ -16,7 +16,7 @@ from extarray.config import check_engine, config
 from extarray.errors import ArgumentError, CastingError
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
-from extarray.store import FileStore, resolve_path
+from extarray.store import resolve_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -181,8 +181,7 @@ def open(
             f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
         )
     check_engine(engine)
-    store, axial = FileStore.open(resolve_path(path), mode, timeout, engine)
-    return ExtArray._from_store(store, axial, store.state.shape)
+    return ExtArray._open(resolve_path(path), mode, timeout, engine)
 
 
 def zeros(

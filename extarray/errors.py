@@ -31,6 +31,8 @@ __all__ = [
     "ReadOnlyError",
     "RecoveryWarning",
     "ReserveError",
+    "ResultError",
+    "ResultWarning",
     "SelectionError",
     "ShapeError",
     "StorageError",
@@ -87,6 +89,10 @@ class ReserveError(ExtArrayError, MemoryError):
     """A memory-resident array cannot grow: no memory, or no address space."""
 
 
+class ResultError(ExtArrayError, MemoryError):
+    """A result in memory would be larger than ``config.max_result``."""
+
+
 class ClosedError(ExtArrayError, ValueError):
     """The array is closed."""
 
@@ -133,6 +139,10 @@ class ExistsError(StorageError, FileExistsError):
 
 class MissingError(StorageError, FileNotFoundError):
     """A file of the pair does not exist."""
+
+
+class ResultWarning(UserWarning):
+    """A result in memory is larger than ``config.warn_result``."""
 
 
 def storage_error(error: OSError, what: str) -> StorageError:

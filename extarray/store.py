@@ -705,6 +705,19 @@ class FileStore:
             self._length = old
 
     @property
+    def absolute(self) -> str:
+        """Absolute path of the pair of files, without suffix."""
+        return self._names[0].removesuffix(".xmd")
+
+    @property
+    def generation(self) -> tuple[int, int]:
+        """Number of the commit, and time of the last change of the elements, in nanoseconds.
+
+        The system may be late with the time while a writer stores through a mapping.
+        """
+        return self.state.sequence, os.fstat(self._data).st_mtime_ns
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Bounds that are committed."""
         return self.state.shape

@@ -22,7 +22,18 @@ LAYERS = [
     ["extarray"],
     ["extarray.creation"],
     ["extarray.array"],
-    ["extarray.protocols", "extarray.protocols.blocks"],
+    ["extarray.casting", "extarray.html", "extarray.walk"],
+    ["extarray.protocols.mixin"],
+    ["extarray.protocols.catalogue", "extarray.protocols.ufuncs"],
+    ["extarray.protocols.accumulations", "extarray.protocols.moments"],
+    ["extarray.protocols.pointwise", "extarray.protocols.reductions"],
+    ["extarray.protocols.choosing", "extarray.protocols.comparing", "extarray.protocols.joining"],
+    ["extarray.protocols.folding", "extarray.protocols.functions", "extarray.protocols.lanes"],
+    ["extarray.protocols.derived"],
+    ["extarray.protocols.operands"],
+    ["extarray.protocols.elementwise"],
+    ["extarray.protocols.limits", "extarray.protocols.standins"],
+    ["extarray.protocols", "extarray.protocols.blocks", "extarray.protocols.notices"],
     ["extarray.store"],
     ["extarray.engine", "extarray.lock"],
     ["extarray._core._array"],
@@ -32,13 +43,15 @@ LAYERS = [
     ["extarray.attrs", "extarray.chunking", "extarray.metadata"],
     ["extarray.config", "extarray.order"],
     ["extarray._core._crc"],
+    ["extarray.interop.dask"],
     ["extarray._core", "extarray.extras", "extarray.info"],
+    ["extarray.interop", "extarray.protocols"],
     ["extarray.errors"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 #: What stands beside the array uses its public face.
-BESIDE = {"extarray.cli", "extarray.plot", "extarray.__main__"}
+BESIDE = {"extarray.cli", "extarray.interop.dask", "extarray.plot", "extarray.__main__"}
 PUBLIC = {*BESIDE, "extarray", "extarray.errors", "extarray.extras", "extarray.info"}
 
 SOURCES = sorted(p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})

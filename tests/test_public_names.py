@@ -30,18 +30,22 @@ METHODS = {
     "write": "selection values",
     "extend": "axis by",
     "append": "data axis",
-    "resize": "shape",
+    "resize": "shape axis",
+    "read_direct": "dest source_sel dest_sel",
+    "write_direct": "source source_sel dest_sel",
     "chunk": "index",
-    "iter_chunks": "order",
+    "iter_chunks": "sel order",
     "info": "",
     "flush": "",
     "refresh": "",
     "close": "",
     "copy": "path chunks",
+    "astype": "dtype order casting subok copy",
+    "to_dask": "chunks",
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
-    *["fill_value", "path", "mode", "closed", "attrs", "axial"],
+    *["fill_value", "path", "mode", "closed", "attrs", "axial", "maxshape"],
 ]
 AXIAL = {
     "address": "index",

@@ -80,6 +80,8 @@ cdef class ArrayCore:
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
     cdef bint writes_direct         # and stored there without a look at `touched`
+    cdef index_t changes            # grows with every change of elements or bounds
+    cdef bint lent                  # a view for writing is out: elements may change unseen
 
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
@@ -133,6 +135,7 @@ cdef class ArrayCore:
         for j in range(self.rank):
             self.bounds[j] = shape[j]
         self.n_chunks = self.vectors.size
+        self.changes += 1
 
     def _forget_touched(self):
         """Forget which chunks have space: a growth was undone, and took some away."""
@@ -144,6 +147,11 @@ cdef class ArrayCore:
     def _chunks_published(self):
         """Number of chunks that are there to be used; growth in progress has more."""
         return self.n_chunks
+
+    @property
+    def _changes(self):
+        """A number that differs where elements or bounds may; None where nobody can say."""
+        return None if self.lent else self.changes
 
     # -- what the array is -------------------------------------------------------------------
 
@@ -260,6 +268,7 @@ cdef class ArrayCore:
         if not self.is_writable:
             raise ReadOnlyError(
                 f"cannot write to {self._name()}: opened with mode 'r'; reopen with mode='r+'")
+        self.changes += 1       # whoever asks is about to write
         return 0
 
     # -- single elements ---------------------------------------------------------------------
@@ -750,6 +759,7 @@ cdef class ArrayCore:
         view = new_array(self.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if self.is_writable else 0)
         cnp.set_array_base(view, region)
+        self.lent |= self.is_writable
         return view
 
     def _peek(self, box, bint writable=False):
@@ -782,6 +792,7 @@ cdef class ArrayCore:
         view = new_array(self.kind, self.rank, dims, strides, self.region.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, self.region)
+        self.changes += writable
         return view
 
     def _reserve(self, address):

@@ -1,0 +1,244 @@
+"""An array in another dtype, without a copy: what `ExtArray.astype` gives."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from extarray.errors import CastingError, ReadOnlyError
+from extarray.interop.dask import builds_graph
+from extarray.protocols.blocks import Source, load, run, tiles
+from extarray.protocols.limits import check_result
+from extarray.protocols.mixin import NumpyMixin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.protocols.blocks import Box
+
+__all__ = ["AsType", "astype"]
+
+
+def astype(
+    source: Source, dtype: DTypeLike, order: Any, casting: Any, copy: bool | None
+) -> AsType | NDArray[Any]:
+    """The elements in another dtype, read late unless something is said about memory.
+
+    Parameters
+    ----------
+    source : Source
+    dtype, order, casting, copy
+        As for `ExtArray.astype`.
+
+    Returns
+    -------
+    AsType or ndarray
+    """
+    late = AsType(source, dtype, casting)
+    if order is None and copy is None:
+        return late
+    check_result(
+        late.nbytes, "the result of astype", "astype without 'order' and 'copy', which reads late"
+    )
+    return np.asarray(late, order=order)
+
+
+def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
+    """In-place operator that works on the elements as they are read, and so gives an ndarray."""
+
+    def method(self: AsType, other: Any) -> Any:
+        return operate(np.asarray(self), other)
+
+    return method
+
+
+class AsType(NumpyMixin):
+    """An array that is read in another dtype; it has no elements of its own.
+
+    Brackets, NumPy's functions and operators read and cast what they need, when they need it:
+    a change of the array is seen.  It cannot be written to.  ``x += 1`` makes `x` a NumPy array.
+
+    Parameters
+    ----------
+    source : Source
+        The array.
+    dtype : dtype_like
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+
+    Attributes
+    ----------
+    dtype : dtype
+
+    Raises
+    ------
+    CastingError
+        A TypeError: the rule does not allow it.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> late = xa.from_array([[1, 2], [3, 4]]).astype("f4")
+    >>> late[0]
+    array([1., 2.], dtype=float32)
+    >>> late.sum(), (late + 1).dtype
+    (np.float32(10.0), dtype('float32'))
+    """
+
+    __slots__ = ("_dtype", "_source")
+
+    def __init__(self, source: Source, dtype: DTypeLike, casting: Any = "unsafe") -> None:
+        # NumPy finds the length of a text, or the unit of a date, where none is given.
+        to = np.empty(0, source.dtype).astype(dtype).dtype
+        if not np.can_cast(source.dtype, to, casting):
+            raise CastingError(
+                f"Cannot cast array data from {source.dtype!r} to {to!r} according to the rule "
+                f"{casting!r}"
+            )
+        self._source = source
+        self._dtype = to
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of what is read."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the array."""
+        return self._source.shape
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of a chunk."""
+        return self._source.chunks
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element as it is read."""
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements as they are read."""
+        return self.size * self.itemsize
+
+    @property
+    def _origin(self) -> bytes:
+        return self._source._origin
+
+    def _peek(self, box: Box, writable: bool = False) -> None:
+        return None
+
+    def read(self, selection: Any = ...) -> NDArray[Any]:
+        """Read a selection, and cast it.
+
+        Parameters
+        ----------
+        selection : index expression
+
+        Returns
+        -------
+        ndarray
+        """
+        source = self._source
+        if selection is not ...:
+            return source.read(selection).astype(self._dtype, copy=False)
+        result = np.empty(self.shape, self._dtype)
+
+        def fill(_: int, box: Box) -> None:
+            # No assignment, which would put an array without axes into an object as it is.
+            np.copyto(result[(*box, ...)], load(source, box), casting="unsafe")
+
+        widest = max(self.itemsize, source.dtype.itemsize)
+        run(fill, tiles(self.shape, self.chunks, widest), self.size * widest)
+        return result
+
+    def write(self, selection: Any, values: Any) -> NoReturn:
+        """Refuse.
+
+        Parameters
+        ----------
+        selection, values
+            What was to be written.
+
+        Raises
+        ------
+        ReadOnlyError
+        """
+        raise ReadOnlyError(
+            "what astype gives is read late and cannot be written to; write to the array itself, "
+            "or take astype(..., copy=True), which is a NumPy array"
+        )
+
+    def copy(self, order: Any = "C") -> Any:
+        """All elements, as ``np.copy``.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+
+        Returns
+        -------
+        ndarray
+        """
+        return self if builds_graph() else np.asarray(self, order=order)
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Any = None,
+        casting: Any = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> AsType | NDArray[Any]:
+        """As `ExtArray.astype`, of the elements as they are read here.
+
+        Parameters
+        ----------
+        dtype, order, casting, subok, copy
+
+        Returns
+        -------
+        AsType or ndarray
+        """
+        return astype(self, dtype, order, casting, copy)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __getitem__(self, key: Any) -> Any:
+        if key is ... or isinstance(key, (str, list)):  # a list may name fields, as a text does
+            return self.read()[key]
+        source: Any = self._source
+        return source[key].astype(self._dtype)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.write(key, value)
+
+    def __repr__(self) -> str:
+        return f"<extarray.AsType: {self._dtype} of {self._source!r}>"
+
+    __iadd__ = _in_memory(operator.iadd)
+    __isub__ = _in_memory(operator.isub)
+    __imul__ = _in_memory(operator.imul)
+    __imatmul__ = _in_memory(operator.imatmul)
+    __itruediv__ = _in_memory(operator.itruediv)
+    __ifloordiv__ = _in_memory(operator.ifloordiv)
+    __imod__ = _in_memory(operator.imod)
+    __ipow__ = _in_memory(operator.ipow)
+    __ilshift__ = _in_memory(operator.ilshift)
+    __irshift__ = _in_memory(operator.irshift)
+    __iand__ = _in_memory(operator.iand)
+    __ior__ = _in_memory(operator.ior)
+    __ixor__ = _in_memory(operator.ixor)

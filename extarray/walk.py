@@ -1,0 +1,149 @@
+"""Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a region."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import TYPE_CHECKING, Any
+
+from extarray.errors import BoundsError, SelectionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from extarray._core._axial import Axial
+
+__all__ = ["chunk_indices", "region", "segment_boxes"]
+
+Index = tuple[int, ...]
+
+
+def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
+    """Boxes of chunks that the segments are, in order of their addresses.
+
+    Parameters
+    ----------
+    axial : Axial
+
+    Yields
+    ------
+    axis : int
+        Axis that grew, which varies slowest in the segment; the others follow in their order.
+    start, stop : tuple of int
+        Chunk indices.  The stop is the grid after the growth.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> axial = Axial((4, 3))
+    >>> _ = axial.grow(1, 2)
+    >>> list(segment_boxes(axial))
+    [(0, (0, 0), (4, 3)), (1, (0, 3), (4, 5))]
+    """
+    # The last segment may be lengthened meanwhile, and others may follow it.
+    grid, n_segments = axial.grid, axial.segments
+    records = (axial._record(s) for s in range(n_segments))
+    axis, before = next(records)
+    for next_axis, after in itertools.chain(records, [(-1, grid)]):
+        start = [0] * len(grid)
+        if grid:
+            start[axis] = before[axis]
+        yield axis, tuple(start), after
+        axis, before = next_axis, after
+
+
+def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterator[Index]:
+    """Indices of the chunks in a box of the grid.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+    order : {"address", "grid"}
+        Order of the addresses, or row-major order of the indices.
+
+    Yields
+    ------
+    tuple of int
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> axial = Axial((1, 2))
+    >>> _ = axial.grow(0, 1), axial.grow(1, 1)
+    >>> list(chunk_indices(axial, (0, 1), (2, 3), "address"))
+    [(0, 1), (1, 1), (0, 2), (1, 2)]
+    """
+    if order == "grid":
+        yield from itertools.product(*map(range, start, stop))
+        return
+    for axis, first, last in segment_boxes(axial):
+        ranges = [
+            range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
+        ]
+        if not ranges:
+            yield ()
+            continue
+        slowest = ranges.pop(axis)
+        for i in slowest:
+            for others in itertools.product(*ranges):
+                yield (*others[:axis], i, *others[axis:])
+
+
+def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
+    """Box of elements that integers and slices of step 1 select.
+
+    Parameters
+    ----------
+    selection : int, slice, Ellipsis, or a sequence of them
+    shape : sequence of int
+
+    Returns
+    -------
+    start, stop : tuple of int
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors: the selection is not possible, or no box.
+
+    Examples
+    --------
+    >>> region((slice(2, None), -1), (10, 4))
+    ((2, 3), (10, 4))
+    >>> region(..., (10, 4))
+    ((0, 0), (10, 4))
+    """
+    entries = list(selection) if isinstance(selection, (tuple, list)) else [selection]
+    gaps = [i for i, entry in enumerate(entries) if entry is Ellipsis]
+    if len(gaps) > 1:
+        raise SelectionError("an index can only have a single ellipsis ('...')")
+    missing = len(shape) - len(entries) + len(gaps)
+    if missing < 0:
+        raise BoundsError(
+            f"too many indices for array: array is {len(shape)}-dimensional, but "
+            f"{len(entries) - len(gaps)} were indexed"
+        )
+    at = gaps[0] if gaps else len(entries)
+    entries[at : at + len(gaps)] = [slice(None)] * missing
+    pairs = [_extent(entry, n, j) for j, (entry, n) in enumerate(zip(entries, shape, strict=True))]
+    return tuple(start for start, _ in pairs), tuple(stop for _, stop in pairs)
+
+
+def _extent(entry: Any, n: int, axis: int) -> tuple[int, int]:
+    """Start and stop of one entry of a selection."""
+    if isinstance(entry, slice):
+        start, stop, step = entry.indices(n)
+        if step != 1:
+            raise SelectionError(f"{entry} has a step; chunks are gone through with steps of 1")
+        return start, max(start, stop)
+    try:
+        i = operator.index(entry)
+    except TypeError:
+        raise SelectionError(
+            f"{entry!r} selects no region; integers, slices and '...' do"
+        ) from None
+    if not -n <= i < n:
+        raise BoundsError(f"index {i} is out of bounds for axis {axis} with size {n}")
+    return i % n, i % n + 1

@@ -1,0 +1,264 @@
+"""dask: graphs that hold an array and not its elements, on every scheduler."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases
+
+import extarray as xa
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+tokenize = dask.base.tokenize
+
+
+@pytest.fixture(autouse=True)
+def synchronous():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture
+def filled(factory):
+    with factory.array((50, 40), "i4", chunks=(7, 9)) as array:
+        array[...] = np.arange(2000).reshape(50, 40)
+        yield array
+
+
+#: Ways to a dask array.
+WAYS = {
+    "to_dask": lambda a: a.to_dask(),
+    "from_array": lambda a: da.from_array(a),
+    "asarray": lambda a: da.asarray(a),
+    "astype": lambda a: da.from_array(a.astype(a.dtype)),
+}
+ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+
+
+@ways
+@given(case=cases())
+def test_the_same_elements(factory, way, case):
+    with built(factory, case) as (array, model):
+        graph = way(array)
+        assert isinstance(graph, da.Array)
+        assert isinstance(graph._meta, np.ndarray)
+        # Dask gives scalars, of the native byte order, for arrays without axes.
+        assert_same(np.asarray(graph.compute(), model.dtype), model.data)
+
+
+@ways
+def test_nothing_is_loaded_for_a_graph(tmp_path, way):
+    """8 TiB: reading, or copying, would fail."""
+    shape = (2**20, 2**20)
+    with xa.create(tmp_path / "huge", shape, "f8", chunks=(512, 512), sparse=True) as array:
+        graph = way(array)
+        array[-1, -1] = 5
+        assert graph[-1, -3:].compute().tolist() == [0, 0, 5]
+        assert array.info()["disk_bytes"] < 2**24
+
+
+@ways
+def test_tasks_read_what_is_there_when_they_run(filled, way):
+    graph = way(filled)
+    filled[0, 0] = -1
+    assert graph[0, 0].compute() == -1
+
+
+def test_copies_of_others_are_copies(filled):
+    """Only dask's own function gets the array itself."""
+
+    def from_array(array):
+        return array.copy()
+
+    assert from_array(filled) is not filled
+    assert type(filled.astype("f4").copy()) is np.ndarray
+
+
+@pytest.mark.parametrize("way", ["to_dask", "from_array"])
+@pytest.mark.parametrize(
+    ("size", "expected"), [("4 kiB", (28, 36)), ("1 kiB", (14, 18)), ("1 GiB", (50, 40))]
+)
+def test_tasks_take_groups_of_whole_chunks(filled, way, size, expected):
+    with dask.config.set({"array.chunk-size": size}):
+        graph = WAYS[way](filled)
+    assert graph.chunksize == expected
+    for cuts, chunk in zip(graph.chunks, filled.chunks, strict=True):
+        assert all(n % chunk == 0 for n in cuts[:-1])
+
+
+def test_chunks_as_asked(filled):
+    assert filled.to_dask(chunks=(10, -1)).chunks == ((10,) * 5, (40,))
+    assert filled.to_dask(chunks={0: 25}).chunksize[0] == 25
+    assert filled.to_dask(chunks=((20, 30), 40)).chunks == ((20, 30), (40,))
+
+
+def test_a_group_is_one_task(filled):
+    graph = filled.to_dask(chunks=(25, 40))
+    with dask.config.set({"optimization.fuse.active": True}):
+        (optimized,) = dask.optimize(graph)
+    n_reads = len([key for key in optimized.__dask_graph__() if isinstance(key, tuple)])
+    assert n_reads == 2
+
+
+def test_operators_with_dask_arrays(filled):
+    graph = da.ones((50, 40), dtype="i4", chunks=25)
+    for late in [graph - filled, np.subtract(graph, filled)]:
+        assert isinstance(late, da.Array)
+        assert_same(late.compute(), 1 - filled[...])
+    for late in [filled - graph, np.subtract(filled, graph)]:
+        assert isinstance(late, da.Array)
+        assert_same(late.compute(), filled[...] - 1)
+
+
+# -- schedulers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["to_dask", "from_array"])
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_schedulers(path, on_disk, scheduler, way):
+    with xa.create(path if on_disk else None, (50, 40), chunks=10) as array:
+        array[...] = np.arange(2000).reshape(50, 40)
+        with dask.config.set({"array.chunk-size": "8 kiB"}):
+            graph = WAYS[way](array)
+        assert graph.npartitions == 4
+        means = graph.mean(axis=0).compute(scheduler=scheduler, num_workers=1)
+        assert np.allclose(means, array[...].mean(axis=0))
+
+
+@pytest.mark.filterwarnings("default")  # theirs
+def test_distributed(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with (
+        xa.create(tmp_path / "scene", (50, 40), chunks=10) as array,
+        distributed.Client(processes=True, **options),
+    ):
+        array[...] = np.arange(2000).reshape(50, 40)
+        for source in (array, array.copy(), array.astype("i2")):
+            for graph in (da.from_array(source, chunks=20), xa.ExtArray.to_dask(array, 20)):
+                assert graph.sum().compute(scheduler=None) == 1999000
+
+
+# -- storing -------------------------------------------------------------------------------------
+
+
+@given(case=cases(min_ndim=1, max_ndim=3), data=st.data())
+def test_store_without_a_lock(factory, case, data):
+    """Blocks cut across chunks, and threads write to one chunk at a time."""
+    with built(factory, case) as (array, model):
+        region, shape = [], []
+        for n in array.shape:
+            low, high = sorted([data.draw(st.integers(0, n)), data.draw(st.integers(0, n))])
+            region.append(slice(low, high))
+            shape.append(high - low)
+        values = sample(case.dtype, tuple(shape), seed=4)
+        blocks = data.draw(st.sampled_from([1, 2, 3]))
+        source = da.from_array(values, chunks=blocks)
+        with dask.config.set(scheduler="threads", num_workers=4):
+            da.store(source, array, lock=False, regions=tuple(region))
+        model.data[tuple(region)] = values
+        assert_same(array[...], model.data)
+
+
+def test_store_while_others_read(factory):
+    with factory.array((300, 300), "i8", chunks=64) as array, factory.array((300, 300)) as other:
+        other[...] = np.arange(90000).reshape(300, 300)
+        graph = other.to_dask(chunks=(33, 47)) * 2
+        with dask.config.set(scheduler="threads", num_workers=8):
+            da.store(graph.astype("i8"), array, lock=False)
+        assert (array[...] == 2 * other[...]).all()
+
+
+def test_store_from_other_processes_is_refused(path):
+    with xa.create(path, (10, 10), "i8", chunks=3) as array:
+        graph = da.ones((10, 10), dtype="i8", chunks=5)
+        with pytest.raises(xa.ReadOnlyError, match="opened with mode 'r'"):
+            da.store(graph, array, lock=False, scheduler="processes", num_workers=1)
+        assert not array[...].any()
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+CHANGES = {
+    "one element": lambda a: a.__setitem__((0, 0), 5),
+    "a slice": lambda a: a.__setitem__(slice(2), 5),
+    "write": lambda a: a.write(..., 5),
+    "append": lambda a: a.append(np.zeros((1, 40), "i4")),
+    "extend": lambda a: a.extend(0, 1),
+    "extend inside a chunk": lambda a: a.resize(51, axis=0),
+    "out": lambda a: np.add(a, 1, out=a),
+    "in place": lambda a: a.__iadd__(1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_name_changes_with_the_array(filled, change):
+    before = tokenize(filled)
+    filled[...]
+    filled.attrs["unit"] = "mm"
+    assert tokenize(filled) == before
+    assert da.from_array(filled).name == da.from_array(filled).name
+    assert filled.to_dask().name == filled.to_dask().name
+    change(filled)
+    assert tokenize(filled) != before
+    assert tokenize(filled) == tokenize(filled)
+
+
+def test_a_name_is_new_where_a_view_may_write(filled):
+    view = filled.chunk((0, 0))
+    before = tokenize(filled)
+    view[0, 0] = 3
+    assert tokenize(filled) != before
+
+
+def test_names_of_readers(disk):
+    with (
+        disk.array((4,), "i4", chunks=2) as array,
+        disk.open(array) as first,
+        disk.open(array) as second,
+    ):
+        before = tokenize(first)
+        assert before == tokenize(second)
+        assert before != tokenize(array)
+        array.extend(0, 1)
+        assert first.refresh()
+        assert tokenize(first) != before
+        assert tokenize(first) != tokenize(second), "they show different states"
+        second.refresh()
+        assert tokenize(first) == tokenize(second)
+        first.chunk((0,))
+        assert tokenize(first) == tokenize(second)
+
+
+def test_a_name_tells_that_another_process_wrote(path):
+    with xa.create(path, 4, "i4", engine="pread") as array, xa.open(path) as reader:
+        before = tokenize(reader)
+        time.sleep(0.02)  # the clock of the file system
+        array[0] = 1
+        assert tokenize(reader) != before
+
+
+def test_names_of_different_arrays(memory):
+    with memory.array(3) as first, memory.array(3) as second:
+        assert tokenize(first) != tokenize(second)
+        assert tokenize(first.astype("f4")) != tokenize(first.astype("f2"))
+        assert tokenize(first.astype("f4")) == tokenize(first.astype("f4"))
+        assert tokenize(first.astype("f4")) != tokenize(second.astype("f4"))
+
+
+def test_a_closed_array(factory):
+    with factory.array(3) as array:
+        array.close()
+        with pytest.raises(xa.ClosedError):
+            array.to_dask()
+        with pytest.raises(xa.ClosedError):
+            tokenize(array)

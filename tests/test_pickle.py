@@ -1,0 +1,163 @@
+"""Pickles and copies: by path and for reading, or by value."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from strategies import built, cases
+
+import extarray as xa
+
+PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
+
+
+def assert_equal_arrays(got, array) -> None:
+    for name in ("shape", "dtype", "chunks", "order"):
+        assert getattr(got, name) == getattr(array, name)
+    assert got.fill_value.tobytes() == array.fill_value.tobytes()
+    assert dict(got.attrs) == dict(array.attrs)
+    assert_same(got[...], array[...])
+
+
+@given(case=cases())
+def test_round_trip(factory, case):
+    with built(factory, case) as (array, _):
+        array.attrs["unit"] = "mm"
+        with pickle.loads(pickle.dumps(array)) as got:
+            assert_equal_arrays(got, array)
+            assert got.mode == ("r" if factory.on_disk else "r+")
+            if factory.on_disk:
+                assert got.axial.segments == array.axial.segments
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol(factory, protocol):
+    with factory.array((4, 3), "i2", chunks=2) as array:
+        array[...] = np.arange(12).reshape(4, 3)
+        with pickle.loads(pickle.dumps(array, protocol)) as got:
+            assert_equal_arrays(got, array)
+
+
+def test_files_are_pickled_by_path(disk):
+    with disk.array((1000, 1000), "f8", chunks=100) as array:
+        data = pickle.dumps(array)
+        assert len(data) < 500
+        with pickle.loads(data) as got:
+            assert got.path == array.path
+            assert got.info()["engine"] == disk.engine
+            array[3, 4] = 7
+            assert got[3, 4] == 7
+            array.extend(0, 5)
+            assert got.refresh()
+            with pytest.raises(xa.ReadOnlyError, match="mode 'r'"):
+                got[0, 0] = 1
+            with pickle.loads(pickle.dumps(got)) as again:
+                assert again.shape == (1005, 1000)
+
+
+def test_the_path_is_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with xa.create("run.xmd.2024", 3) as array:
+        array[...] = 5
+        data = pickle.dumps(array)
+        monkeypatch.chdir(os.sep)
+        with pickle.loads(data) as got:
+            assert got.path == tmp_path / "run.xmd.2024"
+            assert got[...].tolist() == [5, 5, 5]
+
+
+def test_unpickled_arrays_show_what_is_there_now(disk):
+    """The elements and the bounds are those of the moment of unpickling."""
+    with disk.array((2,), "i4") as array:
+        data = pickle.dumps(array)
+        array.append([5])
+        with pickle.loads(data) as got:
+            assert got[...].tolist() == [0, 0, 5]
+
+
+def test_files_that_are_gone(path):
+    array = xa.zeros(3, path=path)
+    data = pickle.dumps(array)
+    array.close()
+    for suffix in (".xmd", ".xta"):
+        path.with_name(path.name + suffix).unlink()
+    with pytest.raises(FileNotFoundError):
+        pickle.loads(data)
+    xa.ones(3, path=path).close()
+    with pytest.raises(xa.MissingError, match="another one has taken its place") as caught:
+        pickle.loads(data)
+    assert caught.value.filename == str(path)
+
+
+def test_a_closed_array_has_nothing_to_pickle(factory):
+    with factory.array(3) as array:
+        array.close()
+        with pytest.raises(xa.ClosedError):
+            pickle.dumps(array)
+
+
+def test_memory_is_pickled_by_value(memory):
+    with memory.array((3, 4), "i4", chunks=2, fill_value=9) as array:
+        array.extend(1, 2)
+        array.extend(0, 2)
+        data = pickle.dumps(array)
+        array[...] = 1
+        got = pickle.loads(data)
+        assert (got[...] == 9).all()
+        assert got.axial.segments == 1
+        got.extend(1, 1)
+        assert (got[...] == 9).all()
+        assert (array[...] == 1).all()
+
+
+def test_elements_travel_out_of_band(memory):
+    with memory.array((1000, 100), "f8") as array:
+        array[...] = 3
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(array, 5, buffer_callback=buffers.append)
+        assert len(data) < 2000
+        assert_equal_arrays(pickle.loads(data, buffers=buffers), array)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_are_arrays_of_their_own(factory, copied):
+    with factory.array((3, 4), "i4", chunks=2, order="F", fill_value=2) as array:
+        array.attrs["unit"] = "mm"
+        got = copied(array)
+        assert_equal_arrays(got, array)
+        assert got.path is None
+        got[0] = 7
+        array[1] = 8
+        assert got[:, 0].tolist() == [7, 2, 2]
+        assert array[:, 0].tolist() == [2, 8, 2]
+
+
+def test_a_deep_copy_copies_once(memory):
+    with memory.array(3) as array:
+        first, second = copy.deepcopy([array, array])
+        assert first is second is not array
+
+
+def total(array) -> float:
+    return array[...].sum()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_take_arrays(factory, method):
+    if method == "fork" and multiprocessing.get_start_method() == "spawn":
+        pytest.skip("this system spawns")
+    with factory.array((10, 10), "f8", chunks=3) as array:
+        array[...] = np.arange(100).reshape(10, 10)
+        context = multiprocessing.get_context(method)
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+            assert pool.submit(total, array).result(60) == 4950
+        array[0, 0] = 1
+        assert total(array) == 4951
