@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK_BYTES", "Box", "Source", "box_bytes", "load", "run", "tiles"]
+__all__ = ["BLOCK_BYTES", "Box", "Source", "box_bytes", "cuts", "load", "run", "tiles"]
 
 Box = tuple[slice, ...]
 
@@ -62,6 +62,16 @@ class Source:
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
 
 def tiles(
     shape: tuple[int, ...],
@@ -92,12 +102,38 @@ def tiles(
     >>> list(tiles((3, 4), (2, 4), 1, limit=8))
     [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
     """
+    return itertools.product(*cuts(shape, chunks, itemsize, whole, limit))
+
+
+def cuts(
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    itemsize: int,
+    whole: Collection[int] = (),
+    limit: int = BLOCK_BYTES,
+) -> list[list[slice]]:
+    """The pieces of each axis, whose products are the boxes of `tiles`.
+
+    Parameters
+    ----------
+    shape, chunks, itemsize, whole, limit
+        As for `tiles`.
+
+    Returns
+    -------
+    list of list of slice
+
+    Examples
+    --------
+    >>> cuts((3, 4), (2, 4), 1, limit=8)
+    [[slice(0, 2, None), slice(2, 3, None)], [slice(0, 4, None)]]
+    """
     block = [
         n if j in whole else min(c, n) for j, (n, c) in enumerate(zip(shape, chunks, strict=True))
     ]
     size = math.prod(block) * itemsize
     if size == 0:
-        return iter(()) if 0 in shape else iter([tuple(slice(0, n) for n in shape)])
+        return [[slice(0, n)] if n else [] for n in shape]
     free = [j for j in range(len(shape)) if j not in whole]
     if size < min(limit, _LEAST_BYTES):
         for j in reversed(free):
@@ -109,11 +145,10 @@ def tiles(
             part = max(1, block[j] * limit // size)
             size = size // block[j] * part
             block[j] = part
-    cuts = [
+    return [
         [slice(0, n)] if j in whole else list(_cuts(n, c, b))
         for j, (n, c, b) in enumerate(zip(shape, chunks, block, strict=True))
     ]
-    return itertools.product(*cuts)
 
 
 def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
@@ -125,16 +160,20 @@ def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
             yield slice(start, min(start + block, high))
 
 
-def box_bytes() -> int:
+def box_bytes(kept: int = 0) -> int:
     """Bytes of a box at most, so that ``config.max_memory`` holds what an operation needs for it.
 
-    Each thread has a box, and beside it up to three temporary arrays of its size.
+    Parameters
+    ----------
+    kept : int
+        Arrays of the size of a box that are kept for longer, by all threads together.  Beside
+        them each thread has a box, and up to three temporary arrays of its size.
 
     Returns
     -------
     int
     """
-    share: int = config.max_memory // (4 * config.threads)
+    share: int = config.max_memory // (4 * config.threads + kept)
     return max(1, min(BLOCK_BYTES, share))
 
 

@@ -6,7 +6,9 @@ from extarray.protocols import (
     choosing,
     comparing,
     joining,
+    moments,
     pointwise,
+    reductions,
 )
 
-__all__ = ["choosing", "comparing", "joining", "pointwise"]
+__all__ = ["choosing", "comparing", "joining", "moments", "pointwise", "reductions"]

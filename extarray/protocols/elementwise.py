@@ -355,7 +355,8 @@ def copy_of(x: Any) -> NDArray[Any]:
         "an operand shares elements with the output: a copy of it",
         "an output of its own",
     )
-    return x.read()
+    copy: NDArray[Any] = x.read()
+    return copy
 
 
 def meet(x: Any, out: Any) -> bool:

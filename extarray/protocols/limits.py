@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-
 from extarray.config import config
 from extarray.errors import ResultError, ResultWarning
 from extarray.info import format_bytes
+from extarray.protocols.notices import warn
 
 __all__ = ["check_result"]
-
-#: Packages whose frames stand between a user's line and a result.
-_WITHIN = ("extarray", "numpy")
 
 
 def check_result(nbytes: int, what: str, streamed_way: str) -> None:
@@ -52,20 +47,7 @@ config.max_result allows; use out= with an ExtArray
             f"allows; use {streamed_way}"
         )
     if nbytes > config.warn_result:
-        warnings.warn(
+        warn(
             f"{what} takes {format_bytes(nbytes)} of memory; to avoid it, use {streamed_way}",
             ResultWarning,
-            stacklevel=_users_level(),
         )
-
-
-def _users_level() -> int:
-    """The `stacklevel`, for a warning of the caller, of the line outside this package and NumPy."""
-    level = 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _WITHIN:
-            break
-        frame = frame.f_back
-        level += 1
-    return level
