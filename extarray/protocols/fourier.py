@@ -102,13 +102,16 @@ def _stream_transform_nd(function: Callable[..., Any], *steps: Callable[..., Any
         return target
 
 
-for _function in (np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.fft.hfft, np.fft.ihfft):
-    _stream_transform(_function)
-for _function in (np.fft.fft2, np.fft.fftn):
-    _stream_transform_nd(_function, np.fft.fft, np.fft.fft)
-for _function in (np.fft.ifft2, np.fft.ifftn):
-    _stream_transform_nd(_function, np.fft.ifft, np.fft.ifft)
-for _function in (np.fft.rfft2, np.fft.rfftn):
-    _stream_transform_nd(_function, np.fft.rfft, np.fft.fft)
-for _function in (np.fft.irfft2, np.fft.irfftn):
-    _stream_transform_nd(_function)
+for _one in (np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.fft.hfft, np.fft.ihfft):
+    _stream_transform(_one)
+for _several, _steps in (
+    (np.fft.fft2, (np.fft.fft, np.fft.fft)),
+    (np.fft.fftn, (np.fft.fft, np.fft.fft)),
+    (np.fft.ifft2, (np.fft.ifft, np.fft.ifft)),
+    (np.fft.ifftn, (np.fft.ifft, np.fft.ifft)),
+    (np.fft.rfft2, (np.fft.rfft, np.fft.fft)),
+    (np.fft.rfftn, (np.fft.rfft, np.fft.fft)),
+    (np.fft.irfft2, ()),
+    (np.fft.irfftn, ()),
+):
+    _stream_transform_nd(_several, *_steps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import threading
 from functools import cache
@@ -89,7 +88,8 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         raise ShapeError("The weights and list don't have the same length.")
 
     def count(box: Box) -> Any:
-        return np.bincount(*[part_of(y, box) for y in arrays], minlength=minlength)
+        part, *weight = [part_of(y, box) for y in arrays]
+        return np.bincount(part, weight[0] if weight else None, minlength)
 
     return _add_boxes(count, arrays)
 
@@ -164,19 +164,19 @@ def _bins_by_rule(a: Any, rule: str) -> int:
 _RULES = frozenset({"auto", "doane", "fd", "rice", "scott", "sqrt", "sturges"})
 
 
-def _edges(a: Any, bins: Any, range: Any, weights: Any) -> tuple[Any, Any, NDArray[Any]] | None:
+def _edges(a: Any, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any, NDArray[Any]] | None:
     """The bins and the range to count with, and the edges; None where NumPy needs all elements."""
     sample = np.empty(0, a.dtype)
     if isinstance(bins, str):
-        np.histogram_bin_edges(sample, bins, range, None if weights is None else sample)
-        if bins not in _RULES or range is not None:
+        np.histogram_bin_edges(sample, bins, limits, None if weights is None else sample)
+        if bins not in _RULES or limits is not None or a.dtype.kind not in "iuf":
             return None
         ends = _ends(a)
         np.histogram_bin_edges(ends, 1)  # refuses what is not finite
         bins = _bins_by_rule(a, bins)
-    elif np.ndim(bins) or range is not None:
+    elif np.ndim(bins) or limits is not None:
         bins = in_memory(bins, "histogram")
-        return bins, range, np.histogram_bin_edges(sample, bins, range)
+        return bins, limits, np.histogram_bin_edges(sample, bins, limits)
     else:
         ends = _ends(a)
     edges = np.histogram_bin_edges(ends, bins)
@@ -207,11 +207,11 @@ def histogram(
     found = _edges(a, bins, range, weights)
     if found is None:
         return NotImplemented
-    bins, range, edges = found
+    counted, limits, edges = found
 
     def count(box: Box) -> Any:
         part, *weight = [part_of(x, box) for x in arrays]
-        return np.histogram(part, bins, range, weights=weight[0] if weight else None)[0]
+        return np.histogram(part, counted, limits, weights=weight[0] if weight else None)[0]
 
     counts = _add_boxes(count, arrays)
     if density:
@@ -252,8 +252,9 @@ def histogramdd(
     if density:
         total = counts.sum()
         for j, edge in enumerate(edges):
-            widths = np.diff(edge)
-            counts = counts / widths.reshape([-1 if i == j else 1 for i in builtins.range(counts.ndim)])
+            shape = np.ones(len(edges), int)
+            shape[j] = -1
+            counts = counts / np.diff(edge).reshape(shape)
         counts /= total
     return counts, edges
 

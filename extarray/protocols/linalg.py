@@ -136,7 +136,7 @@ class _Contraction:
             left.reshape(*left.shape[:n], math.prod(free_a), lanes),
             right.reshape(*right.shape[:n], math.prod(free_b), lanes).swapaxes(-1, -2),
         )
-        result = matrices.reshape(*matrices.shape[:n], *free_a, *free_b)
+        result: NDArray[Any] = matrices.reshape((*matrices.shape[:n], *free_a, *free_b))
         order = [*self._batch, *self._of_a, *self._of_b]
         return result.transpose([order.index(label) for label in self._labels])
 
@@ -144,7 +144,9 @@ class _Contraction:
         self, x: NDArray[Any], labels: Labels, free: Labels, others: Labels
     ) -> NDArray[Any]:
         """The axes of a panel in the order: common ones that stay, own ones, those summed over."""
-        alone = [j for j, label in enumerate(labels) if label in self._summed and label not in others]
+        alone = [
+            j for j, label in enumerate(labels) if label in self._summed and label not in others
+        ]
         if alone:
             x = x.sum(tuple(alone), dtype=x.dtype)
             labels = [label for j, label in enumerate(labels) if j not in alone]
@@ -281,9 +283,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, axis: Any = -1, **options: Any)
     if options or not a.shape or not b.shape or axis != -1 or a.shape[-1] != b.shape[-1]:
         return NotImplemented
     batch = _labels(max(len(a.shape), len(b.shape)) - 1)
-    a_labels, b_labels = (
-        [*_last(batch, len(x.shape) - 1), "sum"] for x in (a, b)
-    )
+    a_labels, b_labels = ([*_last(batch, len(x.shape) - 1), "sum"] for x in (a, b))
     return _contract(np.vecdot, _conjugated(a), a_labels, b, b_labels, batch, out)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_ABSENT: Any = np._NoValue  # type: ignore[attr-defined]
+_ABSENT: Any = np._NoValue
 
 #: Arrays of the size of a box that NumPy's functions have in memory: copies, masks of NaNs.
 _PARTS = 5
@@ -76,9 +76,7 @@ def _reduce_lanes(
 
     def put(box: Box, values: Any) -> None:
         place = tuple(
-            slice(0, 1) if j in axes else s
-            for j, s in enumerate(box)
-            if keepdims or j not in axes
+            slice(0, 1) if j in axes else s for j, s in enumerate(box) if keepdims or j not in axes
         )
         extents = [s.stop - s.start for s in place]
         store(target, (*whole, *place), np.reshape(values, (*lead, *extents)))
@@ -156,8 +154,15 @@ def _discrete(n: int, q: NDArray[Any], method: str) -> NDArray[np.intp] | None:
     place = (n - 1) * q
     if method == "linear" and place.dtype.kind in "iu":
         return place.astype(np.intp)
-    rounding = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
-    return rounding[method](place).astype(np.intp) if method in rounding else None
+    rounding: dict[str, Callable[..., Any]] = {
+        "lower": np.floor,
+        "higher": np.ceil,
+        "nearest": np.around,
+    }
+    if method not in rounding:
+        return None
+    ranks: NDArray[np.intp] = rounding[method](place).astype(np.intp)
+    return ranks
 
 
 def _interpolated(
@@ -221,10 +226,10 @@ def _stream_quantile(function: Callable[..., Any], scale: int, past_nan: bool) -
             ranks = _discrete(n, fraction, method)
             if ranks is not None:
                 return ranked.at(ranks)
-            low, high, weight = _interpolated(n, fraction, method)
+            low, high, part = _interpolated(n, fraction, method)
             lower, upper = ranked.at(np.stack([low, high]))
             # As NumPy: a Python number as the quantile leaves the dtype as it is.
-            weight = float(weight) if isinstance(points, (int, float)) else weight
+            weight = float(part) if isinstance(points, (int, float)) else part
             difference = upper - lower
             return np.where(
                 np.asarray(weight) >= 0.5,

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from extarray.protocols.blocks import Source, tiles
+from extarray.protocols.blocks import Source
 from extarray.protocols.choosing import pieces
 from extarray.protocols.derived import flat
-from extarray.protocols.elementwise import as_operand, assigning, elementwise, part_of, shape_of
+from extarray.protocols.elementwise import assigning, elementwise, part_of
 from extarray.protocols.functions import streams
 from extarray.protocols.lanes import map_lanes
 from extarray.protocols.limits import check_result
 from extarray.protocols.operands import (
     as_array,
-    chunks_of,
     hollow,
     in_memory,
-    step_bytes,
     target_for,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-__all__ = ["sort_in_place"]
+__all__ = ["change_lanes"]
 
 
 # -- lanes ---------------------------------------------------------------------------------------
@@ -50,9 +47,7 @@ def _by_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -
 
 
 @streams(np.sort)
-def sort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> Any:
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Streamed form: sorted lanes."""
     return _by_lanes(np.sort, a, axis, kind=kind, order=order, stable=stable)
 
@@ -81,19 +76,23 @@ def argpartition(
     return _by_lanes(np.argpartition, a, axis, kth=kth, kind=kind, order=order)
 
 
-def sort_in_place(a: Source, axis: Any = -1, **options: Any) -> None:
-    """Sort the lanes of an array of ours in its place: its method ``sort``.
+def change_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -> None:
+    """Sort or partition the lanes of an array of ours in its place.
 
     Parameters
     ----------
+    function : callable
+        ``np.sort`` or ``np.partition``.
     a : Source
     axis : int
     **options
-        Of ``np.sort``.
+        Of `function`.
     """
-    np.sort(hollow(a), axis, **options)  # NumPy's refusals
+    if not a.shape or 0 in a.shape:
+        function(a.read(), axis=axis, **options)  # NumPy's refusals
+        return
     axis = normalize_axis_index(axis, len(a.shape))
-    map_lanes(lambda part: np.sort(part, axis, **options), a, axis, a, "sort")
+    map_lanes(lambda part: function(part, axis=axis, **options), a, axis, a, function.__name__)
 
 
 # -- sets of values ------------------------------------------------------------------------------

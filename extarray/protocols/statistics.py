@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_ABSENT: Any = np._NoValue  # type: ignore[attr-defined]
+_ABSENT: Any = np._NoValue
 
 
 @streams(np.average)
@@ -137,8 +137,8 @@ def cov(
         return NotImplemented
     fweights, aweights = (in_memory(w, "cov") for w in (fweights, aweights))
     # One variable of zeros: NumPy's refusals, its warning, and the dtype.
-    sample = [np.zeros((1, 2), x.dtype) for x in given]
-    kind = np.cov(*sample, dtype=dtype).dtype
+    sample: Any = [np.zeros((1, 2), x.dtype) for x in given]
+    kind = np.dtype(np.cov(*sample, dtype=dtype).dtype)
     weights, scale = _weights(n, bias, ddof, fweights, aweights)
     n_variables = sum(x.shape[j] for x, j in zip(arrays, axes, strict=True))
     check_result(2 * n_variables**2 * kind.itemsize, "the result of cov", "fewer variables")
