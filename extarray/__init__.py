@@ -14,6 +14,8 @@ from extarray.config import config
 from extarray.creation import create, empty, from_array, full, ones, open, zeros
 from extarray.errors import *  # noqa: F403
 from extarray.errors import __all__ as _error_names
+from extarray.protocols.iteration import ndenumerate
+from extarray.rawfile import fromfile
 
 __version__ = "0.1.0"
 
@@ -25,7 +27,9 @@ __all__ = [
     "empty",
     "errors",
     "from_array",
+    "fromfile",
     "full",
+    "ndenumerate",
     "ones",
     "open",
     "zeros",

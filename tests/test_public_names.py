@@ -24,6 +24,8 @@ FUNCTIONS = {
     "full": "shape fill_value dtype path chunks order",
     "empty": "shape dtype path chunks order",
     "from_array": "x path chunks",
+    "fromfile": "file dtype count sep offset shape path chunks",
+    "ndenumerate": "a",
 }
 METHODS = {
     "read": "selection out order",

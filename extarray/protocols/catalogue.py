@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from extarray.protocols import (
+    along,
     choosing,
     comparing,
+    cumulative,
+    files,
+    fourier,
+    histograms,
     joining,
+    linalg,
     moments,
+    norms,
     pointwise,
+    quantiles,
     reductions,
+    sorting,
+    statistics,
 )
 
-__all__ = ["choosing", "comparing", "joining", "moments", "pointwise", "reductions"]
+__all__ = [
+    "along",
+    "choosing",
+    "comparing",
+    "cumulative",
+    "files",
+    "fourier",
+    "histograms",
+    "joining",
+    "linalg",
+    "moments",
+    "norms",
+    "pointwise",
+    "quantiles",
+    "reductions",
+    "sorting",
+    "statistics",
+]

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.protocols.blocks import Box
 
 __all__ = ["diagonal", "nonzero", "pieces", "take"]
 
@@ -58,23 +57,24 @@ def pieces(x: Any, *others: Any) -> Iterator[slice]:
 
 def _places(indices: Any, n: int, mode: str, axis: int | None) -> NDArray[np.intp]:
     """Indices into an axis of length `n`, in [0, n)."""
-    places = np.asarray(indices)
+    places: Any = np.asarray(indices)
     # Without elements: NumPy's refusal of other dtypes and modes.
     np.take(np.empty(1), np.empty(0, places.dtype if places.size else np.intp), mode=mode)  # type: ignore[call-overload]
     places = places.astype(np.intp)
     if places.size and n == 0:
         raise BoundsError("cannot do a non-empty take from an empty axes.")
+    result: NDArray[np.intp]
     if mode == "wrap":
-        return places % max(n, 1)
-    if mode == "clip":
-        return np.clip(places, 0, n - 1)
-    wrong = (places < -n) | (places >= n)
-    if wrong.any():
-        where = "" if axis is None else f"axis {axis} with "
-        raise BoundsError(
-            f"index {places[wrong].flat[0]} is out of bounds for {where}size {n}"
-        )
-    return np.where(places < 0, places + n, places)
+        result = places % max(n, 1)
+    elif mode == "clip":
+        result = np.clip(places, 0, n - 1)
+    else:
+        wrong = (places < -n) | (places >= n)
+        if wrong.any():
+            where = "" if axis is None else f"axis {axis} with "
+            raise BoundsError(f"index {places[wrong].flat[0]} is out of bounds for {where}size {n}")
+        result = np.where(places < 0, places + n, places)
+    return result
 
 
 @streams(np.take)
@@ -93,7 +93,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
         axis = normalize_axis_index(axis, len(a.shape))
         before, after, n = a.shape[:axis], a.shape[axis + 1 :], a.shape[axis]
         shape = (*before, *indices.shape, *after)
-    places = _places(indices, n, mode, axis)
+    places: Any = _places(indices, n, mode, axis)
     # In mode "raise" NumPy buffers the output, and casts it as it pleases.
     target = target_for(out, shape, a.dtype, "take", "unsafe" if mode == "raise" else "same_kind")
     a = separate(a, out)
@@ -162,7 +162,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
     places = np.ravel(in_memory(ind, "put"))
     values = np.ravel(in_memory(v, "put"))
     size = math.prod(a.shape)
-    np.put(np.zeros(1, a.dtype), np.empty(0, places.dtype), values, mode)
+    np.put(np.zeros(1, a.dtype), np.empty(0, places.dtype), values, mode)  # type: ignore[arg-type]
     places = _places(places, size, mode, None)
     if not len(places) or not len(values):
         return None
@@ -170,7 +170,9 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
     for low in range(0, len(places), max(1, limit)):
         some = places[low : low + max(1, limit)]
         chosen = values[np.arange(low, low + len(some)) % len(values)]
-        a.write(np.unravel_index(some, a.shape) if a.shape else (), chosen if a.shape else chosen[-1])
+        a.write(
+            np.unravel_index(some, a.shape) if a.shape else (), chosen if a.shape else chosen[-1]
+        )
     return None
 
 
@@ -267,7 +269,9 @@ def _flat_places(a: Any) -> NDArray[np.intp]:
         places = np.flatnonzero(part_of(elements, (piece,))) + piece.start
         found.append(places)
         nbytes += places.nbytes * (1 + len(a.shape))
-        check_result(nbytes, "the indices of elements that are not zero: they", "parts of the array")
+        check_result(
+            nbytes, "the indices of elements that are not zero: they", "parts of the array"
+        )
     return np.concatenate(found)
 
 
@@ -295,7 +299,9 @@ def diagonal(a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
         for low in range(box[-1].start, box[-1].stop, step):
             high = min(low + step, box[-1].stop)
             own[j], own[k] = slice(low + down, high + down), slice(low + right, high + right)
-            store(target, (*box[:-1], slice(low, high)), np.diagonal(part_of(a, tuple(own)), 0, j, k))
+            store(
+                target, (*box[:-1], slice(low, high)), np.diagonal(part_of(a, tuple(own)), 0, j, k)
+            )
     return target
 
 

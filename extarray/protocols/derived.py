@@ -15,19 +15,37 @@ from extarray.protocols.elementwise import as_operand, chunks_for, part_of, shap
 from extarray.protocols.operands import chunks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.protocols.blocks import Box
 
-__all__ = ["Computed", "Flat", "Widened", "flat", "widened"]
+__all__ = ["Computed", "Flat", "Joined", "Widened", "flat", "widened"]
 
 
 class _Derived(Source):
     """What all derived operands have in common: they are read by boxes, and have no memory."""
 
-    __slots__ = ("chunks", "dtype", "shape")
+    __slots__ = ("_chunks", "_dtype", "_shape")
+
+    def __init__(self, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._shape, self._chunks, self._dtype = shape, chunks, np.dtype(dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, in elements."""
+        return self._shape
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of the parts in which the elements are best read."""
+        return self._chunks
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        return self._dtype
 
     @property
     def ndim(self) -> int:
@@ -72,14 +90,11 @@ class Computed(_Derived):
 
     __slots__ = ("_function", "_operands")
 
-    def __init__(
-        self, function: Callable[..., Any], *operands: Any, dtype: DTypeLike
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], *operands: Any, dtype: DTypeLike) -> None:
         self._function = function
         self._operands = [as_operand(x) for x in operands]
-        self.shape = np.broadcast_shapes(*map(shape_of, self._operands))
-        self.dtype = np.dtype(dtype)
-        self.chunks = chunks_for(self.shape, self._operands)
+        shape = np.broadcast_shapes(*map(shape_of, self._operands))
+        super().__init__(shape, chunks_for(shape, self._operands), dtype)
 
     def _compute(self, box: Box) -> NDArray[Any]:
         result = np.asarray(self._function(*[part_of(x, box) for x in self._operands]))
@@ -109,11 +124,9 @@ class Flat(_Derived):
 
     def __init__(self, base: Any) -> None:
         self.base = base
-        self.shape = (math.prod(base.shape),)
-        self.dtype = base.dtype
-        chunks = chunks_of(base)
         # A layer of chunks: what lies in one is read together.
-        self.chunks = (max(1, math.prod((*chunks[:1], *base.shape[1:]))),)
+        layer = max(1, math.prod((*chunks_of(base)[:1], *base.shape[1:])))
+        super().__init__((math.prod(base.shape),), (layer,), base.dtype)
 
     @property
     def _origin(self) -> Any:
@@ -172,6 +185,49 @@ def _inside(shape: tuple[int, ...], i: int, low: int, high: int) -> Iterator[tup
         yield at + start, (slice(i, i + 1), *box)
 
 
+class Joined(_Derived):
+    """Arrays one after the other along an axis.
+
+    Parameters
+    ----------
+    parts : sequence of Source or ndarray
+        Of one rank, and one shape but along the axis.
+    axis : int
+        At least 0.
+    dtype : dtype_like
+        Of the result.
+
+    Examples
+    --------
+    >>> Joined([np.zeros(2), np.ones(3)], 0, float).read((slice(1, 4),))
+    array([0., 1., 1.])
+    """
+
+    __slots__ = ("_axis", "_parts")
+
+    def __init__(self, parts: Sequence[Any], axis: int, dtype: DTypeLike) -> None:
+        self._parts = parts
+        self._axis = axis
+        largest = max(parts, key=lambda x: math.prod(x.shape))
+        extent = sum(x.shape[axis] for x in parts)
+        shape = (*largest.shape[:axis], extent, *largest.shape[axis + 1 :])
+        super().__init__(shape, chunks_of(largest), dtype)
+
+    @property
+    def _origin(self) -> Any:
+        return self
+
+    def _compute(self, box: Box) -> NDArray[Any]:
+        axis, found, at = self._axis, [], 0
+        low, high = box[axis].start, box[axis].stop
+        for x in self._parts:
+            piece = slice(max(low - at, 0), min(high - at, x.shape[axis]))
+            if piece.start < piece.stop:
+                found.append(part_of(x, (*box[:axis], piece, *box[axis + 1 :])))
+            at += x.shape[axis]
+        return np.concatenate(found, axis, dtype=self.dtype, casting="unsafe")
+
+
 class Widened(_Derived):
     """An array with axes of length 1 put in.
 
@@ -190,8 +246,7 @@ class Widened(_Derived):
         for axis in axes:
             shape.insert(axis, 1)
             chunks.insert(axis, 1)
-        self.shape, self.chunks = tuple(shape), tuple(chunks)
-        self.dtype = base.dtype
+        super().__init__(tuple(shape), tuple(chunks), base.dtype)
 
     @property
     def _origin(self) -> Any:

@@ -32,7 +32,9 @@ def _copy(x: Any, target: Any, axis: int, at: int) -> None:
     guide = x if isinstance(x, Source) else target
     itemsize = x.dtype.itemsize + target.dtype.itemsize
     # Of the target's chunks, only the extents matter: the part begins anywhere in them.
-    chunks = chunks_for(x.shape, [x]) if guide is x or not isinstance(guide, Source) else guide.chunks
+    chunks = (
+        chunks_for(x.shape, [x]) if guide is x or not isinstance(guide, Source) else guide.chunks
+    )
     boxes = tiles(x.shape, chunks, itemsize, limit=box_bytes())
     run(work, boxes, math.prod(x.shape) * itemsize)
 
@@ -43,7 +45,7 @@ def _concatenate(
     # Without elements: the dtype of the result, and NumPy's refusals.
     given = {} if out is None else {"out": np.empty((0,) * len(out.shape), out.dtype)}
     samples = [hollow(x) for x in arrays]
-    sample = np.concatenate(samples, axis, dtype=dtype, casting=casting, **given)  # type: ignore[call-overload]
+    sample = np.concatenate(samples, axis, dtype=dtype, casting=casting, **given)
     axis = axis % sample.ndim
     first = arrays[0].shape
     for i, x in enumerate(arrays):

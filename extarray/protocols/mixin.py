@@ -19,8 +19,11 @@ from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed
 from extarray.protocols.blocks import Source
 from extarray.protocols.derived import Computed
 from extarray.protocols.elementwise import assigning, elementwise
+from extarray.protocols.files import tofile
 from extarray.protocols.functions import dispatch
+from extarray.protocols.iteration import FlatElements
 from extarray.protocols.reductions import reduce
+from extarray.protocols.sorting import change_lanes
 from extarray.protocols.standins import shadow
 from extarray.protocols.ufuncs import apply
 
@@ -277,6 +280,73 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         """
         return np.reshape(self, shape[0] if len(shape) == 1 else shape, **options)
 
+    def partition(
+        self, kth: Any, axis: int = -1, kind: Any = "introselect", order: Any = None
+    ) -> None:
+        """As `numpy.ndarray.partition`: in place, by whole lanes.
+
+        Parameters
+        ----------
+        kth : int or sequence of int
+        axis : int
+        kind : {"introselect"}
+        order : str or list of str, optional
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([3, 1, 2])
+        >>> a.partition(0)
+        >>> a[0]
+        np.int64(1)
+        """
+        change_lanes(np.partition, self, axis, kth=kth, kind=kind, order=order)
+
+    def sort(
+        self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
+    ) -> None:
+        """As `numpy.ndarray.sort`: in place, by whole lanes.
+
+        Parameters
+        ----------
+        axis : int
+        kind : {"quicksort", "heapsort", "mergesort", "stable"}, optional
+        order : str or list of str, optional
+        stable : bool, optional
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[3, 1, 2], [6, 5, 4]])
+        >>> a.sort()
+        >>> a[...]
+        array([[1, 2, 3],
+               [4, 5, 6]])
+        """
+        change_lanes(np.sort, self, axis, kind=kind, order=order, stable=stable)
+
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
+        """As `numpy.ndarray.tofile`: the elements in C order, piece by piece.
+
+        Parameters
+        ----------
+        fid : str, PathLike or file
+            An open file has to be one of the operating system.
+        sep : str
+            Between elements that are written as text; "": in binary.
+        format : str
+            Of an element as text, for ``%``.
+
+        Examples
+        --------
+        >>> import os, tempfile, extarray as xa
+        >>> path = os.path.join(tempfile.mkdtemp(), "x.bin")
+        >>> xa.ones((2, 3), "i4").tofile(path)
+        >>> np.fromfile(path, "i4")
+        array([1, 1, 1, 1, 1, 1], dtype=int32)
+        """
+        tofile(self, fid, sep, format)
+
     def tobytes(self, order: Any = "C") -> bytes:
         r"""As `numpy.ndarray.tobytes`.
 
@@ -332,6 +402,23 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         if not axes:
             return np.transpose(self)
         return np.transpose(self, axes[0] if len(axes) == 1 else axes)
+
+    @property
+    def flat(self) -> FlatElements:
+        """The elements in C order, to iterate over and to index; ``a.flat = x`` sets all.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> a.flat[4]
+        np.int64(5)
+        """
+        return FlatElements(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        FlatElements(self)[...] = values
 
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name

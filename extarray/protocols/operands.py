@@ -26,7 +26,6 @@ __all__ = [
     "hollow",
     "in_memory",
     "separate",
-    "stand_in",
     "step_bytes",
     "store",
     "target_for",
@@ -78,23 +77,6 @@ def hollow(x: Any) -> NDArray[Any]:
     ndarray
     """
     return np.empty((0,) * len(x.shape), x.dtype)
-
-
-def stand_in(x: Any) -> NDArray[Any]:
-    """Array of the shape and the dtype of another, all of whose elements are one zero.
-
-    For questions that the values do not matter to.  It takes no memory.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-
-    Returns
-    -------
-    ndarray
-        Read-only.
-    """
-    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
 
 
 def in_memory(x: Any, name: str) -> Any:

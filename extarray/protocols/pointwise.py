@@ -74,7 +74,8 @@ def _pointwise(function: Callable[..., Any], *names: str) -> None:
                 given[name] = in_memory(given[name], function.__name__)
 
         def call(*parts: Any, **options: Any) -> Any:
-            own = inspect.BoundArguments(signature, given | dict(zip(present, parts, strict=True)))  # type: ignore[arg-type]
+            own = signature.bind_partial()
+            own.arguments = given | dict(zip(present, parts, strict=True))
             return function(*own.args, **own.kwargs, **options)
 
         return _apply(call, operands, out, call if fills else None, function.__name__)
@@ -166,7 +167,9 @@ def nan_to_num(
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """Streamed form: assignment, of the elements where a mask holds."""
     if not isinstance(dst, (Source, np.ndarray)):
-        raise ArgumentTypeError(f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}")
+        raise ArgumentTypeError(
+            f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}"
+        )
     src = as_operand(src)
     if len(shape_of(src)) > len(dst.shape):
         return NotImplemented

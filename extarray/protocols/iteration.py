@@ -1,0 +1,161 @@
+"""Iteration over elements in C order: read piece by piece, given one by one."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.errors import ArgumentError
+from extarray.protocols.choosing import pieces
+from extarray.protocols.derived import flat
+from extarray.protocols.elementwise import part_of
+from extarray.protocols.operands import step_bytes
+from extarray.protocols.standins import shadow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from extarray.protocols.blocks import Source
+
+__all__ = ["FlatElements", "ndenumerate"]
+
+
+def ndenumerate(a: Source) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Iterate over the elements in C order, with their indices.
+
+    ``np.ndenumerate`` does the same, but reads the whole array first.
+
+    Parameters
+    ----------
+    a : ExtArray
+
+    Yields
+    ------
+    index : tuple of int
+    element : scalar
+
+    Notes
+    -----
+    At most ``config.max_memory`` bytes are in memory at a time.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> for index, element in xa.ndenumerate(xa.from_array([[1, 2], [3, 4]])):
+    ...     print(index, element)
+    (0, 0) 1
+    (0, 1) 2
+    (1, 0) 3
+    (1, 1) 4
+    """
+    return zip(np.ndindex(a.shape), FlatElements(a), strict=False)
+
+
+class FlatElements:
+    """The elements of an array in C order, as `numpy.flatiter` has them: the array's ``flat``.
+
+    Iteration reads them piece by piece, an index those that it selects.
+
+    Parameters
+    ----------
+    base : ExtArray
+
+    Attributes
+    ----------
+    base : ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+    >>> a.flat[2:5]
+    array([3, 4, 5])
+    >>> a.flat[[0, -1]] = 0
+    >>> [int(x) for x in a.flat]
+    [0, 2, 3, 4, 5, 0]
+    """
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def __len__(self) -> int:
+        size: int = flat(self.base).shape[0]
+        return size
+
+    def __iter__(self) -> Iterator[Any]:
+        elements = flat(self.base)
+        for piece in pieces(elements):
+            yield from part_of(elements, (piece,))
+
+    def __getitem__(self, key: Any) -> Any:
+        places = self._places(key)
+        if isinstance(places, slice):
+            elements = flat(self.base)
+            return np.array(part_of(elements, (places,)))
+        return np.take(self.base, places)
+
+    def __setitem__(self, key: Any, values: ArrayLike) -> None:
+        places = self._places(key)
+        if not isinstance(places, slice):
+            np.put(self.base, places, values)
+            return
+        new = np.ravel(np.asarray(values))
+        if not len(new):
+            if places.start < places.stop:
+                raise ArgumentError("Error setting single item of array.")
+            return
+        elements = flat(self.base)
+        step = max(1, step_bytes() // elements.dtype.itemsize)
+        for low in range(places.start, places.stop, step):
+            high = min(low + step, places.stop)
+            # Values that are too few begin again.
+            chosen = new[np.arange(low - places.start, high - places.start) % len(new)]
+            elements.write((slice(low, high),), chosen.astype(elements.dtype))
+
+    def _places(self, key: Any) -> slice | NDArray[np.intp] | int:
+        """Places in C order: a range where they are one."""
+        n = len(self)
+        if isinstance(key, tuple) and len(key) == 1:
+            (key,) = key
+        if key is Ellipsis:
+            return slice(0, n)
+        if isinstance(key, slice):
+            low, high, step = key.indices(n)
+            return slice(low, max(low, high)) if step == 1 else np.arange(low, high, step)
+        try:
+            return operator.index(key)
+        except TypeError:
+            pass
+        chosen = np.asarray(key)
+        if chosen.dtype.kind in "biu" or not chosen.size:
+            if chosen.dtype.kind == "b" and chosen.shape == (n,):
+                return np.flatnonzero(chosen)
+            if chosen.dtype.kind != "b":
+                return chosen.astype(np.intp)
+        shadow(self.base).flat[key]  # raises what NumPy raises
+        raise AssertionError(f"NumPy takes {key!r} as an index of flat")
+
+    def copy(self) -> NDArray[Any]:
+        """Copy of the elements.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).flat.copy()
+        array([1., 1., 1., 1.])
+        """
+        elements: NDArray[Any] = self.base.read().reshape(-1)
+        return elements
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.copy(), dtype)
