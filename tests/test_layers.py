@@ -29,7 +29,7 @@ LAYERS = [
     ["extarray._core._copy"],
     ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],
     ["extarray._core._types"],
-    ["extarray.attrs", "extarray.chunking", "extarray.metadata"],
+    ["extarray.attrs", "extarray.chunking", "extarray.dims", "extarray.metadata"],
     ["extarray.config", "extarray.order"],
     ["extarray._core._crc"],
     ["extarray._core", "extarray.extras", "extarray.info"],

@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: What the face offers, beside the errors; the parameters are fixed, in this order.
 FUNCTIONS = {
-    "create": "path shape dtype chunks fill_value order sparse overwrite attrs engine",
+    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine",
     "open": "path mode timeout engine",
     "zeros": "shape dtype path chunks order",
     "ones": "shape dtype path chunks order",
     "full": "shape fill_value dtype path chunks order",
     "empty": "shape dtype path chunks order",
-    "from_array": "x path chunks",
+    "from_array": "x path chunks fill_value overwrite attrs dims",
 }
 METHODS = {
     "read": "selection out order",
@@ -41,7 +41,7 @@ METHODS = {
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
-    *["fill_value", "path", "mode", "closed", "attrs", "axial"],
+    *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial"],
 ]
 AXIAL = {
     "address": "index",
