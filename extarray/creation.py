@@ -372,7 +372,7 @@ def from_array(
             for box in blocks(
                 new.shape, grain(source, new.chunks), new.itemsize, config.max_memory
             ):
-                new[box] = source[box]
+                new[box] = np.asarray(source[box])
     except BaseException:
         new._discard()
         raise
