@@ -60,9 +60,10 @@ def encode_array(x: NDArray[Any]) -> dict[str, Any]:
     elif kind == "c" and x.itemsize <= 16:
         data = _each(x.tolist(), str)
     elif kind == "M":
-        data = np.datetime_as_string(x).tolist()
+        # NumPy does not know NaT in the other byte order.
+        data = np.datetime_as_string(x.astype(x.dtype.newbyteorder("="))).tolist()
     elif kind == "m":
-        data = x.view(np.int64).tolist()
+        data = x.astype(np.int64).tolist()
     elif kind == "S":
         data = _each(x.tolist(), lambda v: v.decode("latin-1"))
     else:
@@ -103,13 +104,16 @@ def decode_array(form: dict[str, Any]) -> NDArray[Any]:
     array([1, 2])
     """
     try:
-        if "dtype" not in form:
-            return np.array(form["data"])
-        dtype = np.dtype(form["dtype"])
         data = form["data"]
-        if dtype.kind == "S":
-            data = _each(data, lambda v: v.encode("latin-1"))
-        x = np.array(data, object).astype(dtype)
+        if "dtype" in form:
+            dtype = np.dtype(form["dtype"])
+            if dtype.kind == "S":
+                data = _each(data, lambda v: v.encode("latin-1"))
+            x = np.array(data, object).astype(dtype)
+        else:
+            x = np.array(data)
+        if x.dtype.kind in "OV":
+            raise TypeError(x.dtype)
         return x.reshape(form["shape"]) if "shape" in form else x
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ArgumentError(f"no JSON form of an array ({error!r}): {form!r:.200}") from None

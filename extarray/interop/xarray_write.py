@@ -229,8 +229,11 @@ def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dic
     alike = {}
     for name, variable in variables.items():
         encoding = dict(decoded[name].encoding)
-        if not _packing(encoding):
-            # Nothing asks for a cast: where one loses something, `_aligned` says so.
+        packing = _packing(encoding)
+        if stored[name].dtype.kind not in "iu":
+            packing -= {"_FillValue", "missing_value"}
+        if not packing:
+            # Nothing asks for a cast: where one loses something, `_check_cast` says so.
             encoding.pop("dtype", None)
         alike[name] = variable.copy(deep=False)
         alike[name].encoding = encoding
