@@ -28,6 +28,7 @@ from extarray.errors import (
 )
 from extarray.info import Info
 from extarray.order import positions
+from extarray.protocols.mixin import NumpyMixin
 from extarray.store import FileStore, MemoryStore, resolve_path
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from extarray.metadata import Header
 
@@ -46,7 +47,7 @@ __all__ = ["LIMIT", "ExtArray", "as_source"]
 LIMIT = 2**63 - 4096
 
 
-class ExtArray(ArrayCore):
+class ExtArray(ArrayCore, NumpyMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -217,6 +218,11 @@ class ExtArray(ArrayCore):
             self.attrs.pop("dims", None)
         else:
             self.attrs["dims"] = check_dims(dims, self.ndim)
+
+    @property
+    def _origin(self) -> bytes:
+        """What tells the elements from those of other arrays."""
+        return self._store.header.uuid
 
     def _load_attrs(self) -> str:
         self._check()
@@ -620,15 +626,6 @@ class ExtArray(ArrayCore):
             new._discard()
             raise
         return new
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ArgumentError(
-                "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
-                "views that chunk() gives"
-            )
-        result = self.read()
-        return result if dtype is None else result.astype(dtype, copy=False)
 
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:

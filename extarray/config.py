@@ -81,6 +81,14 @@ def _max_memory(value: Any) -> int:
     return number
 
 
+def _half_of_memory() -> int:
+    """Half of the physical memory, in bytes."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):  # not on this system
+        return 4 * 1024**3
+
+
 def check_engine(value: Any) -> str:
     """Name of an engine, or "auto".
 
@@ -108,18 +116,28 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-_CHECKS = {"threads": _threads, "max_memory": _max_memory, "engine": check_engine}
+_CHECKS = {
+    "threads": _threads,
+    "max_memory": _max_memory,
+    "warn_result": parse_bytes,
+    "max_result": parse_bytes,
+    "engine": check_engine,
+}
 
 
 def _from_environment() -> dict[str, Any]:
     values: dict[str, Any] = {
         "threads": _cores(),
         "max_memory": 256 * 1024**2,
+        "warn_result": 1024**3,
+        "max_result": _half_of_memory(),
         "engine": "auto",
     }
     for name, variable, convert in (
         ("threads", "EXTARRAY_NUM_THREADS", int),
         ("max_memory", "EXTARRAY_MAX_MEMORY", str),
+        ("warn_result", "EXTARRAY_WARN_RESULT", str),
+        ("max_result", "EXTARRAY_MAX_RESULT", str),
         ("engine", "EXTARRAY_ENGINE", str),
     ):
         text = os.environ.get(variable)
@@ -166,6 +184,12 @@ class Config:
     max_memory : int
         Bytes of temporary memory of an operation that works block by block; texts such as
         ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.
+    warn_result : int
+        Bytes above which the result of a function in memory gives a `ResultWarning`.  Default:
+        1 GiB, or ``EXTARRAY_WARN_RESULT``.
+    max_result : int
+        Bytes above which it is refused, with a `ResultError`.  What is read explicitly has no
+        limit.  Default: half of the physical memory, or ``EXTARRAY_MAX_RESULT``.
     engine : {"auto", "mmap", "pread"}
         How files are read and written where ``create`` and ``open`` are asked for "auto".
         Default: "auto" (by the type of the file system), or ``EXTARRAY_ENGINE``.

@@ -30,6 +30,8 @@ __all__ = [
     "PartnerError",
     "ReadOnlyError",
     "ReserveError",
+    "ResultError",
+    "ResultWarning",
     "SelectionError",
     "ShapeError",
     "StorageError",
@@ -86,6 +88,10 @@ class ReserveError(ExtArrayError, MemoryError):
     """A memory-resident array cannot grow: no memory, or no address space."""
 
 
+class ResultError(ExtArrayError, MemoryError):
+    """A result in memory would be larger than ``config.max_result``."""
+
+
 class ClosedError(ExtArrayError, ValueError):
     """The array is closed."""
 
@@ -132,6 +138,10 @@ class ExistsError(StorageError, FileExistsError):
 
 class MissingError(StorageError, FileNotFoundError):
     """A file of the pair does not exist."""
+
+
+class ResultWarning(UserWarning):
+    """A result in memory is larger than ``config.warn_result``."""
 
 
 def storage_error(error: OSError, what: str) -> StorageError:

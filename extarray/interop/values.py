@@ -158,7 +158,7 @@ def encode(value: Any) -> Any:
                     f"the key {key!r} of attributes is a {type(key).__name__}; use a str"
                 )
         return {key: encode(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray) and value.dtype.kind in "OT":
+    if isinstance(value, np.ndarray) and value.dtype.kind in ("O", "T"):
         return encode(value.tolist())
     if isinstance(value, (bytes, float, complex, np.ndarray, np.generic)):
         return encode_array(np.asarray(value))

@@ -6,7 +6,7 @@ import contextvars
 import itertools
 import math
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from extarray.config import config
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK_BYTES", "Box", "Source", "load", "run", "tiles"]
+__all__ = ["BLOCK_BYTES", "Box", "Source", "box_bytes", "cuts", "load", "run", "tiles"]
 
 Box = tuple[slice, ...]
 
@@ -28,18 +28,49 @@ _LEAST_BYTES = 1 << 18
 _THREAD_BYTES = 1 << 23
 
 
-class Source(Protocol):
-    """What streaming needs of an operand: an `ExtArray`, a view of one."""
+class Source:
+    """What streaming needs of an operand; the base of all that can be one.
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunks: tuple[int, ...]
+    An `ExtArray` is one, and a view of one.
+    """
 
-    def read(self, selection: Any = ...) -> NDArray[Any]:
-        """Copy of a selection."""
-        ...
+    __slots__ = ()
 
-    def _peek(self, box: Box) -> NDArray[Any] | None: ...
+    if TYPE_CHECKING:
+        # Only declared: the classes that derive from this one have them from the compiled core.
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Extents, in elements."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """Data type of the elements."""
+
+        @property
+        def chunks(self) -> tuple[int, ...]:
+            """Extents of a chunk, in elements."""
+
+        @property
+        def _origin(self) -> bytes:
+            """What tells the stored elements from those of other arrays: the uuid."""
+
+        def read(self, selection: Any = ...) -> NDArray[Any]:
+            """Copy of a selection."""
+
+        def write(self, selection: Any, values: Any) -> None:
+            """Write to a selection."""
+
+        def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
 
 
 def tiles(
@@ -71,12 +102,38 @@ def tiles(
     >>> list(tiles((3, 4), (2, 4), 1, limit=8))
     [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
     """
+    return itertools.product(*cuts(shape, chunks, itemsize, whole, limit))
+
+
+def cuts(
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    itemsize: int,
+    whole: Collection[int] = (),
+    limit: int = BLOCK_BYTES,
+) -> list[list[slice]]:
+    """The pieces of each axis, whose products are the boxes of `tiles`.
+
+    Parameters
+    ----------
+    shape, chunks, itemsize, whole, limit
+        As for `tiles`.
+
+    Returns
+    -------
+    list of list of slice
+
+    Examples
+    --------
+    >>> cuts((3, 4), (2, 4), 1, limit=8)
+    [[slice(0, 2, None), slice(2, 3, None)], [slice(0, 4, None)]]
+    """
     block = [
         n if j in whole else min(c, n) for j, (n, c) in enumerate(zip(shape, chunks, strict=True))
     ]
     size = math.prod(block) * itemsize
     if size == 0:
-        return iter(()) if 0 in shape else iter([tuple(slice(0, n) for n in shape)])
+        return [[slice(0, n)] if n else [] for n in shape]
     free = [j for j in range(len(shape)) if j not in whole]
     if size < min(limit, _LEAST_BYTES):
         for j in reversed(free):
@@ -88,11 +145,10 @@ def tiles(
             part = max(1, block[j] * limit // size)
             size = size // block[j] * part
             block[j] = part
-    cuts = [
+    return [
         [slice(0, n)] if j in whole else list(_cuts(n, c, b))
         for j, (n, c, b) in enumerate(zip(shape, chunks, block, strict=True))
     ]
-    return itertools.product(*cuts)
 
 
 def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
@@ -102,6 +158,23 @@ def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
         high = min(low + outer, extent)
         for start in range(low, high, block):
             yield slice(start, min(start + block, high))
+
+
+def box_bytes(kept: int = 0) -> int:
+    """Bytes of a box at most, so that ``config.max_memory`` holds what an operation needs for it.
+
+    Parameters
+    ----------
+    kept : int
+        Arrays of the size of a box that are kept for longer, by all threads together.  Beside
+        them each thread has a box, and up to three temporary arrays of its size.
+
+    Returns
+    -------
+    int
+    """
+    share: int = config.max_memory // (4 * config.threads + kept)
+    return max(1, min(BLOCK_BYTES, share))
 
 
 def load(source: Source, box: Box) -> NDArray[Any]:

@@ -1,0 +1,367 @@
+"""What an array of ours has of an ndarray: operators, protocols, methods.
+
+Each method that has a function in NumPy calls it, and the protocols bring it to the streamed form:
+there is one way.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from extarray.errors import ArgumentError
+from extarray.protocols import moments  # noqa: F401 -- registers its functions
+from extarray.protocols.blocks import Source, box_bytes, run, tiles
+from extarray.protocols.elementwise import as_operand, assigning, elementwise, part_of, shape_of
+from extarray.protocols.functions import dispatch
+from extarray.protocols.standins import shadow
+from extarray.protocols.ufuncs import apply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.protocols.blocks import Box
+
+__all__ = ["NumpyMixin"]
+
+
+def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..., Any]:
+    """Method that calls a function of NumPy with the array as the first argument.
+
+    `call` and `result` are an example, on an array of two rows: 1, 2, 3 and 4, 5, 6.
+    """
+    name = call.partition("(")[0]
+
+    def method(self: NumpyMixin, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # ufuncs had no signature before NumPy 2.3
+        pass
+    else:
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        method.__signature__ = inspect.Signature([own, *parameters[1:]])  # type: ignore[attr-defined]
+    method.__name__ = name
+    method.__qualname__ = f"NumpyMixin.{name}"
+    shown = result.replace("\n", "\n    ")
+    method.__doc__ = f"""As `numpy.ndarray.{name}`; by the function `numpy.{function.__name__}`.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+    >>> a.{call}
+    {shown}
+    """
+    return method
+
+
+class NumpyMixin(NDArrayOperatorsMixin, Source):
+    """NumPy's protocols on what can be read and written box by box."""
+
+    __slots__ = ()
+
+    # -- protocols ---------------------------------------------------------------------------
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ArgumentError(
+                "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
+                "views that chunk() gives"
+            )
+        result = self.read()
+        return result if dtype is None else result.astype(dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return apply(ufunc, method, inputs, kwargs)
+
+    def __array_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        return dispatch(function, types, args, kwargs)
+
+    # -- operators that are more than a ufunc ------------------------------------------------
+
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise
+
+    def __eq__(self, other: object) -> Any:
+        return _compare(np.equal, operator.eq, self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _compare(np.not_equal, operator.ne, self, other)
+
+    def __contains__(self, value: object) -> bool:
+        other = as_operand(value)
+        found: list[bool] = []
+
+        def look(_: int, box: Box) -> None:
+            if not found and np.any(part_of(self, box) == part_of(other, box)):
+                found.append(True)
+
+        if np.broadcast_shapes(self.shape, shape_of(other)) != self.shape:
+            return bool(np.any(self == other))
+        boxes = tiles(self.shape, self.chunks, self.dtype.itemsize, limit=box_bytes())
+        run(look, boxes, self.size * self.dtype.itemsize)
+        return bool(found)
+
+    def __bool__(self) -> bool:
+        return bool(self._lone())
+
+    def __int__(self) -> int:
+        return int(self._lone())
+
+    def __float__(self) -> float:
+        return float(self._lone())
+
+    def __complex__(self) -> complex:
+        return complex(self._lone())
+
+    def __index__(self) -> int:
+        return operator.index(self._lone())
+
+    def _lone(self) -> NDArray[Any]:
+        """The only element, as an array; where there are more, NumPy refuses what it is for."""
+        return self.read() if self.size <= 1 else shadow(self)
+
+    # -- methods -----------------------------------------------------------------------------
+
+    all = _method(np.all, "all()", "np.True_")
+    any = _method(np.any, "any(axis=0)", "array([ True,  True,  True])")
+    argmax = _method(np.argmax, "argmax()", "np.int64(5)")
+    argmin = _method(np.argmin, "argmin(axis=1)", "array([0, 0])")
+    argpartition = _method(
+        np.argpartition, "argpartition(1)", "array([[0, 1, 2],\n       [0, 1, 2]])"
+    )
+    argsort = _method(np.argsort, "argsort()", "array([[0, 1, 2],\n       [0, 1, 2]])")
+    choose = _method(np.choose, "choose([0] * 7)", "array([[0, 0, 0],\n       [0, 0, 0]])")
+    clip = _method(np.clip, "clip(2, 4)", "array([[2, 2, 3],\n       [4, 4, 4]])")
+    conj = _method(np.conjugate, "conj()", "array([[1, 2, 3],\n       [4, 5, 6]])")
+    conjugate = _method(np.conjugate, "conjugate()", "array([[1, 2, 3],\n       [4, 5, 6]])")
+    cumprod = _method(np.cumprod, "cumprod(axis=0)", "array([[ 1,  2,  3],\n       [ 4, 10, 18]])")
+    cumsum = _method(np.cumsum, "cumsum()", "array([ 1,  3,  6, 10, 15, 21])")
+    diagonal = _method(np.diagonal, "diagonal()", "array([1, 5])")
+    dot = _method(np.dot, "dot([1, 0, 1])", "array([ 4, 10])")
+    max = _method(np.max, "max()", "np.int64(6)")
+    mean = _method(np.mean, "mean(axis=0)", "array([2.5, 3.5, 4.5])")
+    min = _method(np.min, "min(axis=1)", "array([1, 4])")
+    nonzero = _method(
+        np.nonzero, "nonzero()", "(array([0, 0, 0, 1, 1, 1]), array([0, 1, 2, 0, 1, 2]))"
+    )
+    prod = _method(np.prod, "prod()", "np.int64(720)")
+    put = _method(np.put, "put([0], 1)", "")
+    ravel = _method(np.ravel, "ravel()", "array([1, 2, 3, 4, 5, 6])")
+    repeat = _method(np.repeat, "repeat(2, axis=0).shape", "(4, 3)")
+    round = _method(np.round, "round(-1)", "array([[ 0,  0,  0],\n       [ 0,  0, 10]])")
+    searchsorted = _method(np.searchsorted, "ravel().searchsorted(4)", "np.int64(3)")
+    squeeze = _method(np.squeeze, "squeeze().shape", "(2, 3)")
+    std = _method(np.std, "std(axis=1).round(3)", "array([0.816, 0.816])")
+    sum = _method(np.sum, "sum(axis=0)", "array([5, 7, 9])")
+    swapaxes = _method(np.swapaxes, "swapaxes(0, 1).shape", "(3, 2)")
+    take = _method(np.take, "take([0, -1], axis=1)", "array([[1, 3],\n       [4, 6]])")
+    trace = _method(np.trace, "trace()", "np.int64(6)")
+    var = _method(np.var, "var()", "np.float64(2.9166666666666665)")
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+        """As `numpy.ndarray.compress`; by the function `numpy.compress`.
+
+        Parameters
+        ----------
+        condition : array_like of bool
+        axis : int, optional
+        out : ndarray or ExtArray, optional
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).compress([True, False, True], axis=1)
+        array([[1, 3],
+               [4, 6]])
+        """
+        return np.compress(condition, self, axis, out)
+
+    def flatten(self, order: Any = "C") -> NDArray[Any]:
+        """As `numpy.ndarray.flatten`.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).flatten("F")
+        array([1, 4, 2, 5, 3, 6])
+        """
+        return np.ravel(self, order)
+
+    def fill(self, value: Any) -> None:
+        """As `numpy.ndarray.fill`: ``a[...] = value``.
+
+        Parameters
+        ----------
+        value : scalar
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros(3)
+        >>> a.fill(7)
+        >>> a[...]
+        array([7., 7., 7.])
+        """
+        self.write(..., value)
+
+    def item(self, *args: Any) -> Any:
+        """As `numpy.ndarray.item`: one element, as Python's number.
+
+        Parameters
+        ----------
+        *args : int or tuple of int
+            Its index, or its place in C order; none for the only element.
+
+        Returns
+        -------
+        scalar
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).item(1, 2)
+        6
+        """
+        shadow(self).item(*args)  # raises what NumPy raises
+        if len(args) == 1 and not isinstance(args[0], tuple):
+            index = np.unravel_index(operator.index(args[0]) % self.size, self.shape)
+            args = tuple([int(i) for i in index])
+        elif args and isinstance(args[0], tuple):
+            (args,) = args
+        return self.read(args).item() if args else self.read().item()
+
+    def reshape(self, *shape: Any, **options: Any) -> NDArray[Any]:
+        """As `numpy.ndarray.reshape`; by the function `numpy.reshape`.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+        **options
+            ``order`` and ``copy``, as for `numpy.reshape`.
+
+        Returns
+        -------
+        ndarray
+            A copy.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).reshape(3, -1)
+        array([[1, 2],
+               [3, 4],
+               [5, 6]])
+        """
+        return np.reshape(self, shape[0] if len(shape) == 1 else shape, **options)
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        r"""As `numpy.ndarray.tobytes`.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A"}
+
+        Returns
+        -------
+        bytes
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones(3, "u1").tobytes()
+        b'\x01\x01\x01'
+        """
+        return self.read().tobytes(order)
+
+    def tolist(self) -> Any:
+        """As `numpy.ndarray.tolist`.
+
+        Returns
+        -------
+        list or scalar
+            A scalar for an array without axes.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 3), int).tolist()
+        [[1, 1, 1], [1, 1, 1]]
+        """
+        return self.read().tolist()
+
+    def transpose(self, *axes: Any) -> Any:
+        """As `numpy.ndarray.transpose`; by the function `numpy.transpose`.
+
+        Parameters
+        ----------
+        *axes : int, or one tuple of int, or None
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((2, 3, 4)).transpose(2, 0, 1).shape
+        (4, 2, 3)
+        """
+        if not axes:
+            return np.transpose(self)
+        return np.transpose(self, axes[0] if len(axes) == 1 else axes)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 -- NumPy's name
+        """The array with its axes reversed."""
+        return np.transpose(self)
+
+    @property
+    def mT(self) -> Any:  # noqa: N802 -- NumPy's name
+        """The array with its last two axes exchanged."""
+        return np.matrix_transpose(self)
+
+    @property
+    def real(self) -> NDArray[Any]:
+        """Real parts, a copy."""
+        return np.real(self)
+
+    @property
+    def imag(self) -> NDArray[Any]:
+        """Imaginary parts, a copy."""
+        return np.imag(self)
+
+
+def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other: Any) -> Any:
+    """Comparison by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
+    if getattr(other, "__array_ufunc__", ufunc) is None:
+        return NotImplemented
+    try:
+        return ufunc(a, other)
+    except TypeError:
+        return elementwise(assigning(function), [a, other], dtype=bool, name=ufunc.__name__)

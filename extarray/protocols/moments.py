@@ -1,0 +1,201 @@
+"""Means and variances, of boxes and of what they are parts of."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.protocols.folding import Fold
+from extarray.protocols.functions import streams
+from extarray.protocols.reductions import given, reduce_part, reduce_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from extarray.protocols.blocks import Box
+    from extarray.protocols.folding import State
+
+__all__: list[str] = []
+
+_ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
+
+
+def _inner_dtype(x: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+    """The dtype in which to sum: as NumPy's, but never half precision."""
+    if dtype is None:
+        inner = np.dtype(np.float64) if x.kind in "?biu" else x.newbyteorder("=")
+    else:
+        inner = np.dtype(dtype)
+    return np.dtype(np.float32) if inner == np.float16 else inner
+
+
+def _count(part: NDArray[Any], where: Any, axes: tuple[int, ...]) -> Any:
+    """Number of elements that count: an int where all do."""
+    if where is True:
+        return math.prod(part.shape[j] for j in axes)
+    return np.add.reduce(np.broadcast_to(where, part.shape), axes, np.intp, keepdims=True)
+
+
+class _Moments(Fold):
+    """What mean and variance have in common."""
+
+    def __init__(self, dtype: np.dtype[Any], past_nan: bool) -> None:
+        super().__init__()
+        self._dtype = dtype
+        self._past_nan = past_nan
+
+    def _counted(self, part: NDArray[Any], where: Any) -> Any:
+        return where & ~np.isnan(part) if self._past_nan else where
+
+    def _quiet(self) -> AbstractContextManager[Any]:
+        """No warnings of divisions by 0: past NaNs there is a better one."""
+        return np.errstate(all="ignore") if self._past_nan else nullcontext()
+
+
+class _Mean(_Moments):
+    """Sum and number."""
+
+    def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
+        where = self._counted(part, where)
+        total = reduce_part(np.add, part, axes, self._dtype, self._dtype, where)
+        return total, _count(part, where, axes)
+
+    def combine(self, left: State, right: State) -> State:
+        return np.add(left[0], right[0], out=left[0]), left[1] + right[1]
+
+    def finish(self, state: State) -> NDArray[Any]:
+        mean: NDArray[Any] = state[0]
+        count = state[1]
+        if not np.all(count):
+            self.notes.add("Mean of empty slice")
+        with self._quiet():
+            np.true_divide(mean, count, out=mean, casting="unsafe")
+        return mean
+
+
+class _Variance(_Moments):
+    """Mean, sum of squared distances from it, and number.
+
+    Two parts are combined by the formula of Chan, Golub and LeVeque [chan1983]_: no digits are
+    lost, however far the mean is from zero.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], past_nan: bool, ddof: Any, root: bool) -> None:
+        super().__init__(dtype, past_nan)
+        self._ddof = ddof
+        self._root = root
+
+    def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
+        where = self._counted(part, where)
+        count = _count(part, where, axes)
+        mean = reduce_part(np.add, part, axes, self._dtype, self._dtype, where)
+        np.true_divide(mean, np.maximum(count, 1), out=mean)
+        squares = _square(np.subtract(part, mean))
+        squares = reduce_part(np.add, squares, axes, None, squares.dtype, where)
+        return mean, squares, count
+
+    def combine(self, left: State, right: State) -> State:
+        mean, squares, n = left
+        m = right[2]
+        whole = np.maximum(n + m, 1)
+        apart = np.subtract(right[0], mean)
+        squares += right[1]
+        mean += apart * (m / whole)
+        squares += _square(apart) * (m / whole * n)
+        return mean, squares, n + m
+
+    def finish(self, state: State) -> NDArray[Any]:
+        variance: NDArray[Any] = state[1]
+        count = state[2]
+        if np.any(self._ddof >= np.asarray(count)):
+            text = "Degrees of freedom <= 0 for slice"
+            self.notes.add(text + "." * self._past_nan)
+        freedom = np.maximum(count - self._ddof, 0)
+        with self._quiet():
+            np.true_divide(variance, freedom, out=variance, casting="unsafe")
+        if self._past_nan:
+            variance[np.broadcast_to(freedom == 0, variance.shape)] = np.nan
+        if self._root:
+            np.sqrt(variance, out=variance)
+        return variance
+
+
+def _square(x: NDArray[Any]) -> NDArray[Any]:
+    """Squared absolute values; `x` may be overwritten."""
+    if x.dtype.kind != "c":
+        return np.square(x, out=x)
+    squares = np.square(x.real)
+    np.add(squares, np.square(x.imag), out=squares)
+    return squares
+
+
+def _stream_mean(function: Callable[..., Any], past_nan: bool) -> None:
+    """Register a mean."""
+
+    @streams(function)
+    def form(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = _ABSENT,
+        *,
+        where: Any = _ABSENT,
+    ) -> Any:
+        skip = past_nan and a.dtype.kind in "fc"
+        return reduce_with(
+            lambda one: _Mean(_inner_dtype(a.dtype, dtype), skip),
+            function,
+            a,
+            axis,
+            out,
+            given(dtype=dtype, keepdims=keepdims, where=where),
+        )
+
+
+def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -> None:
+    """Register a variance, or its root."""
+
+    @streams(function)
+    def form(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = _ABSENT,
+        *,
+        where: Any = _ABSENT,
+        mean: Any = _ABSENT,
+        correction: Any = _ABSENT,
+    ) -> Any:
+        inner = _inner_dtype(a.dtype, dtype)
+        if mean is not _ABSENT or inner.kind not in ("fc" if dtype is None else "f"):
+            return NotImplemented
+        if correction is not _ABSENT:
+            if ddof != 0:
+                return NotImplemented  # which NumPy refuses
+            ddof = correction
+        skip = past_nan and a.dtype.kind in "fc"
+        return reduce_with(
+            lambda one: _Variance(inner, skip, ddof, root),
+            function,
+            a,
+            axis,
+            out,
+            given(dtype=dtype, keepdims=keepdims, where=where),
+        )
+
+
+_stream_mean(np.mean, past_nan=False)
+_stream_mean(np.nanmean, past_nan=True)
+_stream_variance(np.var, past_nan=False, root=False)
+_stream_variance(np.std, past_nan=False, root=True)
+_stream_variance(np.nanvar, past_nan=True, root=False)
+_stream_variance(np.nanstd, past_nan=True, root=True)

@@ -1,0 +1,121 @@
+"""Ufuncs on arrays of ours, all of their methods: the body of ``__array_ufunc__``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.protocols.accumulations import accumulate, reduceat
+from extarray.protocols.elementwise import as_operand, new_result, shape_of, stream
+from extarray.protocols.functions import fall_back, foreign, plain, streamed
+from extarray.protocols.reductions import reduce
+from extarray.protocols.standins import empty, shadow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+__all__ = ["apply"]
+
+
+def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call a method of a ufunc with arrays of ours: the body of ``__array_ufunc__``.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    method : str
+        "__call__", "reduce", "accumulate", "reduceat", "outer" or "at".
+    inputs : tuple
+    kwargs : mapping
+        As NumPy hands them to the protocol: ``out`` is a tuple.
+
+    Returns
+    -------
+    object
+        What NumPy returns for NumPy arrays; NotImplemented where an operand belongs to another
+        package that has the protocol.
+    """
+    kinds = {type(x) for x in (*inputs, *kwargs.get("out", ()))}
+    if any(foreign(kind, "__array_ufunc__") for kind in kinds):
+        return NotImplemented
+    if all(plain(kind) for kind in kinds):
+        form = _METHODS.get(method)
+        result = NotImplemented if form is None else form(ufunc, *inputs, **kwargs)
+        if result is not NotImplemented:
+            return result
+    return fall_back(getattr(ufunc, method), inputs, kwargs)
+
+
+def _call(
+    ufunc: np.ufunc, *inputs: Any, out: tuple[Any, ...] = (), where: Any = True, **options: Any
+) -> Any:
+    if ufunc.signature is not None:  # not elementwise: a function like others
+        form = streamed.get(ufunc)
+        if form is None:
+            return NotImplemented
+        return form(*inputs, **({"out": out[0]} if out else {}), **options)
+    operands = [as_operand(x) for x in inputs]
+    outs = out or (None,) * ufunc.nout
+    if where is not True:
+        where = as_operand(where)
+    dtypes = _result_types(ufunc, operands, outs, where, options)
+    shape = _result_shape(ufunc, operands, outs, where, options)
+    order = options.pop("order", "C")
+    targets = [
+        new_result(shape, dtype, ufunc.__name__, order) if given is None else given
+        for given, dtype in zip(outs, dtypes, strict=True)
+    ]
+    stream(partial(ufunc, **options), operands, targets, where)
+    results = [
+        target[()] if given is None and not shape else target
+        for given, target in zip(outs, targets, strict=True)
+    ]
+    return results[0] if ufunc.nout == 1 else tuple(results)
+
+
+def _result_types(
+    ufunc: np.ufunc,
+    operands: list[Any],
+    outs: tuple[Any, ...],
+    where: Any,
+    options: dict[str, Any],
+) -> list[np.dtype[Any]]:
+    """The dtypes of the results, or NumPy's error: the ufunc decides, on empty arrays."""
+    results = ufunc(
+        *map(empty, operands),
+        out=tuple(map(empty, outs)),
+        where=empty(where),
+        **options,
+    )
+    return [result.dtype for result in (results if ufunc.nout > 1 else (results,))]
+
+
+def _result_shape(
+    ufunc: np.ufunc,
+    operands: list[Any],
+    outs: tuple[Any, ...],
+    where: Any,
+    options: dict[str, Any],
+) -> tuple[int, ...]:
+    """The shape of the results, or NumPy's error."""
+    given = [out.shape for out in outs if out is not None]
+    try:
+        shape = np.broadcast_shapes(*map(shape_of, operands), shape_of(where), *given)
+    except ValueError:
+        shape = None
+    if shape is None or any(shape != own for own in given):
+        # NumPy raises before it looks at an element.
+        ufunc(*map(shadow, operands), out=tuple(map(shadow, outs)), where=shadow(where), **options)
+        raise AssertionError(f"NumPy broadcasts {operands} to {outs}")
+    return shape
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "__call__": _call,
+    "reduce": reduce,
+    "accumulate": accumulate,
+    "reduceat": reduceat,
+}
