@@ -11,13 +11,12 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.protocols.blocks import Source, box_bytes, cuts, run
 from extarray.protocols.elementwise import apart, meet, new_result, part_of
+from extarray.protocols.operands import chunks_of, store
 from extarray.protocols.reductions import ASSOCIATIVE, can_stream
 from extarray.protocols.standins import shadow, single
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
 
     from extarray.protocols.blocks import Box
 
@@ -61,7 +60,7 @@ def accumulate(
                 ufunc(carry, first, out=first)
             ufunc.accumulate(block, along, out=block)
             carry = block[_at(along, slice(-1, None))].copy()
-            _store(target, box, block)
+            store(target, box, block)
 
     _run_lanes(lane, x, along, max(x.dtype.itemsize, dtype.itemsize))
     return target
@@ -151,17 +150,9 @@ def _at(axis: int, piece: slice) -> tuple[slice, ...]:
     return (*[slice(None)] * axis, piece)
 
 
-def _store(target: Any, box: Box, block: NDArray[Any]) -> None:
-    if isinstance(target, Source):
-        target.write(box, block)
-    else:
-        target[(*box, ...)] = block
-
-
 def _run_lanes(work: Callable[[Iterator[Box]], None], x: Any, axis: int, itemsize: int) -> None:
     """Call a function with the boxes of each lane, one after the other along the axis."""
-    chunks = x.chunks if isinstance(x, Source) else x.shape
-    pieces = cuts(x.shape, chunks, itemsize, limit=box_bytes())
+    pieces = cuts(x.shape, chunks_of(x), itemsize, limit=box_bytes())
     others = [(slice(0, 1),) if j == axis else tuple(piece) for j, piece in enumerate(pieces)]
 
     def lane(_: int, box: Box) -> None:

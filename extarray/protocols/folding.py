@@ -17,6 +17,7 @@ import numpy as np
 from extarray.protocols.blocks import BLOCK_BYTES, Source, box_bytes, cuts, run
 from extarray.protocols.elementwise import meet, new_result, part_of, shape_of
 from extarray.protocols.notices import warn
+from extarray.protocols.operands import chunks_of, store
 from extarray.protocols.standins import shadow
 
 if TYPE_CHECKING:
@@ -140,11 +141,7 @@ def fold(
         if not keepdims:
             box = tuple([s for j, s in enumerate(box) if j not in axes])
             values = values.squeeze(axes)
-        if isinstance(target, Source):
-            target.write(box, values)
-        else:
-            part: tuple[Any, ...] = (*box, ...)
-            target[part] = values
+        store(target, box, values)
 
     _fold_boxes(work, x, axes, where, put)
     for text in sorted(work.notes):
@@ -176,8 +173,7 @@ def _fold_boxes(
     nbytes = math.prod(x.shape) * itemsize
     # A thread keeps a part of each level of a tree at most, as many as the boxes have digits.
     depth = (nbytes // BLOCK_BYTES).bit_length()
-    chunks = x.chunks if isinstance(x, Source) else x.shape
-    pieces = cuts(x.shape, chunks, itemsize, limit=box_bytes(depth))
+    pieces = cuts(x.shape, chunks_of(x), itemsize, limit=box_bytes(depth))
     kept = [j for j in range(len(pieces)) if j not in axes]
     n_steps = math.prod(len(pieces[j]) for j in axes)
     trees: dict[int, _Tree] = {}

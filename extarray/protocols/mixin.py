@@ -14,10 +14,12 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.errors import ArgumentError
-from extarray.protocols import moments  # noqa: F401 -- registers its functions
-from extarray.protocols.blocks import Source, box_bytes, run, tiles
-from extarray.protocols.elementwise import as_operand, assigning, elementwise, part_of, shape_of
+from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed forms
+from extarray.protocols.blocks import Source
+from extarray.protocols.derived import Computed
+from extarray.protocols.elementwise import assigning, elementwise
 from extarray.protocols.functions import dispatch
+from extarray.protocols.reductions import reduce
 from extarray.protocols.standins import shadow
 from extarray.protocols.ufuncs import apply
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import DTypeLike, NDArray
-
-    from extarray.protocols.blocks import Box
 
 __all__ = ["NumpyMixin"]
 
@@ -102,18 +102,9 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return _compare(np.not_equal, operator.ne, self, other)
 
     def __contains__(self, value: object) -> bool:
-        other = as_operand(value)
-        found: list[bool] = []
-
-        def look(_: int, box: Box) -> None:
-            if not found and np.any(part_of(self, box) == part_of(other, box)):
-                found.append(True)
-
-        if np.broadcast_shapes(self.shape, shape_of(other)) != self.shape:
-            return bool(np.any(self == other))
-        boxes = tiles(self.shape, self.chunks, self.dtype.itemsize, limit=box_bytes())
-        run(look, boxes, self.size * self.dtype.itemsize)
-        return bool(found)
+        equal = Computed(operator.eq, self, value, dtype=bool)
+        found = reduce(np.logical_or, equal, axis=None)
+        return bool(equal.read().any() if found is NotImplemented else found)
 
     def __bool__(self) -> bool:
         return bool(self._lone())

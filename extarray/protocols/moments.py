@@ -129,9 +129,10 @@ class _Variance(_Moments):
 def _square(x: NDArray[Any]) -> NDArray[Any]:
     """Squared absolute values; `x` may be overwritten."""
     if x.dtype.kind != "c":
-        return np.square(x, out=x)
-    squares = np.square(x.real)
-    np.add(squares, np.square(x.imag), out=squares)
+        np.square(x, out=x)
+        return x
+    squares: NDArray[Any] = x.real * x.real
+    squares += x.imag * x.imag
     return squares
 
 

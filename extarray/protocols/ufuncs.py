@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.protocols.accumulations import accumulate, reduceat
+from extarray.protocols.derived import widened
 from extarray.protocols.elementwise import as_operand, new_result, shape_of, stream
 from extarray.protocols.functions import fall_back, foreign, plain, streamed
 from extarray.protocols.reductions import reduce
@@ -113,9 +114,18 @@ def _result_shape(
     return shape
 
 
+def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
+    """As ``__call__``, the first operand having axes of length 1 for those of the second."""
+    first, second = as_operand(a), as_operand(b)
+    n = len(shape_of(first))
+    axes = tuple(range(n, n + len(shape_of(second))))
+    return _call(ufunc, widened(first, axes), second, **options)
+
+
 _METHODS: dict[str, Callable[..., Any]] = {
     "__call__": _call,
     "reduce": reduce,
     "accumulate": accumulate,
     "reduceat": reduceat,
+    "outer": _outer,
 }

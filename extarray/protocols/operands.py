@@ -1,0 +1,219 @@
+"""Arguments and results of NumPy's functions: of ours, of NumPy's, or made of array_likes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.config import config
+from extarray.errors import ArgumentTypeError, CastingError, ShapeError
+from extarray.protocols.blocks import Source
+from extarray.protocols.elementwise import copy_of, meet, new_result
+from extarray.protocols.limits import check_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.protocols.blocks import Box
+
+__all__ = [
+    "as_array",
+    "chunks_of",
+    "hollow",
+    "in_memory",
+    "separate",
+    "stand_in",
+    "step_bytes",
+    "store",
+    "target_for",
+]
+
+
+def as_array(x: Any) -> Any:
+    """An argument as an array: of ours as it is, anything else of NumPy's.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Source or ndarray
+    """
+    return x if isinstance(x, Source) else np.asarray(x)
+
+
+def chunks_of(x: Any) -> tuple[int, ...]:
+    """Extents of the parts in which an array is best read.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    tuple of int
+        Of a NumPy array, its shape: it may be cut anywhere.
+    """
+    chunks: tuple[int, ...] = x.chunks if isinstance(x, Source) else x.shape
+    return chunks
+
+
+def hollow(x: Any) -> NDArray[Any]:
+    """Array of the rank and the dtype of another, without elements.
+
+    What NumPy's function does with it tells the dtype of the result, and which error to raise,
+    before anything is read.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    ndarray
+    """
+    return np.empty((0,) * len(x.shape), x.dtype)
+
+
+def stand_in(x: Any) -> NDArray[Any]:
+    """Array of the shape and the dtype of another, all of whose elements are one zero.
+
+    For questions that the values do not matter to.  It takes no memory.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    ndarray
+        Read-only.
+    """
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
+
+
+def in_memory(x: Any, name: str) -> Any:
+    """An argument that a function needs whole, as a NumPy array.
+
+    Parameters
+    ----------
+    x : object
+        What is not of ours is returned as it is.
+    name : str
+        Of the function, for messages.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ResultError
+        It is larger than the limits allow.
+    """
+    if not isinstance(x, Source):
+        return x
+    nbytes = math.prod(x.shape) * x.dtype.itemsize
+    check_result(nbytes, f"an argument that {name} needs whole", "a smaller argument")
+    return x.read()
+
+
+def step_bytes(parts: int = 4) -> int:
+    """Bytes of a box where an operation has several arrays of its size in memory, in each thread.
+
+    Parameters
+    ----------
+    parts : int
+        Number of these arrays.
+
+    Returns
+    -------
+    int
+        So that all of them together stay below ``config.max_memory``.
+    """
+    share: int = config.max_memory // (parts * config.threads)
+    return max(1, share)
+
+
+def separate(x: Any, *outs: Any) -> Any:
+    """An operand, or a copy of it where it may share elements with an output.
+
+    For operations that read at other places than they write.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+    *outs : Source, ndarray or None
+
+    Returns
+    -------
+    Source or ndarray
+
+    Raises
+    ------
+    ResultError
+        The copy would be larger than the limits allow.
+    """
+    return copy_of(x) if any(out is not None and meet(x, out) for out in outs) else x
+
+
+def store(target: Any, box: Box, values: Any) -> None:
+    """Assign to a box.
+
+    Parameters
+    ----------
+    target : Source or ndarray
+    box : tuple of slice
+    values : array_like
+        Broadcast and cast as NumPy's assignment does.
+    """
+    if isinstance(target, Source):
+        target.write(box, values)
+    else:
+        target[(*box, ...)] = values
+
+
+def target_for(
+    out: Any, shape: Sequence[int], dtype: DTypeLike, name: str, casting: Any = "same_kind"
+) -> Any:
+    """Where a result goes: the array that is given, checked, or a new one.
+
+    Parameters
+    ----------
+    out : Source, ndarray or None
+    shape : sequence of int
+    dtype : dtype_like
+    name : str
+        Of the function, for messages.
+    casting : str
+        Rule for a given array.
+
+    Returns
+    -------
+    Source or ndarray
+
+    Raises
+    ------
+    ArgumentTypeError, ShapeError, CastingError
+        `out` is no array, or does not fit.
+    ResultError
+        A new array would be larger than the limits allow.
+    """
+    extents = tuple(shape)
+    if out is None:
+        return new_result(extents, dtype, name)
+    if not isinstance(out, (Source, np.ndarray)):
+        raise ArgumentTypeError("return arrays must be of ArrayType")
+    if out.shape != extents:
+        raise ShapeError(f"output array has shape {out.shape}; the result has shape {extents}")
+    if not np.can_cast(dtype, out.dtype, casting):
+        raise CastingError(
+            f"Cannot cast array data from {np.dtype(dtype)!r} to {out.dtype!r} according to the "
+            f"rule '{casting}'"
+        )
+    return out
