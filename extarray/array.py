@@ -29,6 +29,7 @@ from extarray.errors import (
 from extarray.info import Info
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
+from extarray.protocols.standard import StandardMixin
 from extarray.store import FileStore, MemoryStore, resolve_path
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ __all__ = ["LIMIT", "ExtArray", "as_source"]
 LIMIT = 2**63 - 4096
 
 
-class ExtArray(ArrayCore, NumpyMixin):
+class ExtArray(ArrayCore, NumpyMixin, StandardMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.

@@ -14,15 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent / "extarray"
 
 #: The layers, from the top down.  A module imports from lower lines only: not from its own line.
-#: "extarray" is the face; a folder with one name here (cli, interop) is one module.
+#: "extarray" is the face; a folder with one name here (array_api, cli, interop) is one module.
 LAYERS = [
     ["extarray.__main__"],
     ["extarray.cli"],
-    ["extarray.interop", "extarray.plot"],
+    ["extarray.array_api", "extarray.interop", "extarray.plot"],
     ["extarray"],
     ["extarray.creation"],
     ["extarray.array"],
-    ["extarray.protocols.mixin"],
+    ["extarray.protocols.mixin", "extarray.protocols.standard"],
     ["extarray.protocols.catalogue", "extarray.protocols.ufuncs"],
     ["extarray.protocols.accumulations", "extarray.protocols.moments"],
     ["extarray.protocols.pointwise", "extarray.protocols.reductions"],
@@ -47,10 +47,10 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
-FOLDERS = {"extarray.cli", "extarray.interop"}
+FOLDERS = {"extarray.array_api", "extarray.cli", "extarray.interop"}
 
 #: What stands beside the array uses its public face.
-BESIDE = {"extarray.cli", "extarray.interop", "extarray.plot", "extarray.__main__"}
+BESIDE = {*FOLDERS, "extarray.plot", "extarray.__main__"}
 PUBLIC = {*BESIDE, "extarray", "extarray.errors", "extarray.extras", "extarray.info"}
 
 SOURCES = sorted(p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
