@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from extarray.protocols.blocks import Source, box_bytes, cuts, run
 from extarray.protocols.elementwise import apart, meet, new_result, part_of
 from extarray.protocols.operands import chunks_of, store
-from extarray.protocols.reductions import ASSOCIATIVE, can_stream
+from extarray.protocols.reductions import ASSOCIATIVE, can_stream, loop_dtype
 from extarray.protocols.standins import shadow, single
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def accumulate(
     (given,) = out
     if ufunc not in ASSOCIATIVE or not can_stream(x):
         return NotImplemented
-    dtype = _checked(ufunc.accumulate, x, axis, dtype, given)
+    with np.errstate(all="ignore"):  # NumPy's errors
+        ufunc.accumulate(single(x), axis, dtype, single(given))
+    dtype = loop_dtype(ufunc, x, dtype, given)
     if given is not None and given.shape != x.shape:
         ufunc.accumulate(shadow(x), axis, None, shadow(given))
         raise AssertionError(f"NumPy takes an output of shape {given.shape} for {x!r}")
@@ -97,7 +99,9 @@ def reduceat(
         or (np.diff(firsts) <= 0).any()
     ):
         return NotImplemented
-    dtype = _checked(ufunc.reduceat, x, axis, dtype, given, [0])
+    with np.errstate(all="ignore"):  # NumPy's errors
+        ufunc.reduceat(single(x), [0], axis, dtype, single(given))
+    dtype = loop_dtype(ufunc, x, dtype, given)
     along = normalize_axis_index(axis, x.ndim)
     shape = tuple(firsts.size if j == along else n for j, n in enumerate(x.shape))
     misfit = given is not None and given.shape != shape
@@ -131,18 +135,6 @@ def reduceat(
         return target
     given[...] = target
     return given
-
-
-def _checked(
-    method: Callable[..., Any], x: Any, axis: Any, dtype: Any, out: Any, *indices: Any
-) -> np.dtype[Any]:
-    """The dtype in which to work, or NumPy's error: the ufunc decides, on one element."""
-    with np.errstate(all="ignore"):
-        one = method(single(x), *indices, axis, dtype, single(out))
-        inner: np.dtype[Any] = one.dtype
-        if dtype is not None:
-            inner = method(single(x), *indices, axis, dtype).dtype
-    return inner
 
 
 def _at(axis: int, piece: slice) -> tuple[slice, ...]:

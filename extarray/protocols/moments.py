@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.protocols.blocks import Source
 from extarray.protocols.folding import Fold
 from extarray.protocols.functions import streams
 from extarray.protocols.reductions import given, reduce_part, reduce_with
@@ -26,12 +27,16 @@ __all__: list[str] = []
 _ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
 
 
-def _inner_dtype(x: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
+def _inner_dtype(x: np.dtype[Any], dtype: Any, out: Any) -> np.dtype[Any]:
     """The dtype in which to sum: as NumPy's, but never half precision."""
-    if dtype is None:
-        inner = np.dtype(np.float64) if x.kind in "?biu" else x.newbyteorder("=")
-    else:
+    if dtype is not None:
         inner = np.dtype(dtype)
+    elif x.kind in "?biu":
+        inner = np.dtype(np.float64)
+    elif isinstance(out, (Source, np.ndarray)) and out.dtype.kind in "fc":
+        inner = np.result_type(x, out.dtype)
+    else:
+        inner = x.newbyteorder("=")
     return np.dtype(np.float32) if inner == np.float16 else inner
 
 
@@ -63,7 +68,7 @@ class _Mean(_Moments):
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         where = self._counted(part, where)
-        total = reduce_part(np.add, part, axes, self._dtype, self._dtype, where)
+        total = reduce_part(np.add, part, axes, self._dtype, where)
         return total, _count(part, where, axes)
 
     def combine(self, left: State, right: State) -> State:
@@ -80,7 +85,7 @@ class _Mean(_Moments):
 
 
 class _Variance(_Moments):
-    """Mean, sum of squared distances from it, and number.
+    """Mean (rounded, and the rest of it), sum of squared distances from it, and number.
 
     Two parts are combined by the formula of Chan, Golub and LeVeque [chan1983]_: no digits are
     lost, however far the mean is from zero.
@@ -94,25 +99,33 @@ class _Variance(_Moments):
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
         where = self._counted(part, where)
         count = _count(part, where, axes)
-        mean = reduce_part(np.add, part, axes, self._dtype, self._dtype, where)
-        np.true_divide(mean, np.maximum(count, 1), out=mean)
-        squares = _square(np.subtract(part, mean))
-        squares = reduce_part(np.add, squares, axes, None, squares.dtype, where)
-        return mean, squares, count
+        some = np.maximum(count, 1)
+        mean = reduce_part(np.add, part, axes, self._dtype, where)
+        np.true_divide(mean, some, out=mean)
+        distance = np.subtract(part, mean)
+        # The mean is rounded: what is missing is the mean of the distances.
+        rest = reduce_part(np.add, distance, axes, distance.dtype, where)
+        rest /= some
+        squares = _square(distance)
+        squares = reduce_part(np.add, squares, axes, squares.dtype, where)
+        squares -= _square(rest.copy()) * count
+        return mean, rest, squares, count
 
     def combine(self, left: State, right: State) -> State:
-        mean, squares, n = left
-        m = right[2]
-        whole = np.maximum(n + m, 1)
-        apart = np.subtract(right[0], mean)
-        squares += right[1]
-        mean += apart * (m / whole)
-        squares += _square(apart) * (m / whole * n)
-        return mean, squares, n + m
+        mean, rest, squares, n = left
+        m = right[3]
+        share = m / np.maximum(n + m, 1)
+        apart = (right[0] - mean) + (right[1] - rest)
+        step = (apart * share).astype(mean.dtype, copy=False)
+        shifted = mean + step
+        rest += step - (shifted - mean)
+        squares += right[2]
+        squares += _square(apart) * (share * n)
+        return shifted, rest, squares, n + m
 
     def finish(self, state: State) -> NDArray[Any]:
-        variance: NDArray[Any] = state[1]
-        count = state[2]
+        variance: NDArray[Any] = state[2]
+        count = state[3]
         if np.any(self._ddof >= np.asarray(count)):
             text = "Degrees of freedom <= 0 for slice"
             self.notes.add(text + "." * self._past_nan)
@@ -151,7 +164,7 @@ def _stream_mean(function: Callable[..., Any], past_nan: bool) -> None:
     ) -> Any:
         skip = past_nan and a.dtype.kind in "fc"
         return reduce_with(
-            lambda one: _Mean(_inner_dtype(a.dtype, dtype), skip),
+            lambda: _Mean(_inner_dtype(a.dtype, dtype, out), skip),
             function,
             a,
             axis,
@@ -176,7 +189,7 @@ def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -
         mean: Any = _ABSENT,
         correction: Any = _ABSENT,
     ) -> Any:
-        inner = _inner_dtype(a.dtype, dtype)
+        inner = _inner_dtype(a.dtype, dtype, out)
         if mean is not _ABSENT or inner.kind not in ("fc" if dtype is None else "f"):
             return NotImplemented
         if correction is not _ABSENT:
@@ -185,7 +198,7 @@ def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -
             ddof = correction
         skip = past_nan and a.dtype.kind in "fc"
         return reduce_with(
-            lambda one: _Variance(inner, skip, ddof, root),
+            lambda: _Variance(inner, skip, ddof, root),
             function,
             a,
             axis,

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from extarray.protocols.blocks import Box
     from extarray.protocols.folding import State
 
-__all__ = ["ASSOCIATIVE", "all_axes", "can_stream", "given", "reduce", "reduce_part", "reduce_with"]
+__all__ = [
+    "ASSOCIATIVE",
+    "all_axes",
+    "can_stream",
+    "given",
+    "loop_dtype",
+    "reduce",
+    "reduce_part",
+    "reduce_with",
+]
 
 _ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
 
@@ -86,7 +95,7 @@ def all_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduce_with(
-    make: Callable[[Any], Fold],
+    make: Callable[[], Fold],
     function: Callable[..., Any],
     x: Any,
     axis: Any,
@@ -98,7 +107,7 @@ def reduce_with(
     Parameters
     ----------
     make : callable
-        Makes the fold, from what `function` gives for an array of one element.
+        Makes the fold, once NumPy has accepted the arguments.
     function : callable
         Of NumPy.
     x, axis, out
@@ -126,7 +135,7 @@ def reduce_with(
         function(x, axis=axis, **rest, **misfits)
 
     return fold(
-        make(one),
+        make(),
         x,
         all_axes(axis, x.ndim),
         as_operand(options.get("where", True)),
@@ -140,12 +149,34 @@ def reduce_with(
 # -- by a ufunc ----------------------------------------------------------------------------------
 
 
+def loop_dtype(ufunc: np.ufunc, x: Any, dtype: Any, out: Any) -> np.dtype[Any]:
+    """The dtype in which a ufunc reduces an array.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    x : Source or ndarray
+    dtype : dtype_like or None
+        As the user gave it.
+    out : Source, ndarray or None
+
+    Returns
+    -------
+    dtype
+    """
+    if dtype is None and out is not None:
+        kinds = (out.dtype, x.dtype, None)
+        loop: np.dtype[Any] = ufunc.resolve_dtypes(kinds, reduction=True, casting="unsafe")[0]
+        return loop
+    with np.errstate(all="ignore"):
+        return np.asarray(ufunc.reduce(single(x).reshape(1), dtype=dtype)).dtype
+
+
 def reduce_part(
     ufunc: np.ufunc,
     part: NDArray[Any],
     axes: tuple[int, ...],
-    dtype: Any,
-    state: np.dtype[Any],
+    dtype: np.dtype[Any],
     where: Any = True,
     **initial: Any,
 ) -> NDArray[Any]:
@@ -156,10 +187,8 @@ def reduce_part(
     ufunc : ufunc
     part : ndarray
     axes : tuple of int
-    dtype : dtype_like or None
-        In which the ufunc works.
-    state : dtype
-        Of the result.
+    dtype : dtype
+        In which the ufunc works, and of the result.
     where : bool or ndarray
     **initial
         ``initial=``, or nothing.
@@ -174,25 +203,26 @@ def reduce_part(
         # at once it would walk in short runs.
         slowest = max(range(part.ndim), key=lambda j: abs(part.strides[j]))
         if slowest in axes:
-            part = reduce_part(ufunc, part, (slowest,), dtype, state, where, **initial)
+            part = reduce_part(ufunc, part, (slowest,), dtype, where, **initial)
             axes = tuple([j for j in axes if j != slowest])
             where = True
     shape = [1 if j in axes else n for j, n in enumerate(part.shape)]
-    result = np.empty(shape, state)
-    ufunc.reduce(part, axes, dtype, result, keepdims=True, where=where, **initial)
+    result = np.empty(shape, dtype)
+    # Of dates, a dtype as an argument cannot have the unit; the output has it.
+    chosen = None if dtype.kind in "mM" else dtype
+    ufunc.reduce(part, axes, chosen, result, keepdims=True, where=where, **initial)
     return result
 
 
 class _ByUfunc(Fold):
     """Reduction by an associative ufunc."""
 
-    def __init__(self, ufunc: np.ufunc, dtype: Any, state: np.dtype[Any], initial: Any) -> None:
+    def __init__(self, ufunc: np.ufunc, dtype: np.dtype[Any], initial: Any) -> None:
         super().__init__()
         self._ufunc = ufunc
         # Sums and products of halves are kept as singles, as NumPy does in its own loops.
-        wide = state == np.float16 and ufunc in (np.add, np.multiply)
+        wide = dtype == np.float16 and ufunc in (np.add, np.multiply)
         self._dtype = np.dtype(np.float32) if wide else dtype
-        self._state = np.dtype(np.float32) if wide else state
         # Where there is no identity, an initial value may count as often as it likes (a minimum).
         self._each = {}
         self._once = None
@@ -200,12 +230,10 @@ class _ByUfunc(Fold):
             if ufunc.identity is None:
                 self._each = {"initial": initial}
             else:
-                self._once = np.array(initial).astype(self._state)
+                self._once = np.array(initial).astype(self._dtype)
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
-        return (
-            reduce_part(self._ufunc, part, axes, self._dtype, self._state, where, **self._each),
-        )
+        return (reduce_part(self._ufunc, part, axes, self._dtype, where, **self._each),)
 
     def combine(self, left: State, right: State) -> State:
         self._ufunc(left[0], right[0], out=left[0])
@@ -275,12 +303,10 @@ def _reduce(
     dtype: Any = None,
 ) -> Any:
     """Reduce by a ufunc; `function` is what the user has called."""
-    chosen = options.get("dtype", dtype)
+    dtype = options.get("dtype", dtype)
 
-    def make(one: Any) -> Fold:
-        by_out = chosen is None and out is not None
-        state = out.dtype if by_out else np.dtype(dtype) if dtype else np.asarray(one).dtype
-        return kind(ufunc, chosen, state, options.get("initial", _ABSENT))
+    def make() -> Fold:
+        return kind(ufunc, loop_dtype(ufunc, x, dtype, out), options.get("initial", _ABSENT))
 
     return reduce_with(make, function, x, axis, out, options)
 
@@ -364,7 +390,7 @@ class _Range(Fold):
 
 @streams(np.ptp)
 def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _ABSENT) -> Any:
-    return reduce_with(lambda one: _Range(), np.ptp, a, axis, out, given(keepdims=keepdims))
+    return reduce_with(lambda: _Range(), np.ptp, a, axis, out, given(keepdims=keepdims))
 
 
 class _Count(Fold):
@@ -385,9 +411,7 @@ class _Count(Fold):
 
 @streams(np.count_nonzero)
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    result = reduce_with(
-        lambda one: _Count(), np.count_nonzero, a, axis, None, {"keepdims": keepdims}
-    )
+    result = reduce_with(lambda: _Count(), np.count_nonzero, a, axis, None, {"keepdims": keepdims})
     # A whole array's count was an int before NumPy 2.3.
     whole = isinstance(result, np.intp) and axis is None
     return type(np.count_nonzero(np.ones(1)))(result) if whole else result
@@ -451,7 +475,7 @@ def _stream_place(
     def form(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _ABSENT) -> Any:
         skip = None if past_nan is None or a.dtype.kind not in "fc" else np.array(past_nan)
         return reduce_with(
-            lambda one: _Place(choose, a.shape, skip),
+            lambda: _Place(choose, a.shape, skip),
             function,
             a,
             axis,

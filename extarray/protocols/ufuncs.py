@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.protocols.accumulations import accumulate, reduceat
+from extarray.protocols.blocks import Source
 from extarray.protocols.derived import widened
 from extarray.protocols.elementwise import as_operand, new_result, shape_of, stream
 from extarray.protocols.functions import fall_back, foreign, plain, streamed
+from extarray.protocols.limits import check_result
+from extarray.protocols.operands import as_array, in_memory
 from extarray.protocols.reductions import reduce
 from extarray.protocols.standins import empty, shadow
 
@@ -43,8 +47,7 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
     if any(foreign(kind, "__array_ufunc__") for kind in kinds):
         return NotImplemented
     if all(plain(kind) for kind in kinds):
-        form = _METHODS.get(method)
-        result = NotImplemented if form is None else form(ufunc, *inputs, **kwargs)
+        result = _METHODS[method](ufunc, *inputs, **kwargs)
         if result is not NotImplemented:
             return result
     return fall_back(getattr(ufunc, method), inputs, kwargs)
@@ -116,10 +119,39 @@ def _result_shape(
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
     """As ``__call__``, the first operand having axes of length 1 for those of the second."""
-    first, second = as_operand(a), as_operand(b)
-    n = len(shape_of(first))
-    axes = tuple(range(n, n + len(shape_of(second))))
+    first, second = as_array(a), as_array(b)
+    if ufunc.signature is not None or not (first.ndim or second.ndim):
+        return NotImplemented
+    axes = tuple(range(first.ndim, first.ndim + second.ndim))
     return _call(ufunc, widened(first, axes), second, **options)
+
+
+def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
+    """Unbuffered operation on a selection: each element is read once, and written once."""
+    if not isinstance(a, Source):
+        return NotImplemented
+    values = tuple([in_memory(value, "at") for value in values])
+    if not a.shape:
+        whole = a.read()
+        ufunc.at(whole, indices, *values)
+        a.write(..., whole)
+        return None
+    # NumPy itself tells where the selected elements are: it takes them from arrays that have the
+    # index along one axis everywhere, and no memory.
+    shape = np.broadcast_to(np.False_, a.shape)[indices].shape
+    check_result(
+        8 * (a.ndim + 4) * math.prod(shape), "at needs the selection in memory: it", "parts of it"
+    )
+    places = [
+        np.broadcast_to(np.arange(n).reshape(-1, *[1] * (a.ndim - j - 1)), a.shape)[indices]
+        for j, n in enumerate(a.shape)
+    ]
+    flat, inverse = np.unique(np.ravel_multi_index(places, a.shape), return_inverse=True)
+    key = np.unravel_index(flat, a.shape)
+    elements = a.read(key)
+    ufunc.at(elements, inverse.reshape(shape), *values)
+    a.write(key, elements)
+    return None
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -128,4 +160,5 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "accumulate": accumulate,
     "reduceat": reduceat,
     "outer": _outer,
+    "at": _at,
 }

@@ -1,0 +1,118 @@
+"""What the tests of streaming operations share: small boxes, and NumPy's answers beside ours."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from unittest import mock
+
+import numpy as np
+from hypothesis import strategies as st
+
+import extarray as xa
+from extarray.protocols import blocks
+
+__all__ = ["assert_close", "compared", "masks", "numbers", "outcome", "small_boxes", "some_nans"]
+
+#: Dtypes that reductions stream.
+numbers = st.sampled_from(
+    [np.dtype(d) for d in ["f8", "i4", "u1", "?", "f4", "f2", "c8", ">f8", "i8", "g", ">i2"]]
+)
+
+#: Warnings of single operations: how many there are depends on the boxes.
+_OF_OPERATIONS = ("invalid value", "divide by zero", "overflow", "underflow")
+
+
+@contextlib.contextmanager
+def small_boxes(nbytes: int = 64, threads: int = 2):
+    """Boxes of a few elements, on several threads."""
+    with (
+        mock.patch.object(blocks, "_THREAD_BYTES", 1),
+        xa.config.set(max_memory=nbytes * 4 * threads, threads=threads),
+    ):
+        yield
+
+
+def outcome(call):
+    """What a call gives, or its error; and what it warns of."""
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        try:
+            result = call()
+        except Exception as error:
+            result = error
+    texts = {str(warning.message) for warning in caught}
+    return result, {text for text in texts if not text.startswith(_OF_OPERATIONS)}
+
+
+def compared(ours, numpys, data=None, exact: bool = False) -> None:
+    """Both give the same and warn of the same, or raise the same.
+
+    The same up to rounding, of the result and of `data`, of which it is made.
+    """
+    expected, warned = outcome(numpys)
+    with small_boxes():
+        got, our_warnings = outcome(ours)
+    if isinstance(expected, Exception):
+        assert isinstance(got, type(expected)), f"{got!r} for {expected!r}"
+        assert str(got) == str(expected)
+        return
+    if isinstance(got, Exception):
+        raise got
+    assert our_warnings == warned
+    assert_close(got, expected, data, exact)
+
+
+def assert_close(got, expected, data=None, exact: bool = False) -> None:
+    """The same type, dtype and shape, and the same values up to rounding."""
+    if isinstance(expected, tuple):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            assert_close(one, other, data, exact)
+        return
+    assert type(got) is type(expected)
+    if not isinstance(expected, (np.ndarray, np.generic)):
+        assert got == expected
+        return
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    if exact or expected.dtype.kind not in "fc":
+        np.testing.assert_array_equal(got, expected)
+        return
+    arrays = [np.asarray(x) for x in (expected, data) if x is not None]
+    eps = max(float(np.finfo(x.dtype).eps) for x in arrays if x.dtype.kind in "fc")
+    sizes = [np.max(np.abs(x[np.isfinite(x)]), initial=0) for x in arrays]
+    np.testing.assert_allclose(
+        got, expected, rtol=200 * eps, atol=200 * eps * min(float(max(sizes)), 1e4)
+    )
+
+
+def some_nans(data: np.ndarray, seed: int = 3) -> np.ndarray:
+    """The same array with NaNs here and there, and whole rows of them."""
+    data = data.copy()
+    if data.dtype.kind in "fc":
+        rng = np.random.default_rng(seed)
+        data[rng.random(data.shape) < 0.3] = np.nan
+        if data.ndim and len(data):
+            data[0] = np.nan
+    return data
+
+
+@st.composite
+def masks(draw, shape):
+    """Masks that broadcast to a shape; True stands for none."""
+    own = tuple(draw(st.sampled_from([n, 1])) for n in shape[draw(st.integers(0, len(shape))) :])
+    seed = draw(st.none() | st.integers(0, 3))
+    if seed is None:
+        return True
+    return np.random.default_rng(seed).random(own) < 0.6
+
+
+@st.composite
+def axes(draw, ndim):
+    """None, an axis, or some."""
+    if ndim == 0:
+        return draw(st.sampled_from([None, ()]))
+    one = st.integers(-ndim, ndim - 1)
+    several = st.lists(st.integers(0, ndim - 1), unique=True, max_size=ndim).map(tuple)
+    return draw(st.none() | one | several)

@@ -1,0 +1,284 @@
+"""Ufuncs: calls on operands of any mix, into any output, and the other methods."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases, chunk_shapes
+from streaming import compared, masks, numbers, small_boxes
+
+import extarray as xa
+
+BINARY = [np.add, np.multiply, np.maximum, np.divmod, np.less, np.logical_or, np.true_divide]
+BINARY += [np.power, np.arctan2, np.bitwise_and, np.subtract, np.left_shift]
+UNARY = [np.sqrt, np.negative, np.modf, np.frexp, np.isnan, np.absolute, np.invert, np.conjugate]
+
+
+@st.composite
+def partners(draw, shape):
+    """Other operands for an array of a shape: (ours, NumPy's)."""
+    kind = draw(st.sampled_from(["python", "scalar", "array", "ours", "list"]))
+    if kind == "python":
+        value = draw(st.sampled_from([2, 2.5, True, -1, 300, 1j]))
+        return value, value
+    dtype = draw(numbers)
+    if kind == "scalar":
+        value = sample(dtype, (), 4)[()]
+        return value, value
+    own = tuple(draw(st.sampled_from([n, n, 1])) for n in shape[draw(st.integers(0, 1)) :])
+    values = sample(dtype, own, 4)
+    if kind == "list":
+        return values.tolist(), values.tolist()
+    if kind == "array":
+        return values, values
+    stored = xa.create(None, own, dtype, chunks=draw(chunk_shapes(len(own))))
+    stored[...] = values
+    return stored, values
+
+
+@given(data=st.data())
+def test_binary(factory, data):
+    """With another array of any chunks, or scalars, on either side."""
+    ufunc = data.draw(st.sampled_from(BINARY))
+    with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
+        ours, numpys = data.draw(partners(array.shape))
+        pair, expected = (array, ours), (model.data, numpys)
+        if data.draw(st.booleans()):
+            pair, expected = pair[::-1], expected[::-1]
+        compared(lambda: ufunc(*pair), lambda: ufunc(*expected), exact=True)
+
+
+@given(data=st.data())
+def test_unary(memory, data):
+    ufunc = data.draw(st.sampled_from(UNARY))
+    with built(memory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
+        compared(lambda: ufunc(array), lambda: ufunc(model.data), exact=True)
+
+
+@given(data=st.data())
+def test_into_out(factory, data):
+    """Whoever owns the output, and whatever of it is left out."""
+    ufunc = data.draw(st.sampled_from([np.add, np.multiply, np.true_divide, np.less]))
+    with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
+        ours, numpys = data.draw(partners(array.shape))
+        dtype = data.draw(numbers)
+        first = sample(dtype, array.shape, 8)
+        expected, got = first.copy(), first.copy()
+        options = {
+            "where": data.draw(masks(array.shape)),
+            "casting": data.draw(st.sampled_from(["same_kind", "unsafe", "safe"])),
+        }
+        with factory.array(array.shape, dtype, chunks=data.draw(chunk_shapes(array.ndim))) as out:
+            out[...] = first
+
+            def into(target):
+                assert ufunc(array, ours, out=target, **options) is target
+                return target[...]
+
+            def numpy_into():
+                ufunc(model.data, numpys, out=expected, **options)
+                return expected[...]
+
+            compared(lambda: into(got), numpy_into, exact=True)
+            expected[...] = first
+            compared(lambda: np.asarray(into(out)), lambda: np.asarray(numpy_into()), exact=True)
+
+
+@given(data=st.data())
+def test_in_place(factory, data):
+    """The array is an operand and the output, also where another operand is of its own elements."""
+    with built(factory, data.draw(cases(dtypes=numbers, min_ndim=1, max_ndim=3))) as (array, model):
+        flipped = data.draw(st.booleans())
+        ours = array[::-1] if flipped else array
+        numpys = model.data[::-1].copy() if flipped else model.data
+
+        def add():
+            np.add(array, ours, out=array)
+            return array[...]
+
+        compared(add, lambda: np.add(model.data, numpys, out=model.data), exact=True)
+
+
+def test_several_outputs():
+    n = np.linspace(-3, 3, 30).reshape(5, 6)
+    a = xa.from_array(n, chunks=(2, 2))
+    whole = xa.zeros((5, 6), chunks=(3, 4))
+    fraction, result = np.modf(a, out=(None, whole))
+    assert result is whole
+    np.testing.assert_array_equal(fraction, np.modf(n)[0])
+    np.testing.assert_array_equal(whole[...], np.modf(n)[1])
+
+
+def test_a_view_of_a_chunk_as_operand_and_output():
+    a = xa.from_array(np.arange(12.0).reshape(4, 3), chunks=(2, 3))
+    with small_boxes():
+        np.add(a[:2], a.chunk((0, 0))[::-1], out=a.chunk((0, 0)))
+        np.testing.assert_array_equal(a[:2], [[3, 5, 7], [3, 5, 7]])
+        np.add(a, a.chunk((0, 0))[:1], out=a)
+    np.testing.assert_array_equal(a[...], [[6, 10, 14], [6, 10, 14], [9, 12, 15], [12, 15, 18]])
+
+
+def test_the_same_file_opened_twice(disk):
+    with disk.array((6, 5), chunks=(2, 2)) as a:
+        a[...] = np.arange(30).reshape(6, 5)
+        expected = a[...] + a[:1]
+        with disk.open(a) as reader, small_boxes():
+            first = reader[:1]
+            np.add(reader, first, out=a)
+        np.testing.assert_array_equal(a[...], expected)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.add(x, np.ones(3)),
+        lambda x: np.add(x, x, out=np.zeros((2, 2))),
+        lambda x: np.add(x, x, out=np.zeros((1, 5, 4))),
+        lambda x: np.add(x, 1, out=np.zeros((5, 4), "i4")),
+        lambda x: np.add(x, 1, where=np.ones(3, bool)),
+        lambda x: np.add(x, 1, where=np.ones(4)),
+        lambda x: np.add(x, 1, dtype="i4"),
+        lambda x: np.add(x, 1, casting="nonsense"),
+        lambda x: np.add(x, 1, spam=1),
+        lambda x: np.bitwise_and(x, x),
+        lambda x: np.add(x, object()),
+        lambda x: np.add.reduce(x, axis=5),
+        lambda x: np.subtract.reduce(x, axis=(0, 1)),
+        lambda x: np.matmul(x, x),
+        lambda x: np.sqrt(x, axis=1),
+    ],
+)
+def test_refused_as_numpy_does(call):
+    n = np.arange(20.0).reshape(5, 4)
+    a = xa.from_array(n, chunks=(2, 2))
+    compared(lambda: call(a), lambda: call(n))
+
+
+def test_refused_before_anything_changes():
+    a = xa.from_array(np.arange(20).reshape(5, 4), chunks=(2, 2))
+    before = a[...]
+    with pytest.raises(TypeError, match="Cannot cast ufunc 'add' output"):
+        a += 1.5
+    with pytest.raises(ValueError, match="could not be broadcast|doesn't match"):
+        a += np.ones((2, 5, 4), int)
+    with pytest.raises(OverflowError):
+        np.add(a.copy(), 2**70, out=a)
+    np.testing.assert_array_equal(a[...], before)
+
+
+def test_a_read_only_array_is_no_output(disk):
+    with disk.array((5, 4), chunks=(2, 2)) as a, disk.open(a) as reader:
+        with pytest.raises(xa.ReadOnlyError):
+            reader += 1
+        assert not a[...].any()
+
+
+def test_warnings_and_errstate_reach_the_threads():
+    a = xa.from_array(np.zeros((50, 50)), chunks=(5, 5))
+    with small_boxes(512):
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            1 / a
+        with np.errstate(divide="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            1 / a
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            1 / a
+
+
+def test_masked_elements_are_not_touched(disk):
+    """Not even written with what they had: others may write them meanwhile (I9)."""
+    with disk.array((4, 6), chunks=(2, 3)) as a, disk.open(a, mode="r") as reader:
+        mask = np.zeros((4, 6), bool)
+        mask[1, 2] = mask[3, 5] = True
+        np.add(reader, 5, out=a, where=mask)
+        np.testing.assert_array_equal(a[...], 5.0 * mask)
+
+
+# -- methods -------------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+def test_outer(memory, data):
+    with built(memory, data.draw(cases(dtypes=numbers, max_ndim=2))) as (array, model):
+        ours, numpys = data.draw(partners(array.shape[:1]))
+        ufunc = data.draw(st.sampled_from([np.add, np.multiply, np.divmod]))
+        compared(lambda: ufunc.outer(array, ours), lambda: ufunc.outer(model.data, numpys))
+        compared(lambda: ufunc.outer(ours, array), lambda: ufunc.outer(numpys, model.data))
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        [0, 0, 3, 0],
+        np.array([[4, 4], [1, -1]]),
+        ([0, 0, 2], [1, 1, 3]),
+        (slice(None), [0, 0, 1]),
+        np.arange(20).reshape(5, 4) % 3 == 0,
+        2,
+        (..., 1),
+        [],
+    ],
+    ids=str,
+)
+def test_at(indices):
+    n = np.arange(20.0).reshape(5, 4)
+    a = xa.from_array(n, chunks=(2, 3))
+    np.add.at(n, indices, 2.5)
+    with small_boxes():
+        np.add.at(a, indices, 2.5)
+    np.testing.assert_array_equal(a[...], n)
+    np.negative.at(n, indices)
+    with small_boxes():
+        np.negative.at(a, indices)
+    np.testing.assert_array_equal(a[...], n)
+
+
+def test_at_with_values_that_broadcast():
+    n = np.zeros((6, 5))
+    a = xa.zeros((6, 5), chunks=(4, 2))
+    values = np.arange(15.0).reshape(3, 5)
+    np.add.at(n, [1, 1, 5], values)
+    np.add.at(a, [1, 1, 5], values)
+    np.testing.assert_array_equal(a[...], n)
+
+
+@pytest.mark.parametrize("indices", [[7], [0.5], ([0], [0], [0])])
+def test_at_refused_as_numpy_does(indices):
+    n = np.zeros((6, 5))
+    a = xa.from_array(n, chunks=(4, 2))
+    compared(partial(np.add.at, a, indices, 1), partial(np.add.at, n, indices, 1))
+
+
+# -- others' operands ----------------------------------------------------------------------------
+
+
+def test_masked_arrays_keep_their_masks():
+    a = xa.from_array(np.arange(6.0).reshape(2, 3), chunks=(1, 2))
+    masked = np.ma.masked_less(np.arange(3.0), 1)
+    for result in (np.add(a, masked), np.add(masked, a)):
+        assert isinstance(result, np.ma.MaskedArray)
+        assert result.mask[:, 0].all()
+
+
+class Foreign:
+    """Another package's array: it knows how to work with ours."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        return "foreign"
+
+    def __array_function__(self, function, types, args, kwargs):
+        return "foreign"
+
+
+def test_foreign_arrays_have_their_way():
+    a = xa.zeros((2, 3))
+    assert np.add(a, Foreign()) == "foreign"
+    assert a + Foreign() == "foreign"
+    assert np.concatenate([a, Foreign()]) == "foreign"
+    assert np.where(a, Foreign(), 0) == "foreign"
