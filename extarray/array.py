@@ -17,7 +17,9 @@ from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.attrs import Attributes
 from extarray.casting import astype
-from extarray.chunking import check_chunks, check_shape, grid_of
+from extarray.chunking import blocks, check_chunks, check_shape, grain, grid_of
+from extarray.config import config
+from extarray.dims import check_dims, known_dims
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -31,9 +33,10 @@ from extarray.errors import (
 )
 from extarray.html import describe
 from extarray.info import Info
-from extarray.interop.dask import builds_graph, to_dask
 from extarray.order import positions
+from extarray.protocols.dask import builds_graph, to_dask
 from extarray.protocols.mixin import NumpyMixin
+from extarray.protocols.standard import StandardMixin
 from extarray.store import FileStore, MemoryStore, resolve_path
 from extarray.walk import chunk_indices, region, segment_boxes
 
@@ -46,13 +49,13 @@ if TYPE_CHECKING:
 
     from extarray.metadata import Header
 
-__all__ = ["LIMIT", "ExtArray"]
+__all__ = ["LIMIT", "ExtArray", "as_source"]
 
 # Bytes of all chunks; file offsets are signed, and a little follows the last chunk.
 LIMIT = 2**63 - 4096
 
 
-class ExtArray(ArrayCore, NumpyMixin):
+class ExtArray(ArrayCore, NumpyMixin, StandardMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -85,10 +88,11 @@ class ExtArray(ArrayCore, NumpyMixin):
            [0., 0., 0., 0., 0.]])
     """
 
-    __slots__ = ("__weakref__", "_growth", "_handle", "_store")
+    __slots__ = ("__weakref__", "_filling", "_growth", "_handle", "_store")
 
     _store: FileStore | MemoryStore
     _growth: threading.RLock
+    _filling: bool
     _handle: str  # no other array has it, not even one on the same files
 
     def __init__(self) -> None:
@@ -140,6 +144,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         # Growth is one step for the threads of this process too.
         self._growth = threading.RLock()
         self._handle = uuid4().hex
+        self._filling = False
         axial._own()
         self._setup(axial, header.dtype, header.chunks, header.order, places, shape)
         self._attach_store()
@@ -150,6 +155,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _after_fork(self) -> None:
         """In a forked child: read only, and no lock that a thread of the parent held."""
         self._growth = threading.RLock()
+        self._filling = False
         self._attach_store()
 
     def _attach_store(self) -> None:
@@ -218,6 +224,32 @@ class ExtArray(ArrayCore, NumpyMixin):
         'mm'
         """
         return Attributes(self._load_attrs, self._save_attrs, self._growth)
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes, or None where they have none.
+
+        Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
+        attribute ``"dims"``, and are no part of indexing.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (4, 3), dims=("y", "x"))
+        >>> a.dims
+        ('y', 'x')
+        >>> a.dims = ["line", "sample"]
+        >>> a.attrs["dims"]
+        ['line', 'sample']
+        """
+        return known_dims(self.attrs.get("dims"), self.ndim)
+
+    @dims.setter
+    def dims(self, dims: Sequence[str] | None) -> None:
+        if dims is None:
+            self.attrs.pop("dims", None)
+        else:
+            self.attrs["dims"] = check_dims(dims, self.ndim)
 
     @property
     def _origin(self) -> bytes:
@@ -397,7 +429,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         ----------
         data : array_like
             Of the array's rank, and of its extents on all other axes; cast by the rule
-            ``same_kind``.
+            ``same_kind``.  Objects with ``shape``, ``dtype`` and slicing (h5py, zarr, dask, ...)
+            are read in blocks of at most ``config.max_memory`` bytes.
         axis : int
             In [-ndim, ndim).
 
@@ -426,19 +459,18 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         # Conversions may run any code, also code that closes this array: they come first.
         j = self._axis(axis)
-        values: NDArray[Any] | ArrayCore = (
-            data if isinstance(data, (np.ndarray, ArrayCore)) else np.asarray(data)
-        )
+        values = as_source(data)
         with self._growth:
             self._check("append to")
             shape = self.shape
+            given = tuple(values.shape)
             wanted = (*shape[:j], "n", *shape[j + 1 :])
             text = f"({', '.join(map(str, wanted))}{',' if self.ndim == 1 else ''})"
-            if values.ndim != self.ndim or any(
-                n != m for i, (n, m) in enumerate(zip(values.shape, shape, strict=True)) if i != j
+            if len(given) != self.ndim or any(
+                n != m for i, (n, m) in enumerate(zip(given, shape, strict=True)) if i != j
             ):
                 raise ShapeError(
-                    f"cannot append data of shape {values.shape} along axis {j} of an array of "
+                    f"cannot append data of shape {given} along axis {j} of an array of "
                     f"shape {shape}: {text} is needed"
                 )
             if not np.can_cast(values.dtype, self.dtype, "same_kind"):
@@ -447,7 +479,7 @@ class ExtArray(ArrayCore, NumpyMixin):
                     "'same_kind'; cast it first, with astype"
                 )
             start = tuple(shape[i] if i == j else 0 for i in range(self.ndim))
-            self._grow((*shape[:j], shape[j] + values.shape[j], *shape[j + 1 :]), start, values)
+            self._grow((*shape[:j], shape[j] + given[j], *shape[j + 1 :]), start, values)
 
     def _axis(self, axis: SupportsIndex) -> int:
         j = _integer(axis, "axis")
@@ -466,6 +498,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         grown = [j for j, n in enumerate(self.shape) if shape[j] > n]
         if not grown:
             return
+        if self._filling:  # by what reads the data that are being appended
+            raise ArgumentError(f"cannot grow {self._name()} in the midst of an append to it")
         for j in grown:
             if shape[j] >= LIMIT:
                 raise LimitError(f"cannot grow to {shape}: an extent exceeds 2**63 - 1, or nearly")
@@ -491,8 +525,11 @@ class ExtArray(ArrayCore, NumpyMixin):
                     self._attach_store()
             if values is not None and start is not None:
                 store.begin_append()
-                self._write_box(start, shape, values)
+                store.unclean.update(grown)
+                self._filling = True
+                self._fill_box(start, shape, values)
             store.commit(shape, axial, new)
+            store.unclean.difference_update(grown)
         except BaseException:
             if store.shape == shape:  # interrupted when all was done
                 self._set_bounds(shape)
@@ -501,10 +538,25 @@ class ExtArray(ArrayCore, NumpyMixin):
             if LIMIT > new > old:
                 store.release(old)
                 self._forget_touched()
-            if values is not None:
-                store.unclean.update(grown)
             raise
+        finally:
+            self._filling = False
         self._set_bounds(shape)
+
+    def _fill_box(self, start: tuple[int, ...], stop: tuple[int, ...], values: Any) -> None:
+        """Write what `as_source` gives to a box; what is no array in memory goes block by block."""
+        if isinstance(values, (np.ndarray, ArrayCore)):
+            self._write_box(start, stop, values)
+            return
+        extents = [high - low for low, high in zip(start, stop, strict=True)]
+        for part in blocks(extents, grain(values, self.chunks), self.itemsize, config.max_memory):
+            block = np.asarray(values[part])
+            wanted = tuple(s.stop - s.start for s in part)
+            if block.shape != wanted:
+                raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+            low = [n + s.start for n, s in zip(start, part, strict=True)]
+            high = [n + s.stop for n, s in zip(start, part, strict=True)]
+            self._write_box(low, high, block)
 
     def _clean(self, axis: int) -> None:
         """Give the fill value back to elements behind the bounds of an axis.
@@ -965,6 +1017,26 @@ def _restore(header: Header, attrs: str, elements: NDArray[Any]) -> ExtArray:
     array = ExtArray._create(None, elements.shape, header, attrs)
     array[...] = elements
     return array
+
+
+def as_source(x: Any) -> Any:
+    """What elements are read from: `x` itself where it can be sliced, else an array of it.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    ndarray, ArrayCore, or any object with ``shape``, ``dtype`` and slicing
+    """
+    if isinstance(x, ArrayCore):
+        return x
+    if isinstance(x, (np.ndarray, np.generic)) or not all(
+        hasattr(x, name) for name in ("shape", "dtype", "__getitem__")
+    ):
+        return np.asarray(x)  # no matrix, no mask
+    return x
 
 
 def _count(by: SupportsIndex) -> int:

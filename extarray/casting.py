@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from extarray.errors import CastingError, ReadOnlyError
-from extarray.interop.dask import builds_graph
 from extarray.protocols.blocks import Source, load, run, tiles
+from extarray.protocols.dask import builds_graph
 from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray.errors import ArgumentTypeError, ChunksError, LimitError, ShapeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["check_chunks", "check_shape", "choose_chunks", "grid_of"]
+__all__ = ["blocks", "check_chunks", "check_shape", "choose_chunks", "grain", "grid_of"]
 
 MAX_NDIM = 32
 # Large enough that a system call and a page fault cost little beside the bytes, small enough that
@@ -172,6 +173,71 @@ def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
     (5, 3)
     """
     return tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True))
+
+
+def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Extents of the pieces in which an object is best read: those of its own chunks.
+
+    Parameters
+    ----------
+    source : object
+        `chunks`, where it has any, holds an int an axis (h5py, zarr) or the extents of all chunks
+        along each axis (dask).
+    default : tuple of int
+        For an object without chunks.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> class Dask:
+    ...     chunks = ((4, 4, 2), (3,))
+    >>> grain(Dask(), (1, 1)), grain([], (1, 1))
+    ((4, 3), (1, 1))
+    """
+    try:
+        found = tuple(
+            max(n, default=0) if isinstance(n, tuple) else operator.index(n) for n in source.chunks
+        )
+    except (AttributeError, TypeError):
+        return default
+    return found if len(found) == len(default) and all(n > 0 for n in found) else default
+
+
+def blocks(
+    shape: Sequence[int], chunks: Sequence[int], itemsize: int, limit: int
+) -> Iterator[tuple[slice, ...]]:
+    """Boxes of whole chunks that tile a shape.
+
+    Parameters
+    ----------
+    shape, chunks : sequence of int
+        Extents, in elements.
+    itemsize : int
+        Bytes of an element.
+    limit : int
+        Bytes of a box at most, unless a chunk has more.
+
+    Yields
+    ------
+    tuple of slice
+
+    Examples
+    --------
+    >>> [box for box, in blocks((5,), (2,), 1, 4)]
+    [slice(0, 4, None), slice(4, 5, None)]
+    """
+    block = list(chunks)
+    for j in reversed(range(len(shape))):
+        others = math.prod(block) // block[j] * itemsize
+        fitting = max(1, limit // max(1, others * chunks[j]))
+        block[j] = chunks[j] * min(fitting, max(1, -(-shape[j] // chunks[j])))
+    for index in itertools.product(*map(range, grid_of(shape, block))):
+        yield tuple(
+            slice(i * b, min((i + 1) * b, n)) for i, b, n in zip(index, block, shape, strict=True)
+        )
 
 
 def _integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:

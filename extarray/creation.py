@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
 
 import numpy as np
 
 from extarray._core._array import ArrayCore
-from extarray.array import ExtArray
-from extarray.attrs import encode_attrs
-from extarray.chunking import check_chunks, check_shape, grid_of
+from extarray.array import ExtArray, as_source
+from extarray.attrs import decode_attrs, encode_attrs
+from extarray.chunking import blocks, check_chunks, check_shape, grain
 from extarray.config import check_engine, config
+from extarray.dims import check_dims
 from extarray.errors import ArgumentError, CastingError
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
 from extarray.store import resolve_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, DTypeLike
@@ -42,6 +42,7 @@ def create(
     sparse: bool = False,
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
 ) -> ExtArray:
     """Create an array, on disk or in memory.
@@ -69,6 +70,8 @@ def create(
         Replace an existing pair.  Who has it open keeps the old one.
     attrs : mapping, optional
         Attributes, JSON values.
+    dims : sequence of str, optional
+        Names of the axes, the attribute ``"dims"``.
     engine : {"auto", "mmap", "pread"}
         How the file is read and written; "auto" decides by the type of the file system.
 
@@ -104,6 +107,8 @@ def create(
     check_order(order)
     check_engine(engine)
     text = encode_attrs(attrs)
+    if dims is not None:
+        text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
     header = Header(
         uuid=uuid4().bytes,
         dtype=kind,
@@ -315,17 +320,24 @@ def from_array(
     x: ArrayLike,
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
+    *,
+    fill_value: Any = 0,
+    overwrite: bool = False,
+    attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
 ) -> ExtArray:
     """Array with the shape, the dtype and the elements of another.
 
     Parameters
     ----------
     x : array_like
-        Also any object with ``shape``, ``dtype`` and slicing (h5py, zarr, netCDF4, ...), which is
-        read in blocks of at most ``config.max_memory`` bytes.
+        Also any object with ``shape``, ``dtype`` and slicing (h5py, zarr, netCDF4, dask, ...),
+        which is read in blocks of at most ``config.max_memory`` bytes.
     path : str, PathLike, or None
         Of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
+        As for `create`.
+    fill_value, overwrite, attrs, dims
         As for `create`.
 
     Returns
@@ -342,39 +354,26 @@ def from_array(
            [3, 4],
            [5, 6]])
     """
-    source: Any = x
-    whole = isinstance(x, (np.ndarray, ArrayCore))
-    if not whole and not all(hasattr(x, name) for name in ("shape", "dtype", "__getitem__")):
-        source = np.asarray(x)
-        whole = True
-    if isinstance(source, np.ndarray):
-        source = np.asarray(source)  # no matrix, no mask
-    new = create(path, tuple(source.shape), source.dtype, chunks=chunks)
+    source = as_source(x)
+    new = create(
+        path,
+        tuple(source.shape),
+        source.dtype,
+        chunks=chunks,
+        fill_value=fill_value,
+        overwrite=overwrite,
+        attrs=attrs,
+        dims=dims,
+    )
     try:
-        if whole:
+        if isinstance(source, (np.ndarray, ArrayCore)):
             new[...] = source
         else:
-            for box in _blocks(new.shape, new.chunks, new.itemsize):
-                new[box] = source[box]
+            for box in blocks(
+                new.shape, grain(source, new.chunks), new.itemsize, config.max_memory
+            ):
+                new[box] = np.asarray(source[box])
     except BaseException:
         new._discard()
         raise
     return new
-
-
-def _blocks(
-    shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int
-) -> Iterator[tuple[slice, ...]]:
-    """Boxes that tile a shape, aligned with chunks.
-
-    Each is within ``config.max_memory``, where a chunk is.
-    """
-    block = list(chunks)
-    for j in reversed(range(len(shape))):
-        others = math.prod(block) // block[j] * itemsize
-        fitting = max(1, config.max_memory // max(1, others * chunks[j]))
-        block[j] = chunks[j] * min(fitting, max(1, -(-shape[j] // chunks[j])))
-    for index in np.ndindex(*grid_of(shape, block)):
-        yield tuple(
-            slice(i * b, min((i + 1) * b, n)) for i, b, n in zip(index, block, shape, strict=True)
-        )

@@ -141,7 +141,11 @@ class MissingError(StorageError, FileNotFoundError):
     """A file of the pair does not exist."""
 
 
-class ResultWarning(UserWarning):
+class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
+    """Files were not whole, as a loss of power leaves them: an older state was opened."""
+
+
+class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818
     """A result in memory is larger than ``config.warn_result``."""
 
 
@@ -166,10 +170,6 @@ def storage_error(error: OSError, what: str) -> StorageError:
     }
     kind = kinds.get(type(error), StorageError)
     return kind(error.errno, f"{what}: {error.strerror or error}", error.filename)
-
-
-class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
-    """Files were not whole, as a loss of power leaves them: an older state was opened."""
 
 
 class MissingExtraError(ExtArrayError, ImportError):

@@ -17,13 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: What the face offers, beside the errors; the parameters are fixed, in this order.
 FUNCTIONS = {
-    "create": "path shape dtype chunks fill_value order sparse overwrite attrs engine",
+    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine",
     "open": "path mode timeout engine",
     "zeros": "shape dtype path chunks order",
     "ones": "shape dtype path chunks order",
     "full": "shape fill_value dtype path chunks order",
     "empty": "shape dtype path chunks order",
-    "from_array": "x path chunks",
+    "from_array": "x path chunks fill_value overwrite attrs dims",
     "fromfile": "file dtype count sep offset shape path chunks",
     "ndenumerate": "a",
 }
@@ -47,7 +47,7 @@ METHODS = {
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
-    *["fill_value", "path", "mode", "closed", "attrs", "axial", "maxshape"],
+    *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape"],
 ]
 AXIAL = {
     "address": "index",
@@ -84,6 +84,8 @@ ERRORS = {
     "LimitError": OverflowError,
     "ReserveError": MemoryError,
     "MissingExtraError": ImportError,
+    "ResultError": MemoryError,
+    "ResultWarning": UserWarning,
 }
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.errors import ArgumentError
-from extarray.interop.dask import to_dask
 from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed forms
 from extarray.protocols.blocks import Source
+from extarray.protocols.dask import to_dask
 from extarray.protocols.derived import Computed
 from extarray.protocols.elementwise import assigning, elementwise
 from extarray.protocols.files import tofile

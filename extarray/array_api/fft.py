@@ -1,0 +1,80 @@
+"""The standard's extension of Fourier transforms: NumPy's functions, which give arrays of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.array_api.functions import astype
+from extarray.array_api.results import as_arrays, wrap_all
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    import extarray as xa
+
+__all__ = [  # noqa: F822 -- most are set below
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
+
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
+) -> xa.ExtArray:
+    """Frequencies of a transform.
+
+    Parameters
+    ----------
+    n : int
+    d : float
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return _of_dtype(np.fft.fftfreq(n, d, device=device), dtype)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
+) -> xa.ExtArray:
+    """Frequencies of a transform of real numbers.
+
+    Parameters
+    ----------
+    n : int
+    d : float
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return _of_dtype(np.fft.rfftfreq(n, d, device=device), dtype)
+
+
+def _of_dtype(result: Any, dtype: DTypeLike | None) -> xa.ExtArray:
+    if dtype is not None:
+        return astype(result, dtype)
+    found: xa.ExtArray = as_arrays(result)
+    return found
+
+
+wrap_all(np.fft, __all__, globals())

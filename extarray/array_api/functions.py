@@ -1,0 +1,507 @@
+"""Functions that the standard defines otherwise than NumPy: by signature, or by result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+import extarray as xa
+from extarray.array_api.results import as_arrays
+from extarray.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike
+
+    Array = Any  # ExtArray, or what NumPy makes an array of
+    Shape = int | Sequence[int]
+
+__all__ = [
+    "__array_namespace_info__",
+    "argsort",
+    "asarray",
+    "astype",
+    "broadcast_arrays",
+    "clip",
+    "empty",
+    "empty_like",
+    "finfo",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "iinfo",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "sort",
+    "zeros",
+    "zeros_like",
+]
+
+#: Axes of an array at most.
+_MAX_NDIM = 32
+
+
+def _check_device(device: Any) -> None:
+    if device not in (None, "cpu"):
+        raise ArgumentError(f"device {device!r} is not possible; there is 'cpu'")
+
+
+# -- creation ------------------------------------------------------------------------------------
+
+
+def asarray(
+    obj: Any, /, *, dtype: DTypeLike | None = None, device: Any = None, copy: bool | None = None
+) -> xa.ExtArray:
+    """Array of anything, in memory; an array of ours is given back as it is.
+
+    Parameters
+    ----------
+    obj : array_like
+    dtype : dtype, optional
+    device : "cpu", optional
+    copy : bool, optional
+        False: an error where elements would have to be copied.
+
+    Returns
+    -------
+    ExtArray
+    """
+    _check_device(device)
+    if isinstance(obj, xa.ExtArray) and not copy and dtype in (None, obj.dtype):
+        return obj
+    if copy is False:
+        raise ArgumentError(
+            "an array of extarray holds elements of its own: they have to be copied; use copy=None"
+        )
+    if isinstance(obj, xa.ExtArray):
+        return astype(obj, obj.dtype if dtype is None else dtype)
+    if isinstance(obj, (list, tuple)):
+        obj = _plain(obj)
+    return xa.from_array(np.asarray(obj, dtype))
+
+
+def _plain(value: Any) -> Any:
+    """Nested lists with NumPy's arrays in place of ours."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return np.asarray(value) if isinstance(value, xa.ExtArray) else value
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> xa.ExtArray:
+    """Array of the elements of another library's array, copied.
+
+    Parameters
+    ----------
+    x : object
+        With the method ``__dlpack__``.
+    device : "cpu", optional
+    copy : bool, optional
+        False is an error, unless `x` is an array of ours.
+
+    Returns
+    -------
+    ExtArray
+    """
+    _check_device(device)
+    if isinstance(x, xa.ExtArray) or copy is False:
+        return asarray(x, copy=copy)
+    return xa.from_array(np.from_dlpack(x))
+
+
+def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+    """Array whose elements will be set.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def zeros(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+    """Array of zeros.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    _check_device(device)
+    return xa.zeros(shape, float if dtype is None else dtype)
+
+
+def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+    """Array of ones.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return full(shape, 1, dtype=float if dtype is None else dtype, device=device)
+
+
+def full(
+    shape: Shape, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
+) -> xa.ExtArray:
+    """Array of one value.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    fill_value : scalar
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    _check_device(device)
+    return xa.full(shape, fill_value, dtype)
+
+
+def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+    """Array of the shape of another, whose elements will be set.
+
+    Parameters
+    ----------
+    x : ExtArray
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+    """Array of zeros, of the shape of another.
+
+    Parameters
+    ----------
+    x : ExtArray
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+    """Array of ones, of the shape of another.
+
+    Parameters
+    ----------
+    x : ExtArray
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def full_like(
+    x: Array, /, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
+) -> xa.ExtArray:
+    """Array of one value, of the shape of another.
+
+    Parameters
+    ----------
+    x : ExtArray
+    fill_value : scalar
+    dtype : dtype, optional
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+
+
+def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[xa.ExtArray]:
+    """Coordinate matrices, as `numpy.meshgrid` makes them.
+
+    Parameters
+    ----------
+    *arrays : ExtArray
+    indexing : {"xy", "ij"}
+
+    Returns
+    -------
+    list of ExtArray
+    """
+    return list(as_arrays(np.meshgrid(*arrays, indexing=indexing)))
+
+
+def broadcast_arrays(*arrays: Array) -> list[xa.ExtArray]:
+    """Arrays of one shape, as `numpy.broadcast_arrays` makes them.
+
+    Parameters
+    ----------
+    *arrays : ExtArray
+
+    Returns
+    -------
+    list of ExtArray
+    """
+    return list(as_arrays(np.broadcast_arrays(*arrays)))
+
+
+# -- data types ----------------------------------------------------------------------------------
+
+
+def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> xa.ExtArray:
+    """Array of the same elements, of another dtype; they are cast block by block.
+
+    Parameters
+    ----------
+    x : ExtArray
+    dtype : dtype
+    copy : bool
+        False: `x` itself where it has the dtype.
+    device : "cpu", optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    _check_device(device)
+    if not copy and x.dtype == dtype and isinstance(x, xa.ExtArray):
+        return x
+    new = xa.create(None, x.shape, dtype)
+    new[...] = x
+    return new
+
+
+class Finfo(NamedTuple):
+    """Limits of a floating-point dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: np.dtype[Any]
+
+
+class Iinfo(NamedTuple):
+    """Limits of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: np.dtype[Any]
+
+
+def _dtype_of(x: Any) -> np.dtype[Any]:
+    return np.dtype(x.dtype if isinstance(x, (xa.ExtArray, np.ndarray, np.generic)) else x)
+
+
+def finfo(type: Any, /) -> Finfo:  # noqa: A002 -- the standard's name
+    """Limits of a floating-point dtype, or of the parts of a complex one.
+
+    Parameters
+    ----------
+    type : dtype or ExtArray
+
+    Returns
+    -------
+    Finfo
+    """
+    found = np.finfo(_dtype_of(type))
+    return Finfo(
+        found.bits,
+        float(found.eps),
+        float(found.max),
+        float(found.min),
+        float(found.smallest_normal),
+        found.dtype,
+    )
+
+
+def iinfo(type: Any, /) -> Iinfo:  # noqa: A002 -- the standard's name
+    """Limits of an integer dtype.
+
+    Parameters
+    ----------
+    type : dtype or ExtArray
+
+    Returns
+    -------
+    Iinfo
+    """
+    found = np.iinfo(_dtype_of(type))
+    return Iinfo(found.bits, found.max, found.min, found.dtype)
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+def clip(x: Array, /, min: Any = None, max: Any = None) -> xa.ExtArray:  # noqa: A002
+    """Elements between two bounds.
+
+    Parameters
+    ----------
+    x : ExtArray
+    min, max : ExtArray or scalar, optional
+
+    Returns
+    -------
+    ExtArray
+    """
+    result: xa.ExtArray = as_arrays(np.clip(x, min, max))
+    return result
+
+
+def sort(
+    x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> xa.ExtArray:
+    """Sorted elements.
+
+    Parameters
+    ----------
+    x : ExtArray
+    axis : int
+    descending : bool
+    stable : bool
+
+    Returns
+    -------
+    ExtArray
+    """
+    result = np.sort(x, axis=axis, stable=stable)
+    found: xa.ExtArray = as_arrays(np.flip(result, axis) if descending else result)
+    return found
+
+
+def argsort(
+    x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> xa.ExtArray:
+    """Indices that sort elements.
+
+    Parameters
+    ----------
+    x : ExtArray
+    axis : int
+    descending : bool
+    stable : bool
+        Equal elements keep their order.
+
+    Returns
+    -------
+    ExtArray
+    """
+    if descending:
+        # Backwards twice, so that equal elements keep their order.
+        backwards = np.argsort(np.flip(x, axis), axis=axis, stable=stable)
+        result = x.shape[axis] - 1 - np.flip(backwards, axis)
+    else:
+        result = np.argsort(x, axis=axis, stable=stable)
+    found: xa.ExtArray = as_arrays(result)
+    return found
+
+
+# -- what the namespace can ----------------------------------------------------------------------
+
+
+class Info:
+    """What the namespace can: the standard's inspection functions."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What not every library can.
+
+        Returns
+        -------
+        dict
+        """
+        return {
+            "boolean indexing": True,
+            "data-dependent shapes": True,
+            "max dimensions": _MAX_NDIM,
+        }
+
+    def default_device(self) -> str:
+        """Device of new arrays.
+
+        Returns
+        -------
+        str
+        """
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """Devices that there are.
+
+        Returns
+        -------
+        list of str
+        """
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        """Dtypes of new arrays: those of NumPy.
+
+        Parameters
+        ----------
+        device : "cpu", optional
+
+        Returns
+        -------
+        dict
+        """
+        _check_device(device)
+        return dict(np.__array_namespace_info__().default_dtypes())
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        """Dtypes of a kind: those of NumPy.
+
+        Parameters
+        ----------
+        device : "cpu", optional
+        kind : str or tuple of str, optional
+
+        Returns
+        -------
+        dict
+        """
+        _check_device(device)
+        return dict(np.__array_namespace_info__().dtypes(kind=kind))
+
+
+def __array_namespace_info__() -> Info:  # noqa: N807 -- the standard's name
+    """What the namespace can.
+
+    Returns
+    -------
+    Info
+    """
+    return Info()

@@ -1,0 +1,247 @@
+"""xarray: arrays as datasets, and datasets as arrays.
+
+xarray finds the backend by itself::
+
+    ds = xr.open_dataset("scene.xmd")                      # or engine="extarray"
+    ds = xr.open_dataset("folder", engine="extarray")      # of several arrays
+
+Importing this module adds the accessors ``extarray`` to xarray's classes::
+
+    import extarray.interop.xarray
+    da.extarray.to_extarray("scene", append_dim="time")
+
+Needs xarray, the extra ``[xarray]``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from extarray.extras import require
+from extarray.interop.xarray_store import ArrayStore, FolderStore, arrays_in
+from extarray.interop.xarray_write import write_array, write_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["ExtArrayBackend", "ExtArrayDataArray", "ExtArrayDataset"]
+
+xr: Any = require("xarray", "xarray", "the xarray backend")
+
+
+class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
+    """The engine "extarray" of `xarray.open_dataset`.
+
+    Examples
+    --------
+    >>> import xarray as xr, extarray as xa
+    >>> a = xa.create("scene", shape=(2, 3), dims=("y", "x"), attrs={"unit": "mm"})
+    >>> a.close()
+    >>> with xr.open_dataset("scene.xmd") as ds:
+    ...     ds.scene.dims, ds.scene.attrs
+    (('y', 'x'), {'unit': 'mm'})
+    """
+
+    description: ClassVar[str] = "Open extendible arrays (.xmd and .xta), and folders of them"
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether a path is that of an array, or of a folder of arrays.
+
+        Parameters
+        ----------
+        filename_or_obj : object
+
+        Returns
+        -------
+        bool
+        """
+        try:
+            path = Path(filename_or_obj)
+        except TypeError:
+            return False
+        return path.suffix in (".xmd", ".xta") or bool(arrays_in(path))
+
+    def open_dataset(
+        self,
+        filename_or_obj: str | os.PathLike[str],
+        *,
+        mask_and_scale: bool = True,
+        decode_times: Any = True,
+        concat_characters: bool = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+    ) -> Any:
+        """Open an array, or a folder of arrays, as a dataset.
+
+        Parameters
+        ----------
+        filename_or_obj : str or PathLike
+            Of a pair of files, with or without suffix, or of a folder.
+        mask_and_scale, decode_times, decode_coords, drop_variables, use_cftime, decode_timedelta
+            As for `xarray.open_dataset`.
+        concat_characters : bool
+            Decode byte strings with the attribute ``"_Encoding"``.  Single bytes are not joined:
+            an array of them is what it says.
+
+        Returns
+        -------
+        xarray.Dataset
+        """
+        path = os.path.expanduser(filename_or_obj)
+        store = FolderStore(path) if os.path.isdir(path) else ArrayStore(path)
+        store.decodes_text = concat_characters
+        try:
+            dataset = xr.backends.StoreBackendEntrypoint().open_dataset(
+                store,
+                mask_and_scale=mask_and_scale,
+                decode_times=decode_times,
+                concat_characters=False,
+                decode_coords=decode_coords,
+                drop_variables=drop_variables,
+                use_cftime=use_cftime,
+                decode_timedelta=decode_timedelta,
+            )
+            if decode_coords:
+                dataset = dataset.set_coords([n for n in store.coords if n in dataset.variables])
+            dataset.set_close(store.close)
+        except BaseException:
+            store.close()
+            raise
+        return dataset
+
+
+@xr.register_dataarray_accessor("extarray")
+class ExtArrayDataArray:
+    """What the accessor ``extarray`` of a DataArray offers.
+
+    Parameters
+    ----------
+    array : xarray.DataArray
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def to_extarray(
+        self,
+        path: str | os.PathLike[str],
+        chunks: int | Sequence[int] | Mapping[str, int] | None = None,
+        *,
+        mode: Literal["w-", "w"] | str = "w-",
+        append_dim: str | None = None,
+        encoding: Mapping[Any, Any] | None = None,
+    ) -> None:
+        """Write to an array, or append to it along any dimension.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Of the pair of files.
+        chunks : int, sequence of int, or mapping, optional
+            Chunk shape; a mapping gives it by dimensions, and the others are not cut.  None: that
+            of the encoding, or as for `extarray.create`.
+        mode : {"w-", "w"}
+            Make a new pair of files; replace one.
+        append_dim : str, optional
+            Append to the pair of files along this dimension, by the encodings that are stored.
+        encoding : mapping, optional
+            Encodings by the names of the array and of its coordinates, as for
+            `xarray.Dataset.to_netcdf`, and ``"chunks"``.
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: the pair is there, and `mode` is "w-".
+        ShapeError, ArgumentError, CastingError
+            What is appended does not fit: dimensions, extents, coordinates or values.  Nothing was
+            written.
+        LockedError, StorageError
+
+        Notes
+        -----
+        The array is read block by block, each within ``config.max_memory``; dask computes it so.
+        Coordinates become the attribute ``"coords"``; a folder suits large ones better, see
+        `ExtArrayDataset.to_extarray`.  An append is one commit, or two where coordinates grow;
+        readers between the two leave out what they have too much of.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr, extarray.interop.xarray
+        >>> da = xr.DataArray(np.zeros((2, 3)), {"t": [0, 1]}, ("t", "x"), "level")
+        >>> da.extarray.to_extarray("level", chunks={"t": 1})
+        >>> (da.assign_coords(t=[2, 3]) + 1).extarray.to_extarray("level", append_dim="t")
+        >>> with xr.open_dataarray("level.xmd") as level:
+        ...     level.sum("x").values, level.t.values
+        (array([0., 0., 3., 3.]), array([0, 1, 2, 3]))
+        """
+        write_array(self._array, path, mode, append_dim, chunks, encoding)
+
+
+@xr.register_dataset_accessor("extarray")
+class ExtArrayDataset:
+    """What the accessor ``extarray`` of a Dataset offers.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def to_extarray(
+        self,
+        folder: str | os.PathLike[str],
+        chunks: int | Mapping[str, int] | None = None,
+        *,
+        mode: Literal["w-", "w", "a"] | str = "w-",
+        append_dim: str | None = None,
+        encoding: Mapping[Any, Any] | None = None,
+    ) -> None:
+        """Write to a folder of arrays, or append to them along any dimension.
+
+        Parameters
+        ----------
+        folder : str or PathLike
+            Gets a pair of files for each variable, coordinates included, and ``dataset.json`` for
+            the attributes of the dataset.
+        chunks : int or mapping, optional
+            Chunk extents by dimensions (the others are not cut), or one for all.  None: those of
+            the encoding, or as for `extarray.create`.
+        mode : {"w-", "w", "a"}
+            Write to a folder without arrays; replace a dataset; add or replace variables.
+        append_dim : str, optional
+            Append along this dimension, by the encodings that are stored.  Variables without it
+            have to be as they are stored.
+        encoding : mapping, optional
+            Encodings by names of variables, as for `xarray.Dataset.to_netcdf`, and ``"chunks"``.
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: the folder has arrays, and `mode` is "w-".
+        ShapeError, ArgumentError, CastingError
+            What is appended does not fit: dimensions, extents, coordinates or values.  Nothing was
+            written.
+        LockedError, StorageError
+
+        Notes
+        -----
+        The arrays grow one after another, each in one commit.  Readers, and whoever comes after a
+        crash, see the extents on which all arrays agree; the next append goes on from there.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr, extarray.interop.xarray
+        >>> ds = xr.Dataset({"wind": ("t", [3.0, 4.0]), "rain": ("t", [0, 1])}, {"t": [0, 1]})
+        >>> ds.extarray.to_extarray("weather")
+        >>> ds.assign_coords(t=[2, 3]).extarray.to_extarray("weather", append_dim="t")
+        >>> with xr.open_dataset("weather", engine="extarray") as weather:
+        ...     weather.sizes["t"], weather.rain.values
+        (4, array([0, 1, 0, 1]))
+        """
+        write_dataset(self._dataset, folder, mode, append_dim, chunks, encoding)

@@ -1,0 +1,517 @@
+"""From xarray to files: variables are encoded, everything is checked, and then it is written.
+
+A `Variable` of xarray is sliced like any array, so `from_array` and `ExtArray.append` read it block
+by block: what dask computes, or another file holds, is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import extarray as xa
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CastingError,
+    ExistsError,
+    ShapeError,
+    storage_error,
+)
+from extarray.extras import require
+from extarray.interop.values import encode
+from extarray.interop.xarray_store import (
+    DATASET,
+    RESERVED,
+    ArrayStore,
+    FolderStore,
+    arrays_in,
+    coordinate_form,
+    of_dtype,
+    write_dataset_attrs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["write_array", "write_dataset"]
+
+xr: Any = require("xarray", "xarray", "the xarray backend")
+conventions: Any = require("xarray.conventions", "xarray")
+common: Any = require("xarray.backends.common", "xarray")
+strings: Any = require("xarray.coding.strings", "xarray")
+
+#: Elements of a coordinate that attributes hold: each commit of them writes all.
+MOST_COORDS = 1 << 16
+
+#: Encodings that make xarray turn dates and truth values into numbers.
+_PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset"}
+
+
+# -- encoding ------------------------------------------------------------------------------------
+
+
+def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Variables as they are stored: by the CF conventions, of dtypes that arrays have.
+
+    Dates, time differences and truth values stay what they are, unless the encoding asks for
+    numbers: with units, for example.  Appending to numbers of a unit that is too coarse would lose
+    what is finer.
+    """
+    bounds = {v.attrs.get("bounds") for v in variables.values() if "units" in v.encoding}
+    kept = {
+        name: _keep(v) for name, v in variables.items() if _stays(v) and name not in bounds - {None}
+    }
+    coded, _ = conventions.cf_encoder({n: v for n, v in variables.items() if n not in kept}, {})
+    coded = {name: _of_fixed_size(v, name) for name, v in coded.items()}
+    return {name: kept[name] if name in kept else coded[name] for name in variables}
+
+
+def _stays(variable: Any) -> bool:
+    """Whether xarray would encode a variable that arrays hold as it is."""
+    kind = variable.dtype.kind
+    dtype = variable.encoding.get("dtype") or variable.dtype
+    return (
+        kind in "mMb"
+        and np.dtype(dtype).kind == kind
+        and not _packing(variable.encoding)
+        and not _packing(variable.attrs)
+    )
+
+
+def _packing(encoding: Mapping[str, Any]) -> set[str]:
+    return {key for key in _PACKING if encoding.get(key) is not None}
+
+
+def _keep(variable: Any) -> Any:
+    """A variable that is stored as it is, with the attributes that its encoding has."""
+    variable = variable.copy(deep=False)
+    encoding = {key: value for key, value in variable.encoding.items() if key != "dtype"}
+    for key in conventions.CF_RELATED_DATA:
+        if key in encoding:
+            variable.attrs.setdefault(key, encoding.pop(key))
+    variable.encoding = encoding
+    return variable
+
+
+def _of_fixed_size(variable: Any, name: Any) -> Any:
+    """A variable whose texts and byte strings have a fixed size."""
+    variable = common.ensure_dtype_not_object(variable, name)
+    variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name)
+    variable = strings.ensure_fixed_length_bytes(variable)
+    if strings.check_vlen_dtype(variable.dtype) is str:
+        variable = variable.copy(data=np.asarray(variable.data).astype(str))
+    if variable.dtype.kind in "SU":
+        variable.encoding = {k: v for k, v in variable.encoding.items() if k != "dtype"}
+    return variable
+
+
+def _with_encoding(variables: dict[Any, Any], encoding: Mapping[Any, Any] | None) -> set[Any]:
+    """Set the encodings that a user gives; returns the names."""
+    for name, given in (encoding or {}).items():
+        variables[name].encoding = given
+    return set(encoding or {})
+
+
+# -- what is to be made --------------------------------------------------------------------------
+
+
+class New(NamedTuple):
+    """An array to be made."""
+
+    path: Path
+    variable: Any
+    attrs: dict[str, Any]
+    chunks: Any
+
+    @classmethod
+    def plan(
+        cls, path: Path, variable: Any, chunks: Any, checked: bool, extra: Mapping[str, Any]
+    ) -> New:
+        """Check everything that can be checked before anything is written."""
+        attrs = _array_attrs(variable, extra, f"'{path}'")
+        # None of them stands for no missing value.
+        unknown = set(variable.encoding) - {"chunks", "source", "preferred_chunks", "_FillValue"}
+        if checked and unknown:
+            raise ArgumentError(
+                f"unexpected encoding for '{path}': {sorted(unknown)}; possible are those of the "
+                "CF conventions, and 'chunks'"
+            )
+        new = cls(path, variable, attrs, _chunk_shape(variable, chunks))
+        xa.create(
+            None,
+            (0,) * variable.ndim,
+            variable.dtype,
+            chunks=new.chunks,
+            attrs=attrs,
+            dims=variable.dims,
+            fill_value=new.fill_value,
+        ).close()
+        return new
+
+    @property
+    def fill_value(self) -> Any:
+        """What growth leaves behind: what means "missing"."""
+        dtype = self.variable.dtype
+        missing = self.variable.attrs.get("_FillValue", "NaT" if dtype.kind in "mM" else 0)
+        return of_dtype(missing, dtype, 0)
+
+    def write(self, overwrite: bool) -> None:
+        """Make the array."""
+        xa.from_array(
+            self.variable,
+            self.path,
+            self.chunks,
+            fill_value=self.fill_value,
+            overwrite=overwrite,
+            attrs=self.attrs,
+            dims=self.variable.dims,
+        ).close()
+
+
+def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Attributes of an array: those of the variable, and those with a meaning of their own."""
+    for key in RESERVED:
+        if key in variable.attrs:
+            raise ArgumentError(
+                f"attribute {key!r} of the variable for {where} has a meaning of its own for "
+                "arrays; rename it"
+            )
+    attrs: dict[str, Any] = encode(dict(variable.attrs))
+    return {**attrs, **extra}
+
+
+def _chunk_shape(variable: Any, chunks: Any) -> Any:
+    """Chunk shape for a variable: of the argument, or of the encoding, or None."""
+    if chunks is None:
+        found = variable.encoding.get("chunks")
+        return found if found is not None and len(found) == variable.ndim else None
+    if isinstance(chunks, Mapping):
+        return tuple(chunks.get(d, max(1, n)) for d, n in variable.sizes.items())
+    return chunks
+
+
+def _check_chunks(chunks: Any, dims: Iterable[Any]) -> None:
+    """Refuse names of dimensions that are not there."""
+    if isinstance(chunks, Mapping):
+        unknown = sorted(map(str, set(chunks) - set(dims)))
+        if unknown:
+            raise ArgumentError(f"chunks names dimensions that are not there: {unknown}")
+
+
+def _check_mode(mode: str, modes: tuple[str, ...], append_dim: Any, **others: Any) -> None:
+    """Refuse options that are not possible, alone or together."""
+    if mode not in modes:
+        raise ArgumentError(f"mode {mode!r} is not possible; use one of {', '.join(modes)}")
+    if append_dim is not None:
+        given = [name for name, value in others.items() if value is not None]
+        if mode != modes[0]:
+            given.append("mode")
+        if given:
+            raise ArgumentError(
+                f"{' and '.join(given)} cannot be given together with append_dim: the arrays are "
+                "there"
+            )
+
+
+# -- what is to be appended ----------------------------------------------------------------------
+
+
+def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Variables encoded as those with the same names are."""
+    decoded, _, _ = conventions.decode_cf_variables(dict(stored), {}, concat_characters=False)
+    alike = {}
+    for name, variable in variables.items():
+        encoding = dict(decoded[name].encoding)
+        packing = _packing(encoding)
+        if stored[name].dtype.kind not in "iu":
+            packing -= {"_FillValue", "missing_value"}
+        if not packing:
+            # Nothing asks for a cast: where one loses something, `_check_cast` says so.
+            encoding.pop("dtype", None)
+        alike[name] = variable.copy(deep=False)
+        alike[name].encoding = encoding
+    return encode_variables(alike)
+
+
+def _aligned(name: Any, new: Any, stored: Any, dim: str) -> Any:
+    """An encoded variable with the order of dimensions of the stored one, which it has to fit."""
+    if set(new.dims) != set(stored.dims):
+        raise ShapeError(
+            f"cannot append {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
+        )
+    new = new.transpose(*stored.dims)
+    for d, n in stored.sizes.items():
+        if d != dim and new.sizes[d] != n:
+            raise ShapeError(
+                f"cannot append {name!r} along {dim!r}: {new.sizes[d]} elements along {d!r}, the "
+                f"array has {n}"
+            )
+    if dim not in stored.dims and not new.equals(stored):
+        raise ArgumentError(f"{name!r} differs from what is stored; it has no dimension {dim!r}")
+    return new
+
+
+def _check_cast(name: Any, new: Any, dtype: np.dtype[Any]) -> None:
+    """Refuse a cast that loses more than digits."""
+    if np.can_cast(new.dtype, dtype, "safe"):
+        return
+    if not np.can_cast(new.dtype, dtype, "same_kind"):
+        raise CastingError(f"cannot append {name!r}: {new.dtype} to an array of {dtype}")
+    if dtype.kind not in "fc":
+        values = new.to_numpy()
+        if not np.array_equal(values.astype(dtype), values, equal_nan=values.dtype.kind in "mM"):
+            raise CastingError(
+                f"cannot append {name!r}: its values of {new.dtype} do not fit into {dtype}"
+            )
+
+
+def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
+    """Whatever grows has to be given, and nothing else is new."""
+    if not any(dim in variable.dims for variable in stored.values()):
+        raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
+    for name in sorted(map(str, new - set(stored))):
+        raise ArgumentError(f"cannot append {name!r}: it is not in {where}")
+    for name, variable in stored.items():
+        if dim in variable.dims and name not in new:
+            raise ArgumentError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
+
+
+def _append(a: xa.ExtArray, source: Any, axis: int, start: int) -> None:
+    """Append from an index on, where elements of an append that did not end may be."""
+    there = min(a.shape[axis] - start, source.shape[axis])
+    before = (slice(None),) * axis
+    for i in range(there):
+        a[(*before, slice(start + i, start + i + 1))] = source[(*before, slice(i, i + 1))]
+    if there < source.shape[axis]:
+        a.append(source[(*before, slice(there, None))] if there else source, axis)
+
+
+# -- one array -----------------------------------------------------------------------------------
+
+
+def write_array(
+    array: Any,
+    path: str | os.PathLike[str],
+    mode: str,
+    append_dim: str | None,
+    chunks: Any,
+    encoding: Mapping[Any, Any] | None,
+) -> None:
+    """Write a DataArray; `ExtArrayDataArray.to_extarray` says how."""
+    _check_mode(mode, ("w-", "w"), append_dim, chunks=chunks, encoding=encoding)
+    variables = {name: c.variable.copy(deep=False) for name, c in array.coords.items()}
+    if array.name in variables and not variables.pop(array.name).equals(array.variable):
+        raise ArgumentError(
+            f"the array has the name of its coordinate {array.name!r}: rename one of them"
+        )
+    for name in variables:
+        check_name(name)
+    variables[array.name] = array.variable.copy(deep=False)
+    if append_dim is not None:
+        _append_array(array.name, variables, Path(path), append_dim)
+        return
+    _check_chunks(chunks, array.dims)
+    given = _with_encoding(variables, encoding)
+    variables = encode_variables(variables)
+    main = variables.pop(array.name)
+    extra: dict[str, Any] = {}
+    if variables:
+        extra["coords"] = {name: _coords_form(name, c) for name, c in variables.items()}
+    target = Path(path)
+    if array.name is not None and array.name != target.name.removesuffix(".xmd"):
+        check_name(array.name)
+        extra["name"] = array.name
+    New.plan(target, main, chunks, array.name in given, extra).write(mode == "w")
+
+
+def _coords_form(name: Any, variable: Any) -> dict[str, Any]:
+    if variable.size > MOST_COORDS:
+        raise ArgumentError(
+            f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
+            "folder: array.to_dataset().extarray.to_extarray(folder)"
+        )
+    return coordinate_form(variable)
+
+
+def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) -> None:
+    with xa.open(path, "r+") as a, ArrayStore(path) as store:
+        (entry,) = store.entries
+        stored = store.get_variables()
+        # The array is the one of the file, whatever name it was given.
+        variables[entry.name] = variables.pop(name)
+        _check_names(set(variables), stored, dim, f"'{path}'")
+        if dim not in entry.dims:
+            raise ArgumentError(f"cannot append along {dim!r}: '{path}' has the axes {entry.dims}")
+        encoded = {
+            n: _aligned(n, v, stored[n], dim) for n, v in _encode_like(variables, stored).items()
+        }
+        main = encoded.pop(entry.name)
+        _check_cast(entry.name, main, a.dtype)
+        before = a.attrs.get("coords")
+        grown = dict(entry.coords)
+        for n, new in encoded.items():
+            if dim in new.dims:
+                both = xr.Variable.concat([stored[n], new], dim).transpose(*stored[n].dims)
+                grown[n] = _coords_form(n, both)
+        # Coordinates first: readers leave out what they have too much of.
+        if grown != before and grown:
+            a.attrs["coords"] = grown
+        try:
+            a.append(main, entry.dims.index(dim))
+        except BaseException:
+            if before is not None:
+                a.attrs["coords"] = before
+            raise
+
+
+# -- a folder of arrays --------------------------------------------------------------------------
+
+
+def write_dataset(
+    dataset: Any,
+    folder: str | os.PathLike[str],
+    mode: str,
+    append_dim: str | None,
+    chunks: Any,
+    encoding: Mapping[Any, Any] | None,
+) -> None:
+    """Write a Dataset; `ExtArrayDataset.to_extarray` says how."""
+    _check_mode(mode, ("w-", "w", "a"), append_dim, chunks=chunks, encoding=encoding)
+    target = Path(folder)
+    variables, attrs = conventions.encode_dataset_coordinates(dataset)
+    variables = {_name_of(name): v for name, v in variables.items()}
+    if append_dim is not None:
+        _append_dataset(variables, target, append_dim)
+        return
+    _check_chunks(chunks, dataset.dims)
+    given = _with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
+    form = encode(dict(attrs))
+    there = _what_is_there(target, mode, variables)
+    new = [
+        New.plan(there.get(name, target / name), variable, chunks, name in given, {})
+        for name, variable in encode_variables(variables).items()
+    ]
+    _write_folder(target, new, mode, there)
+    if mode == "a" and (target / DATASET).exists():
+        with FolderStore(target) as store:
+            form = {**encode(store.get_attrs()), **form}
+    write_dataset_attrs(target, form)
+
+
+def _name_of(name: Any) -> str:
+    """Name that a variable is stored under; xarray has one for a variable without a name."""
+    if name is None:
+        return str(common.NONE_VAR_NAME)
+    check_name(name)
+    return str(name)
+
+
+def check_name(name: Any) -> None:
+    """Refuse what cannot be the name of a variable and of its files."""
+    if not isinstance(name, str):
+        raise ArgumentTypeError(
+            f"{name!r} is no name for a variable: it has to be a string or None"
+        )
+    if not name:
+        raise ArgumentError(
+            f"{name!r} is no name for a variable: a string must be length 1 or more"
+        )
+    if "/" in name or "\0" in name or name.endswith((".xmd", ".xta")):
+        raise ArgumentError(
+            f"{name!r} cannot be the name of a file: a variable has no '/' in its name, nor '.xmd' "
+            "or '.xta' at its end"
+        )
+
+
+def _what_is_there(folder: Path, mode: str, variables: Mapping[Any, Any]) -> dict[Any, Path]:
+    """Paths of the arrays of a folder by their names; checks what the mode allows."""
+    there = list(arrays_in(folder))
+    is_dataset = (folder / DATASET).exists()
+    if mode == "w-" and (there or is_dataset):
+        raise ExistsError(
+            errno.EEXIST,
+            "it has arrays; give mode='a' to add variables, append_dim= to append to them, or "
+            "mode='w' to replace them",
+            os.fspath(folder),
+        )
+    if mode == "w" and there and not is_dataset:
+        raise ExistsError(
+            errno.EEXIST,
+            f"it has arrays but no {DATASET}, so it was not written as a dataset: not replaced",
+            os.fspath(folder),
+        )
+    if not (there or is_dataset):
+        return {}
+    with FolderStore(folder) as store:
+        if mode == "a":
+            for variable in variables.values():
+                for d, n in variable.sizes.items():
+                    if store.sizes.get(d, n) != n:
+                        raise ShapeError(
+                            f"Unable to update size for existing dimension {d!r} ({n} != "
+                            f"{store.sizes[d]}); to append, give append_dim"
+                        )
+        return {entry.name: Path(entry.path) for entry in store.entries}
+
+
+def _write_folder(folder: Path, new: list[New], mode: str, there: Mapping[Any, Path]) -> None:
+    """Make the arrays; on an error those that were not there before go again."""
+    with ExitStack() as undo:
+        if not folder.exists():
+            undo.callback(_remove_folder, folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, f"cannot make the folder '{folder}'") from error
+        kept = set(there.values())
+        for array in new:
+            array.write(overwrite=mode != "w-")
+            if array.path not in kept:
+                undo.callback(_remove, array.path)
+        undo.pop_all()
+    if mode == "w":
+        for path in kept - {array.path for array in new}:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a pair of files; the metadata first, so that nothing is left that opens."""
+    for suffix in (".xmd", ".xta"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _remove_folder(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
+    with ExitStack() as stack:
+        # The locks of all, before anything is looked at.
+        arrays = {
+            os.fspath(path): stack.enter_context(xa.open(path, "r+")) for path in arrays_in(folder)
+        }
+        store = stack.enter_context(FolderStore(folder))
+        stored = store.get_variables()
+        _check_names(set(variables), stored, dim, f"'{folder}'")
+        encoded = {
+            n: _aligned(n, v, stored[n], dim) for n, v in _encode_like(variables, stored).items()
+        }
+        for name in store.coords:
+            if dim in stored[name].dims:
+                raise ArgumentError(
+                    f"cannot append {name!r}: it is an attribute; keep it as an array of the folder"
+                )
+        growing = [entry for entry in store.entries if dim in entry.dims]
+        for entry in growing:
+            _check_cast(entry.name, encoded[entry.name], entry.dtype)
+        for entry in growing:
+            axis = entry.dims.index(dim)
+            _append(arrays[entry.path], encoded[entry.name], axis, store.sizes[dim])

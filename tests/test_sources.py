@@ -1,0 +1,123 @@
+"""Elements from objects that can be sliced: read block by block, and all or nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+
+class Sliced:
+    """What a library's dataset looks like; it remembers what was read."""
+
+    def __init__(self, x, chunks=None, fails_at=None):
+        self.x = np.asarray(x)
+        self.shape, self.dtype = self.x.shape, self.x.dtype
+        if chunks is not None:
+            self.chunks = chunks
+        self.fails_at = fails_at
+        self.read = []
+
+    def __getitem__(self, key):
+        if len(self.read) == self.fails_at:
+            raise OSError("no more")
+        self.read.append(key)
+        return self.x[key]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_append_reads_blocks(factory, axis):
+    x = np.arange(60.0).reshape(6, 10)
+    source = Sliced(x)
+    with factory.array((6, 10), chunks=(2, 2)) as a, xa.config.set(max_memory=64):
+        a[...] = -x
+        a.append(source, axis)
+        np.testing.assert_array_equal(a[...], np.concatenate([-x, x], axis))
+    assert len(source.read) > 1
+    assert max(x[key].nbytes for key in source.read) <= 64
+
+
+@pytest.mark.parametrize("chunks", [(3, 5), ((3, 3), (5, 5))])
+def test_blocks_are_those_of_the_source(chunks):
+    x = np.arange(60.0).reshape(6, 10)
+    for take in (lambda s: xa.from_array(s, chunks=(2, 2)), lambda s: empty(s).append(s)):
+        source = Sliced(x, chunks)
+        with xa.config.set(max_memory=8 * 15):
+            take(source)
+        assert [(k[0].start, k[1].start) for k in source.read] == [(0, 0), (0, 5), (3, 0), (3, 5)]
+
+
+def empty(source):
+    return xa.zeros((0, *source.shape[1:]), source.dtype, chunks=(2, 2))
+
+
+@pytest.mark.parametrize("chunks", [None, (3,), (0, 5), "auto", ((), ())])
+def test_chunks_that_say_nothing(chunks):
+    x = np.arange(60.0).reshape(6, 10)
+    a = empty(x)
+    a.append(Sliced(x, chunks))
+    np.testing.assert_array_equal(a[...], x)
+
+
+def test_a_source_that_fails_changes_nothing(factory):
+    x = np.arange(60.0).reshape(6, 10)
+    with factory.array((6, 10), chunks=(4, 4)) as a, xa.config.set(max_memory=64):
+        a[...] = x
+        with pytest.raises(OSError, match="no more"):
+            a.append(Sliced(x, fails_at=3))
+        np.testing.assert_array_equal(a[...], x)
+        a.extend(0, 6)
+        assert not a[6:].any()
+
+
+def test_a_source_that_gives_another_shape():
+    source = Sliced(np.ones((6, 10)))
+    source.x = source.x[:, :3]
+    a = xa.zeros((6, 10))
+    with pytest.raises(xa.ShapeError, match="gave shape"):
+        a.append(source)
+    assert a.shape == (6, 10)
+
+
+class Meddler(Sliced):
+    """Does something to the array that it is appended to."""
+
+    def __init__(self, act):
+        super().__init__(np.ones((2, 3)))
+        self.act = act
+
+    def __getitem__(self, key):
+        self.act()
+        return super().__getitem__(key)
+
+
+def test_an_array_does_not_grow_within_an_append(factory):
+    with factory.array((2, 3), chunks=(2, 2)) as a:
+        with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+            a.append(Meddler(lambda: a.extend(1, 1)))
+        assert a.shape == (2, 3)
+        a.append(np.ones((2, 3)))
+        assert a.shape == (4, 3)
+
+
+def test_an_array_that_is_closed_within_an_append(disk):
+    a = disk.create((3, 3), chunks=(2, 2))
+    a[...] = 7
+    with pytest.raises(xa.ClosedError):
+        a.append(Meddler(a.close))
+    with disk.open(a, "r+") as again:
+        assert again.shape == (3, 3)
+        again.extend(0, 2)
+        assert (again[:3] == 7).all()
+        assert not again[3:].any()
+
+
+def test_from_array_takes_the_options_of_create(path):
+    source = Sliced(np.ones((2, 3)))
+    options = {"fill_value": 5, "attrs": {"unit": "K"}, "dims": ("y", "x"), "overwrite": True}
+    for _ in range(2):
+        with xa.from_array(source, path, **options) as a:
+            a.extend(0, 1)
+            np.testing.assert_array_equal(a[...], [[1] * 3, [1] * 3, [5] * 3])
+            assert dict(a.attrs) == {"unit": "K", "dims": ["y", "x"]}

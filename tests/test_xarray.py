@@ -1,0 +1,590 @@
+"""Arrays and folders of arrays in xarray, beyond what xarray's own tests look at."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+xr = pytest.importorskip("xarray", minversion="2025.1")
+pytest.importorskip("dask.array")
+
+from extarray.interop.xarray import ExtArrayBackend  # noqa: E402
+
+
+def times(*days, unit="ns"):
+    return np.array([f"2024-05-{day:02}" for day in days], f"M8[{unit}]")
+
+
+def scene(t=(1, 2), y=3, x=4, name="scene"):
+    shape = (len(t), y, x)
+    return xr.DataArray(
+        np.arange(np.prod(shape), dtype="f4").reshape(shape) + 100 * t[0],
+        {
+            "time": times(*t),
+            "y": np.arange(y) * 0.5,
+            "label": ("x", [f"no {i}" for i in range(x)]),
+            "area": (("y", "x"), np.ones((y, x))),
+            "height": 2.0,
+        },
+        ("time", "y", "x"),
+        name,
+        {"units": "K", "scales": np.array([1, 2], "i2")},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "folder"
+
+
+# -- one array -----------------------------------------------------------------------------------
+
+
+def test_an_array_comes_back(path):
+    da = scene()
+    da.extarray.to_extarray(path)
+    with xr.open_dataarray(f"{path}.xmd") as got:
+        xr.testing.assert_identical(got, da)
+        assert got.dtype == da.dtype
+
+
+def test_what_is_stored(path):
+    scene(name="temperature").extarray.to_extarray(path, chunks={"time": 1})
+    with xa.open(path) as a:
+        assert a.dims == ("time", "y", "x")
+        assert a.chunks == (1, 3, 4)
+        assert np.isnan(a.fill_value)
+        assert a.attrs["name"] == "temperature"
+        assert a.attrs["units"] == "K"
+        assert a.attrs["coords"]["time"] == {
+            "dims": ["time"],
+            "dtype": "<M8[ns]",
+            "data": ["2024-05-01T00:00:00.000000000", "2024-05-02T00:00:00.000000000"],
+        }
+        assert a.attrs["coords"]["height"]["data"] == 2.0
+
+
+def test_an_array_of_another_program(path):
+    """Plain attributes, written by hand, are enough."""
+    coords = {
+        "band": {"dims": ["band"], "data": [400, 410.5], "attrs": {"units": "nm"}},
+        "day": {"data": "2024-05-01", "dtype": "M8[D]"},
+    }
+    a = xa.create(path, (2, 3), dims=("band", "x"), attrs={"coords": coords, "sensor": "AVIRIS"})
+    a[...] = [[1, 2, 3], [4, 5, 6]]
+    a.close()
+    with xr.open_dataset(f"{path}.xta", engine="extarray") as ds:
+        assert ds.scene.attrs == {"sensor": "AVIRIS"}
+        assert ds.scene.sel(band=410.5).values.tolist() == [4, 5, 6]
+        assert ds.band.attrs == {"units": "nm"}
+        assert ds.day == np.datetime64("2024-05-01")
+
+
+def test_an_array_without_names(path):
+    xa.ones((2, 3), path=path).close()
+    with xr.open_dataset(path, engine="extarray") as ds:
+        assert ds.scene.dims == ("dim_0", "dim_1")
+        assert ds.scene.encoding["chunks"] == (2, 3)
+
+
+@pytest.mark.parametrize("dtype", ["M8[D]", "M8[h]", "m8[D]", "M8[ms]", "M8[ns]"])
+def test_times_of_any_unit(path, dtype):
+    xa.from_array(np.array([1, 2, "NaT"], dtype), path, dims=["t"]).close()
+    with xr.open_dataarray(path, engine="extarray") as da:
+        np.testing.assert_array_equal(da.values, np.array([1, 2, "NaT"], dtype))
+
+
+def test_single_bytes_are_not_joined(path):
+    xa.from_array(np.array([b"a", b"b"]), path).close()
+    with xr.open_dataarray(path, engine="extarray") as da:
+        assert da.values.tolist() == [b"a", b"b"]
+
+
+def test_names(tmp_path):
+    da = xr.DataArray([1, 2], dims="x")
+    da.extarray.to_extarray(tmp_path / "first")
+    da.rename("other").extarray.to_extarray(tmp_path / "second")
+    with xa.open(tmp_path / "first") as a, xa.open(tmp_path / "second") as b:
+        assert "name" not in a.attrs
+        assert b.attrs["name"] == "other"
+    for path, name in (("first", "first"), ("second", "other")):
+        with xr.open_dataarray(tmp_path / path, engine="extarray") as got:
+            assert got.name == name
+
+
+def test_a_coordinate_of_its_own_name(tmp_path):
+    da = xr.DataArray([1, 2], {"x": [1, 2]}, "x", "x")
+    da.extarray.to_extarray(tmp_path / "x")
+    with xr.open_dataset(tmp_path / "x", engine="extarray") as ds:
+        assert ds.x.values.tolist() == [1, 2]
+    with pytest.raises(xa.ArgumentError, match="name of its coordinate"):
+        (da + 1).rename("x").assign_coords(x=[5, 6]).extarray.to_extarray(tmp_path / "y")
+    coords = {"z": {"dims": [], "data": 1}}
+    xa.create(tmp_path / "z", (2,), attrs={"coords": coords}).close()
+    with pytest.raises(xa.ArgumentError, match="give it another"):
+        xr.open_dataset(tmp_path / "z", engine="extarray")
+
+
+def test_packed_values(path):
+    da = xr.DataArray([0.5, np.nan, 2.0], dims="x", name="p")
+    packing = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}
+    da.extarray.to_extarray(path, encoding={"p": packing})
+    with xa.open(path, "r+") as a:
+        assert a[...].tolist() == [1, -1, 4]
+        a.extend(0, 1)
+    with xr.open_dataarray(path, engine="extarray") as got:
+        np.testing.assert_array_equal(got, [0.5, np.nan, 2.0, np.nan])
+
+
+def test_modes_of_an_array(path):
+    da = scene()
+    da.extarray.to_extarray(path)
+    with pytest.raises(xa.ExistsError):
+        da.extarray.to_extarray(path)
+    (da + 1).extarray.to_extarray(path, mode="w")
+    with xr.open_dataarray(path, engine="extarray") as got:
+        np.testing.assert_array_equal(got, da + 1)
+    with pytest.raises(xa.ArgumentError, match="mode 'a' is not possible"):
+        da.extarray.to_extarray(path, mode="a")
+    with pytest.raises(xa.ArgumentError, match="chunks and mode cannot be given"):
+        da.extarray.to_extarray(path, 2, mode="w", append_dim="y")
+
+
+@pytest.mark.parametrize(
+    ("da", "options", "words"),
+    [
+        (xr.DataArray([1], dims="x", attrs={"dims": 1}), {}, "'dims' of the variable"),
+        (xr.DataArray([1], dims="x"), {"chunks": {"y": 1}}, r"not there: \['y'\]"),
+        (xr.DataArray([1], dims="x", name="a/b"), {}, "name of a file"),
+        (xr.DataArray([1], {"": 1}, "x"), {}, "length 1 or more"),
+        (xr.DataArray([1], dims="x"), {"encoding": {None: {"zlib": True}}}, "unexpected"),
+    ],
+)
+def test_arrays_that_are_refused(path, da, options, words):
+    with pytest.raises(xa.ArgumentError, match=words):
+        da.extarray.to_extarray(path, **options)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_large_coordinates_are_no_attributes(path):
+    da = xr.DataArray(np.zeros(70_000), {"x": np.arange(70_000)}, "x")
+    with pytest.raises(xa.ArgumentError, match="write a folder"):
+        da.extarray.to_extarray(path)
+
+
+# -- growth of one array -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", ["time", "y", "x"])
+def test_append_along_any_dimension(path, dim):
+    """Any dimension grows, its coordinates too, whatever the order of the dimensions."""
+    whole = scene((1, 2, 3, 4), 6, 8)
+    n = whole.sizes[dim] // 2
+    whole.isel({dim: slice(n)}).extarray.to_extarray(path, chunks=2)
+    rest = whole.isel({dim: slice(n, None)})
+    rest.transpose("x", "time", "y").extarray.to_extarray(path, append_dim=dim)
+    with xr.open_dataarray(path, engine="extarray") as got:
+        xr.testing.assert_identical(got, whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda da: da.isel(y=slice(2)), "2 elements along 'y'"),
+        (lambda da: da.isel(y=0), "has the dimensions"),
+        (lambda da: da.drop_vars("time"), "'time' is in .* not given"),
+        (lambda da: da.assign_coords(new=1), "cannot append 'new'"),
+        (lambda da: da.assign_coords(height=3.0), "'height' differs"),
+        (lambda da: da.assign_coords(y=da.y + 1), "'y' differs"),
+        (lambda da: da.astype("c8"), "complex64 to an array of float32"),
+        (lambda da: da.rename(time="t"), "no such dimension|not in"),
+    ],
+)
+def test_appends_that_are_refused(path, change, words):
+    da = scene()
+    da.extarray.to_extarray(path)
+    with pytest.raises((xa.ArgumentError, xa.CastingError), match=words):
+        change(scene((3,))).extarray.to_extarray(path, append_dim="time")
+    with pytest.raises(xa.ArgumentError, match="no such dimension"):
+        da.extarray.to_extarray(path, append_dim="band")
+    with xr.open_dataarray(path, engine="extarray") as got:
+        xr.testing.assert_identical(got, da)
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        (np.array([1], "i2"), np.array([100_000])),
+        (np.array(["ab"]), np.array(["abc"])),
+        (times(1, unit="s"), times(1) + np.timedelta64(1, "ms")),
+    ],
+)
+def test_values_that_would_be_cut_are_refused(path, first, more):
+    xr.DataArray(first, dims="x").extarray.to_extarray(path)
+    with pytest.raises(xa.CastingError, match="do not fit"):
+        xr.DataArray(more, dims="x").extarray.to_extarray(path, append_dim="x")
+    more = more.astype(first.dtype).astype(more.dtype)
+    if more.dtype.kind != "U":
+        xr.DataArray(more, dims="x").extarray.to_extarray(path, append_dim="x")
+        with xa.open(path) as a:
+            np.testing.assert_array_equal(a[1:], more)
+
+
+def test_packed_values_are_appended_alike(path):
+    da = xr.DataArray([0.5, np.nan], dims="x", name="p")
+    da.extarray.to_extarray(
+        path, encoding={"p": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1}}
+    )
+    (da + 1).extarray.to_extarray(path, append_dim="x")
+    with xa.open(path) as a:
+        assert a[...].tolist() == [1, -1, 3, -1]
+
+
+def test_an_append_that_fails_leaves_everything(path):
+    dask = pytest.importorskip("dask.array")
+    da = scene()
+    da.extarray.to_extarray(path)
+
+    def fail(block):
+        raise RuntimeError("no more")
+
+    more = scene((3, 4))
+    more.data = dask.from_array(more.values).map_blocks(fail, dtype="f4", meta=np.empty(0, "f4"))
+    with pytest.raises(RuntimeError, match="no more"):
+        more.extarray.to_extarray(path, append_dim="time")
+    with xr.open_dataarray(path, engine="extarray") as got:
+        xr.testing.assert_identical(got, da)
+
+
+def test_coordinates_that_do_not_fit(path):
+    """Too many, as between the two commits of an append; too few, after growth by others."""
+    da = scene()
+    da.extarray.to_extarray(path)
+    with xa.open(path, "r+") as a:
+        coords = a.attrs["coords"]
+        coords["time"]["data"].append("2024-06-01")
+        a.attrs["coords"] = coords
+    with pytest.warns(UserWarning, match="the first ones count"):
+        ds = xr.open_dataarray(path, engine="extarray")
+    with ds:
+        xr.testing.assert_identical(ds, da)
+    with pytest.warns(UserWarning, match="the first ones count"):
+        scene((3,)).extarray.to_extarray(path, append_dim="time")
+    with xr.open_dataarray(path, engine="extarray") as ds:
+        np.testing.assert_array_equal(ds.time, times(1, 2, 3))
+    with xa.open(path, "r+") as a:
+        a.extend(2, 1)
+    with pytest.warns(UserWarning, match="it is left out"):
+        ds = xr.open_dataarray(path, engine="extarray")
+    with ds:
+        assert ds.shape == (3, 3, 5)
+        assert "time" in ds.coords
+        assert "label" not in ds.coords
+
+
+def test_an_array_that_is_being_written(path):
+    scene().extarray.to_extarray(path)
+    with xa.open(path, "r+"), pytest.raises(xa.LockedError):
+        scene((3,)).extarray.to_extarray(path, append_dim="time")
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def test_a_dataset_keeps_its_bounds(path):
+    """What a writer adds is not seen; neither when the array is opened anew."""
+    xa.from_array(np.arange(4.0), path, dims=["x"]).close()
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        with xa.open(path, "r+") as a:
+            a.append([9.0])
+        copy = pickle.loads(pickle.dumps(da))
+        for each in (da, copy):
+            assert each.values.tolist() == [0, 1, 2, 3]
+            assert each[::-1].values.tolist() == [3, 2, 1, 0]
+            assert each[[3, 0, 3]].values.tolist() == [3, 0, 3]
+        copy.close()
+
+
+def test_reading_is_lazy_and_bounded(path, monkeypatch):
+    x = np.arange(10_000.0).reshape(100, 100)
+    xa.from_array(x, path, chunks=(10, 10), dims=("y", "x")).close()
+    sizes = []
+    read = xa.ExtArray.read
+
+    def spy(self, selection=..., **options):
+        result = read(self, selection, **options)
+        sizes.append(result.size)
+        return result
+
+    monkeypatch.setattr(xa.ExtArray, "read", spy)
+    with xr.open_dataarray(path, engine="extarray", chunks={"y": 10, "x": 100}) as da:
+        assert sizes == []
+        np.testing.assert_array_equal(da.sum("x"), x.sum(1))
+        assert max(sizes) == 1000
+    with xr.open_dataarray(path, engine="extarray") as da:
+        sizes.clear()
+        assert da[3, 4] == x[3, 4]
+        assert sizes == [1]
+
+
+def test_dask_chunks_are_those_of_the_array(path):
+    xa.from_array(np.zeros((6, 5)), path, chunks=(4, 5), dims=("y", "x")).close()
+    with xr.open_dataarray(path, engine="extarray", chunks={}) as da:
+        assert da.chunks == ((4, 2), (5,))
+    with xr.open_dataarray(path, engine="extarray", chunks="auto") as da:
+        assert da.chunks == ((6,), (5,))
+
+
+def test_reading_from_many_threads(path):
+    x = np.arange(4000.0).reshape(40, 100)
+    xa.from_array(x, path, chunks=(7, 9), dims=("y", "x")).close()
+    start = threading.Barrier(4)
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+
+        def work(i):
+            start.wait()
+            return all((da[j % 40].values == x[j % 40]).all() for j in range(i, i + 60))
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(work, range(4)))
+
+
+def test_what_the_backend_opens(path, folder):
+    backend = ExtArrayBackend()
+    folder.mkdir()
+    assert not backend.guess_can_open(folder)
+    xa.zeros((2, 3), path=folder / "a").close()
+    assert backend.guess_can_open(folder)
+    assert backend.guess_can_open(str(folder))
+    assert backend.guess_can_open("scene.xmd")
+    assert backend.guess_can_open(path.with_suffix(".xta"))
+    assert not backend.guess_can_open("scene.nc")
+    assert not backend.guess_can_open(b"\0")
+    assert not backend.guess_can_open(xr.backends.InMemoryDataStore())
+    with xr.open_dataset(folder) as ds:
+        assert ds.a.dims == ("a_dim_0", "a_dim_1")
+
+
+def test_nothing_to_open(folder):
+    with pytest.raises(FileNotFoundError):
+        xr.open_dataset(folder, engine="extarray")
+    folder.mkdir()
+    with pytest.raises(xa.MissingError, match="no arrays"):
+        xr.open_dataset(folder, engine="extarray")
+
+
+@pytest.mark.parametrize(
+    "form", [1, {}, {"dims": ["x"], "data": 1}, {"data": [object.__name__], "dtype": "f8"}]
+)
+def test_a_coordinate_that_is_none(path, form):
+    xa.create(path, (2,), dims=["x"], attrs={"coords": {"c": form}}).close()
+    with pytest.raises(xa.ArgumentError, match="coordinate 'c'"):
+        xr.open_dataset(path, engine="extarray")
+
+
+# -- folders -------------------------------------------------------------------------------------
+
+
+def weather(t=(1, 2)):
+    return xr.Dataset(
+        {
+            "wind": (("time", "x"), np.full((len(t), 3), t[0], "f4"), {"units": "m/s"}),
+            "rain": (("x", "time"), np.full((3, len(t)), t[0])),
+            "mask": ("x", [True, False, True]),
+        },
+        {"time": times(*t), "x": [1, 2, 3], "station": ("x", ["a", "b", "c"]), "height": 2},
+        {"title": "weather", "numbers": [1, 2]},
+    )
+
+
+def test_a_dataset_comes_back(folder):
+    ds = weather()
+    ds.extarray.to_extarray(folder, chunks={"time": 1})
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, ds)
+        assert got.rain.encoding["chunks"] == (3, 1)
+    with xa.open(folder / "wind") as a:
+        assert a.dims == ("time", "x")
+        assert a.chunks == (1, 3)
+    with xa.open(folder / "mask") as a:
+        assert a.dtype == bool
+    attrs = json.loads((folder / "dataset.json").read_text())["attrs"]
+    assert attrs == {"title": "weather", "numbers": [1, 2]}
+
+
+@pytest.mark.parametrize("dim", ["time", "x"])
+def test_a_dataset_grows_along_any_dimension(folder, dim):
+    whole = weather((1, 2, 3)).isel(x=[0, 1, 2, 0, 1])
+    n = whole.sizes[dim] // 2
+    whole.isel({dim: slice(n)}).extarray.to_extarray(folder)
+    whole.isel({dim: slice(n, None)}).extarray.to_extarray(folder, append_dim=dim)
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda ds: ds.drop_vars("rain"), "'rain' is in .* not given"),
+        (lambda ds: ds.drop_vars("time"), "'time' is in .* not given"),
+        (lambda ds: ds.assign(snow=("time", [1])), "cannot append 'snow'"),
+        (lambda ds: ds.assign(mask=~ds.mask), "'mask' differs"),
+        (lambda ds: ds.assign(rain=ds.rain * 1j), "complex128 to an array of int64"),
+        (lambda ds: ds.isel(x=slice(2)), "2 elements along 'x'"),
+    ],
+)
+def test_a_dataset_that_does_not_fit(folder, change, words):
+    ds = weather()
+    ds.extarray.to_extarray(folder)
+    with pytest.raises((xa.ArgumentError, xa.CastingError), match=words):
+        change(weather((3,))).extarray.to_extarray(folder, append_dim="time")
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, ds)
+
+
+def test_variables_without_the_dimension_need_not_be_given(folder):
+    weather().extarray.to_extarray(folder)
+    weather((3,)).drop_vars(["mask", "height"]).extarray.to_extarray(folder, append_dim="time")
+    with xr.open_dataset(folder) as got:
+        assert got.sizes["time"] == 3
+        assert got.mask.values.tolist() == [True, False, True]
+
+
+def test_an_append_that_did_not_end(folder):
+    """Readers see what all arrays have; the next append goes on from there."""
+    ds = weather()
+    ds.extarray.to_extarray(folder)
+    with xa.open(folder / "wind", "r+") as a:
+        a.append(np.full((2, 3), 77, "f4"), axis=0)
+    with pytest.warns(UserWarning, match="disagree about the extent of 'time': the smallest, 2"):
+        got = xr.open_dataset(folder)
+    with got:
+        xr.testing.assert_identical(got, ds)
+    for days in ((3,), (4, 5)):
+        with pytest.warns(UserWarning, match="disagree"):
+            weather(days).extarray.to_extarray(folder, append_dim="time")
+    with xr.open_dataset(folder) as got:
+        assert got.wind[:, 0].values.tolist() == [1, 1, 3, 4, 4]
+        assert got.rain[0].values.tolist() == [1, 1, 3, 4, 4]
+
+
+def test_modes_of_a_dataset(folder):
+    ds = weather()
+    ds.extarray.to_extarray(folder)
+    with pytest.raises(xa.ExistsError, match="it has arrays"):
+        ds.extarray.to_extarray(folder)
+    extra = (ds[["rain"]] + 1).assign(snow=ds.rain).assign_attrs(more=1)
+    extra.extarray.to_extarray(folder, mode="a")
+    with xr.open_dataset(folder) as got:
+        assert got.attrs == {**ds.attrs, "more": 1}
+        xr.testing.assert_identical(got.drop_attrs(), ds.assign(extra).drop_attrs())
+    with pytest.raises(xa.ShapeError, match="Unable to update size"):
+        weather((1, 2, 3)).extarray.to_extarray(folder, mode="a")
+    weather((5,)).drop_vars("mask").extarray.to_extarray(folder, mode="w")
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, weather((5,)).drop_vars("mask"))
+    assert not list(folder.glob("mask*"))
+
+
+def test_arrays_that_are_no_dataset_are_not_replaced(folder):
+    folder.mkdir()
+    xa.zeros((2,), path=folder / "precious").close()
+    for mode in ("w-", "w"):
+        with pytest.raises(xa.ExistsError):
+            weather().extarray.to_extarray(folder, mode=mode)
+    assert sorted(p.name for p in folder.iterdir()) == ["precious.xmd", "precious.xta"]
+
+
+def test_a_dataset_that_fails_leaves_no_files(folder):
+    dask = pytest.importorskip("dask.array")
+
+    def fail(block):
+        raise RuntimeError("no more")
+
+    bad = dask.zeros(3).map_blocks(fail, dtype="f8", meta=np.empty(0))
+    with pytest.raises(RuntimeError, match="no more"):
+        weather().assign(zzz=("x", bad)).extarray.to_extarray(folder)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("ds", "error"),
+    [
+        (xr.Dataset({"a": ("x", [1]), "b": ("x", np.array([{}]))}), ValueError),
+        (xr.Dataset({"a": ("x", [1]), "b": ("x", [1], {"coords": 1})}), xa.ArgumentError),
+        (xr.Dataset({"a": ("x", [1]), "b.xmd": ("x", [1])}), xa.ArgumentError),
+        (xr.Dataset({"a": ("x", [1])}, attrs={"a": object()}), xa.ArgumentTypeError),
+        (xr.Dataset({"a": ("x", [1]), "b": ("x", [1], {"a": object()})}), xa.ArgumentTypeError),
+    ],
+)
+def test_datasets_that_are_refused(folder, ds, error):
+    with pytest.raises(error):
+        ds.extarray.to_extarray(folder)
+    assert not folder.exists()
+
+
+def test_arrays_with_coordinates_of_their_own(folder):
+    folder.mkdir()
+    coords = {"x": {"dims": ["x"], "data": [1, 2]}}
+    for name in "ab":
+        xa.create(folder / name, (2,), dims=["x"], attrs={"coords": coords}).close()
+    with xr.open_dataset(folder) as ds:
+        assert set(ds.coords) == {"x"}
+        assert set(ds.data_vars) == {"a", "b"}
+    more = xr.Dataset({"a": ("x", [3.0]), "b": ("x", [3.0])}, {"x": [3]})
+    with pytest.raises(xa.ArgumentError, match="keep it as an array"):
+        more.extarray.to_extarray(folder, append_dim="x")
+    with xa.open(folder / "b", "r+") as b:
+        b.attrs["coords"] = {"x": {"dims": ["x"], "data": [1, 3]}}
+    with pytest.raises(xa.ArgumentError, match="not that of the other arrays"):
+        xr.open_dataset(folder)
+    with xa.open(folder / "b", "r+") as b:
+        b.attrs.update(coords={}, name="a")
+    with pytest.raises(xa.ArgumentError, match="two arrays"):
+        xr.open_dataset(folder)
+
+
+def test_damaged_attributes_of_a_dataset(folder):
+    weather().extarray.to_extarray(folder)
+    (folder / "dataset.json").write_text("{")
+    with pytest.raises(xa.FormatError, match="attributes of a dataset"):
+        xr.open_dataset(folder)
+
+
+def test_an_empty_dataset(folder):
+    xr.Dataset(attrs={"a": 1}).extarray.to_extarray(folder)
+    with xr.open_dataset(folder, engine="extarray") as ds:
+        assert ds.attrs == {"a": 1}
+        assert not ds.variables
+
+
+def test_what_dask_holds_is_written_block_by_block(folder):
+    dask = pytest.importorskip("dask.array")
+    x = np.arange(6000.0).reshape(60, 100)
+    ds = xr.Dataset({"a": (("y", "x"), dask.from_array(x, chunks=(7, 30)))})
+    with xa.config.set(max_memory=8 * 7 * 30):
+        ds.extarray.to_extarray(folder, chunks={"y": 16, "x": 16})
+        ds.extarray.to_extarray(folder, append_dim="y")
+    with xr.open_dataset(folder) as got:
+        np.testing.assert_array_equal(got.a, np.concatenate([x, x]))
+
+
+def test_a_netcdf_file_becomes_a_folder(tmp_path, folder):
+    pytest.importorskip("scipy")
+    ds = weather().drop_vars("mask")
+    ds.to_netcdf(tmp_path / "weather.nc", engine="scipy")
+    with xr.open_dataset(tmp_path / "weather.nc", engine="scipy") as source:
+        source.extarray.to_extarray(folder)
+        with xr.open_dataset(folder) as got:
+            xr.testing.assert_identical(got.load(), source.load())
+
+
+def test_importing_the_package_does_not_import_xarray(script):
+    assert script("import sys, extarray; print('xarray' in sys.modules)").split() == ["False"]
