@@ -38,10 +38,20 @@ METHODS = {
     "refresh": "",
     "close": "",
     "copy": "path chunks",
+    "get_basic_selection": "selection out fields",
+    "set_basic_selection": "selection value fields",
+    "get_orthogonal_selection": "selection out fields",
+    "set_orthogonal_selection": "selection value fields",
+    "get_coordinate_selection": "selection out fields",
+    "set_coordinate_selection": "selection value fields",
+    "get_mask_selection": "mask out fields",
+    "set_mask_selection": "mask value fields",
+    "get_block_selection": "selection out fields",
+    "set_block_selection": "selection value fields",
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
-    *["fill_value", "path", "mode", "closed", "attrs", "axial"],
+    *["fill_value", "path", "mode", "closed", "attrs", "axial", "oindex", "vindex", "blocks"],
 ]
 AXIAL = {
     "address": "index",
@@ -57,6 +67,7 @@ ERRORS = {
     "AxisError": IndexError,
     "BoundsError": IndexError,
     "SelectionError": IndexError,
+    "FieldError": KeyError,
     "ShapeError": ValueError,
     "ChunksError": ValueError,
     "DTypeError": TypeError,
