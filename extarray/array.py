@@ -32,6 +32,7 @@ from extarray.errors import (
     ShapeError,
 )
 from extarray.html import describe
+from extarray.indexing import Indexable, read_query, write_query
 from extarray.info import Info
 from extarray.order import positions
 from extarray.protocols.dask import builds_graph, to_dask
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray.metadata import Header
+    from extarray.selection import Query
 
 __all__ = ["LIMIT", "ExtArray", "as_source"]
 
@@ -55,7 +57,7 @@ __all__ = ["LIMIT", "ExtArray", "as_source"]
 LIMIT = 2**63 - 4096
 
 
-class ExtArray(ArrayCore, NumpyMixin, StandardMixin):
+class ExtArray(Indexable, ArrayCore, NumpyMixin, StandardMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -165,6 +167,14 @@ class ExtArray(ArrayCore, NumpyMixin, StandardMixin):
 
     def _name(self) -> str:
         return "the array" if self.path is None else f"'{self.path}'"
+
+    def _read_selected(
+        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]:
+        return read_query(self, query, out, order)
+
+    def _write_selected(self, query: Query, value: Any) -> None:
+        write_query(self, query, value)
 
     def _check(self, what: str | None = None) -> None:
         """Raise where the array is closed, or `what` would change a read-only one."""

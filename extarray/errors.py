@@ -22,6 +22,7 @@ __all__ = [
     "DTypeError",
     "ExistsError",
     "ExtArrayError",
+    "FieldError",
     "FormatError",
     "LimitError",
     "LockedError",
@@ -75,6 +76,12 @@ class BoundsError(ExtArrayError, IndexError):
 
 class SelectionError(ExtArrayError, IndexError):
     """An object between the brackets is no index that is supported."""
+
+
+class FieldError(ExtArrayError, ValueError, KeyError):
+    """A structured dtype has no field of a name (NumPy raises a ValueError or a KeyError)."""
+
+    __str__ = ExtArrayError.__str__
 
 
 class AxisError(ExtArrayError, _NumPyAxisError):

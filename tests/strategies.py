@@ -17,6 +17,7 @@ __all__ = [
     "cases",
     "chunk_shapes",
     "dtypes",
+    "fancy_selections",
     "faulty_selections",
     "growths",
     "orders",
@@ -213,4 +214,69 @@ def faulty_selections(draw, shape):
         items[draw(st.integers(0, len(items) - 1))] = bad
     else:
         items.insert(draw(st.integers(0, len(items))), bad)
+    return tuple(items)
+
+
+def index_arrays(n: int, shape=None):
+    """Integers of an axis in an array, a list, or another dtype; any sign, repeated, unsorted."""
+    shapes = st.sampled_from([(2,), (1,), (3,), (0,), (2, 1), (2, 3), (1, 2)])
+    integers = st.integers(-n, n - 1) if n else st.just(0)
+
+    @st.composite
+    def arrays(draw):
+        sides = shape if shape is not None else draw(shapes)
+        size = int(np.prod(sides))
+        if not n and size:
+            sides, size = (0,), 0
+        values = draw(st.lists(integers, min_size=size, max_size=size))
+        array = np.array(values, draw(st.sampled_from(["i8", "i8", "i1", ">i4"]))).reshape(sides)
+        return array.tolist() if draw(st.booleans()) and size else array
+
+    return arrays()
+
+
+def masks(shape):
+    """Arrays of booleans, of all densities."""
+    return st.builds(
+        lambda share, seed: np.random.default_rng(seed).random(shape) < share,
+        st.sampled_from([0.5, 0.1, 0.9, 0.0, 1.0]),
+        st.integers(0, 99),
+    )
+
+
+@st.composite
+def fancy_selections(draw, shape):
+    """Index expressions of all kinds, mixed; mostly possible ones."""
+    items = []
+    axis = 0
+    joined = draw(st.none() | st.sampled_from([(2,), (1,), (2, 3), (3, 1), (0,)]))
+    count = draw(st.integers(0, len(shape)))
+    late = draw(st.booleans())  # an ellipsis in front
+    if late:
+        axis = len(shape) - count
+    stop = axis + count
+    while axis < stop:
+        n = shape[axis]
+        kinds = ["array", "slice", "mask", "integer", "array"]
+        kind = draw(st.sampled_from(kinds))
+        if kind == "array":
+            items.append(draw(index_arrays(n, joined)))
+        elif kind == "slice":
+            items.append(draw(_slices(n)))
+        elif kind == "integer":
+            integers = st.integers(-n, n - 1) if n else st.just(0)
+            items.append(draw(integers | integers.map(np.int16) | integers.map(np.array)))
+        else:
+            rank = draw(st.integers(1, stop - axis))
+            items.append(draw(masks(shape[axis : axis + rank])))
+            axis += rank - 1
+        axis += 1
+    if late:
+        items.insert(0, Ellipsis)
+    elif draw(st.booleans()):
+        items.append(Ellipsis)
+    for extra in draw(st.sampled_from([[], [], [], [None], [True], [False], [np.True_, None]])):
+        items.insert(draw(st.integers(0, len(items))), extra)
+    if len(items) == 1 and draw(st.booleans()):
+        return items[0]
     return tuple(items)

@@ -109,7 +109,7 @@ import numpy as np
 import extarray as xa
 with xa.open(sys.argv[1], mode="r+", engine=sys.argv[2]) as array:
     print("ready", flush=True)
-    while True:
+    for _ in range(1000):  # were it not killed, it must end all the same
         row = array.shape[0]
         array.append(np.full((1, array.shape[1]), row, "i4"))
         if row % 5 == 0:
@@ -126,11 +126,13 @@ def test_killed_while_it_grows(script, path, engine):
     for _ in range(4):
         rows = xa.open(path).shape[0]
         with script.start(KILLED, path, engine) as process:
-            assert process.stdout.readline() == "ready\n"
-            with xa.open(path) as reader:
-                while reader.shape[0] < rows + 7:
-                    reader.refresh()
-            process.kill()
+            try:
+                assert process.stdout.readline() == "ready\n"
+                with xa.open(path) as reader:
+                    while reader.shape[0] < rows + 7 and process.poll() is None:
+                        reader.refresh()
+            finally:
+                process.kill()
         with xa.open(path, mode="r+", engine=engine) as array:
             rows, columns = array.shape
             expected = np.repeat(np.arange(rows, dtype="i4")[:, None], columns, axis=1)

@@ -44,10 +44,21 @@ METHODS = {
     "copy": "path chunks",
     "astype": "dtype order casting subok copy",
     "to_dask": "chunks",
+    "get_basic_selection": "selection out fields",
+    "set_basic_selection": "selection value fields",
+    "get_orthogonal_selection": "selection out fields",
+    "set_orthogonal_selection": "selection value fields",
+    "get_coordinate_selection": "selection out fields",
+    "set_coordinate_selection": "selection value fields",
+    "get_mask_selection": "mask out fields",
+    "set_mask_selection": "mask value fields",
+    "get_block_selection": "selection out fields",
+    "set_block_selection": "selection value fields",
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
     *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape"],
+    *["oindex", "vindex", "blocks"],
 ]
 AXIAL = {
     "address": "index",
@@ -64,6 +75,7 @@ ERRORS = {
     "AxisError": IndexError,
     "BoundsError": IndexError,
     "SelectionError": IndexError,
+    "FieldError": KeyError,
     "ShapeError": ValueError,
     "ChunksError": ValueError,
     "DTypeError": TypeError,

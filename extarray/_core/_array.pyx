@@ -1,7 +1,7 @@
 """The compiled base of `ExtArray`: indexing, whole transfers, views of chunks.
 
 No input or output of its own: a store opens files and commits growth; this class knows the
-layout, plans a transfer under the GIL, and hands it to the kernels of `_copy`.
+layout, plans a transfer under the GIL, and hands it to the kernels of `_copy` and `_gather`.
 """
 
 import _thread
@@ -21,6 +21,7 @@ from libc.string cimport memcpy
 
 from ._axial cimport Axial, address_of, axial_t
 from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, reserve_range, run
+from ._gather cimport Plan, query_t, run_visits
 from ._mapping cimport Region, Touched, touched_get, touched_set
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, index_t
@@ -56,6 +57,7 @@ cdef extern from "numpy/arrayobject.h":
 cdef enum:
     ROOM = 48                   # pieces that fit on the stack: small transfers allocate nothing
     ITEM_ROOM = 64              # bytes of an element that fit on the stack
+    WINDOW = 1 << 18            # visits to chunks that are looked up at a time
 
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
@@ -255,8 +257,16 @@ cdef class ArrayCore:
 
     # -- checks ------------------------------------------------------------------------------
 
+    # The class that derives from this one says its name, and takes the other kinds of index.
+
     def _name(self):
         return "the array"
+
+    def _read_query(self, key, out, order):
+        raise NotImplementedError
+
+    def _write_query(self, key, value):
+        raise NotImplementedError
 
     cdef int _check_open(self) except -1:
         if not self.is_open:
@@ -349,7 +359,7 @@ cdef class ArrayCore:
         Parameters
         ----------
         selection : index expression
-            Integers, slices (any step), Ellipsis and newaxis, as between the brackets.
+            Whatever may stand between the brackets.
         out : ndarray, optional
             Where to read to: of the selection's shape, with any strides; elements are cast by
             the rule ``same_kind``.
@@ -428,7 +438,8 @@ cdef class ArrayCore:
         cdef selection_t s
         cdef cnp.ndarray target
         self._check_open()
-        parse(key, self.bounds, self.rank, self.kind, &s)
+        if not parse(key, self.bounds, self.rank, &s):
+            return self._read_query(key, out, order)
         self._check_open()      # an index may run any code, also code that closes this array
         if out is None:
             target = self._new(&s, order == "F")
@@ -437,15 +448,7 @@ cdef class ArrayCore:
                 return target[()]
             return target
         target = out
-        if result_shape(&s) != (<object> target).shape:
-            raise ShapeError(
-                f"out has shape {(<object> target).shape}, the selection {result_shape(&s)}")
-        if not target.flags.writeable:
-            raise ReadOnlyError("out is read-only; give a writable array")
-        if not np.can_cast(self.kind, target.dtype, "same_kind"):
-            raise CastingError(
-                f"cannot cast {self.kind} to out's {target.dtype} by the rule 'same_kind'; "
-                "give an out of another dtype, or read and then use astype")
+        self._check_out(target, result_shape(&s), self.kind)
         if self._overlaps(target):
             # A view of a chunk of this very array.
             target[...] = self._read(key, None, "C", False)
@@ -454,6 +457,17 @@ cdef class ArrayCore:
         else:
             self._read_cast(&s, target)
         return target
+
+    def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
+        """Raise where elements of `dtype` cannot be read into an array."""
+        if shape != (<object> out).shape:
+            raise ShapeError(f"out has shape {(<object> out).shape}, the selection {shape}")
+        if not out.flags.writeable:
+            raise ReadOnlyError("out is read-only; give a writable array")
+        if not np.can_cast(dtype, out.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot cast {dtype} to out's {out.dtype} by the rule 'same_kind'; "
+                "give an out of another dtype, or read and then use astype")
 
     cdef int _read_cast(self, selection_t *s, cnp.ndarray target) except -1:
         """Read into an array of another dtype, in bounded memory."""
@@ -474,20 +488,21 @@ cdef class ArrayCore:
     cdef int _write(self, object key, object value) except -1:
         cdef selection_t s
         self._check_writable()
-        parse(key, self.bounds, self.rank, self.kind, &s)
+        if not parse(key, self.bounds, self.rank, &s):
+            self._write_query(key, value)
+            return 0
         self._check_writable()      # an index may run any code, also code that closes this array
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
             item = np.zeros((), self.kind)
             item[()] = value
             value = item
-            self._check_writable()
-        elif not isinstance(value, (cnp.ndarray, ArrayCore)):
-            value = to_array(value, self.kind)
-            self._check_writable()      # converting may have run any code
+        else:
+            value = self._as_values(value, self.kind)
+        self._check_writable()          # and so may converting
         while value.ndim > s.result_ndim and value.shape[0] == 1:
             value = value[0]            # NumPy, too, lets leading axes of length 1 go
-            if not isinstance(value, (cnp.ndarray, ArrayCore)):
+            if not is_array(value):
                 value = np.asarray(value)
         if not fits(value.shape, &s):
             raise ShapeError(
@@ -495,13 +510,17 @@ cdef class ArrayCore:
                 f"{shape_text(result_shape(&s))}")
         if selection_size(&s) == 0:
             return 0
-        # What is read while this array is written must not change.
-        if value is self:
-            value = self._read(..., None, "C", False)
-        elif isinstance(value, cnp.ndarray) and self._overlaps(value):
-            value = value.copy()
-            self._check_writable()
         return self._write_cast(&s, value)
+
+    def _as_values(self, value, dtype):
+        """What is assigned, as an array that stays what it is while this one is written."""
+        if not is_array(value):
+            return to_array(value, dtype)
+        if value is self or getattr(value, "base", None) is self:
+            return np.asarray(value)
+        if isinstance(value, cnp.ndarray) and self._overlaps(value):
+            return value.copy()
+        return value
 
     cdef int _write_cast(self, selection_t *s, object value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
@@ -557,7 +576,7 @@ cdef class ArrayCore:
         return new_array(self.kind, s.result_ndim, <const cnp.npy_intp *> s.result_shape, NULL, NULL,
                          NPY_ARRAY_F_CONTIGUOUS if fortran else 0)
 
-    cdef bint _overlaps(self, cnp.ndarray values):
+    cpdef bint _overlaps(self, cnp.ndarray values):
         """Whether the memory of an array is (or may be) that of a chunk of this array."""
         cdef const char *first = values.data
         cdef const char *last = first + cnp.PyArray_ITEMSIZE(values)
@@ -604,11 +623,7 @@ cdef class ArrayCore:
         finally:
             if pieces != room:
                 free(pieces)
-        if failure:
-            raise StorageError(
-                failure,
-                f"{os.strerror(failure)} while {'writing to' if write else 'reading'} {self._name()}")
-        return 0
+        return self._check_transferred(failure, write)
 
     cdef int _run_large(self, job_t *job, index_t size) except -1:
         """Run a job without the GIL, on as many threads as are worth it."""
@@ -618,13 +633,12 @@ cdef class ArrayCore:
         cdef Region _region = self.region
         cdef Touched _touched = self.touched
         cdef int failure, axis = -1, j
-        cdef index_t shares = 1
-        cdef Share share
+        cdef index_t shares = worth_threads(size)
+        cdef BoxShare share
         axial.pin(&state)
         job.axial = &state
         try:
-            if size >= 2 * THREAD_BYTES:
-                shares = min(<index_t> config.threads, size // THREAD_BYTES)
+            if shares > 1:
                 # Along the first axis with pieces enough, or the one with the most.
                 for j in range(self.rank):
                     if axis < 0 or job.n_pieces[j] > job.n_pieces[axis]:
@@ -638,40 +652,73 @@ cdef class ArrayCore:
                 return failure
             work = []
             for i in range(shares):
-                share = Share()
+                share = BoxShare()
                 share.job = job
                 share.axis = axis
                 share.first = <int> (i * job.n_pieces[axis] // shares)
                 share.stop = <int> ((i + 1) * job.n_pieces[axis] // shares)
                 work.append(share)
-            # Whatever happens, nobody leaves before all shares are done: they use this frame.
-            waiting = []
-            for share in work[1:]:
-                done = _thread.allocate_lock()
-                done.acquire()
-                try:
-                    _thread.start_new_thread(share.run_and_release, (done,))
-                except RuntimeError:        # no more threads
-                    share.run()
-                else:
-                    waiting.append(done)
-            work[0].run()
-            interrupt = None
-            for done in waiting:
-                while True:
-                    try:
-                        done.acquire()
-                        break
-                    except BaseException as error:      # Ctrl-C
-                        interrupt = error
-            if interrupt is not None:
-                raise interrupt
-            for share in work:
-                if share.failure:
-                    return share.failure
-            return 0
+            return run_shares(work)
         finally:
             axial.unpin()
+
+    # -- queries -----------------------------------------------------------------------------
+
+    def _move(self, query, cnp.ndarray values not None, bint write):
+        """Move what a query selects from or (write) to an array of its shape and dtype.
+
+        `query` is one of `extarray.selection`; behind its dimensions `values` may have those of one
+        element, which are contiguous.
+        """
+        cdef Plan plan
+        cdef Region _region = self.region
+        cdef Touched _touched = self.touched
+        cdef selection_t s
+        cdef query_t *q
+        cdef index_t size, total, first
+        cdef int failure = 0, j
+        if write:
+            self._check_writable()
+        else:
+            self._check_open()
+        if query.size == 0:
+            return
+        if query.is_box and query.field is None:
+            box_of(query, self.rank, &s)
+            self._transfer(&s, values, write)
+            return
+        plan = Plan(self.vectors)
+        q = &plan.query
+        q.layout = self.layout
+        size = 1
+        for j in range(self.rank - 1, -1, -1):
+            q.extent[j] = query.extents[j]
+            # A table of places counts elements in C order.
+            q.unit[j] = self.layout.stride[j] if self.layout.place == NULL else size
+            size *= self.layout.chunk[j]
+        q.user = values.data
+        q.size = self.layout.itemsize if query.field is None else query.field.dtype.itemsize
+        q.offset = 0 if query.field is None else query.field.offset
+        q.stage_limit = block_limit() // max(1, config.threads)
+        size = query.size * q.size
+        q.write = write
+        q.stream = not write and size >= STREAM_BYTES
+        for factor in query.factors:
+            factor.add_to(plan, (<object> values).strides)
+        total = plan.n_combinations()
+        for first in range(0, total, WINDOW):
+            plan.look_up(first, min(total, first + WINDOW))
+            failure = run_plan(plan, worth_threads(size))
+            if failure:
+                break
+        self._check_transferred(failure, write)
+
+    cdef int _check_transferred(self, int failure, bint write) except -1:
+        if failure:
+            raise StorageError(
+                failure,
+                f"{os.strerror(failure)} while {'writing to' if write else 'reading'} {self._name()}")
+        return 0
 
     # -- views of chunks ---------------------------------------------------------------------
 
@@ -810,6 +857,11 @@ cdef class ArrayCore:
                 error.errno, f"{error.strerror} while filling a hole of {self._name()}") from None
 
     @property
+    def _is_mapped(self):
+        """Whether transfers are loads and stores, and no system calls."""
+        return self.layout.base != NULL
+
+    @property
     def _region(self):
         """The region that transfers use."""
         return self.region
@@ -818,16 +870,87 @@ cdef class ArrayCore:
 cdef class Share:
     """The share of one thread in a large transfer."""
 
+    cdef int failure
+
+    def run(self):
+        raise NotImplementedError
+
+    def run_and_release(self, lock):
+        self.run()
+        lock.release()
+
+
+cdef class BoxShare(Share):
+    """Some pieces of a box."""
+
     cdef const job_t *job
-    cdef int axis, first, stop, failure
+    cdef int axis, first, stop
 
     def run(self):
         with nogil:
             self.failure = run(self.job, self.axis, self.first, self.stop)
 
-    def run_and_release(self, lock):
-        self.run()
-        lock.release()
+
+cdef class VisitShare(Share):
+    """Some visits of a query."""
+
+    cdef Plan plan
+    cdef index_t first, stop
+
+    def run(self):
+        with nogil:
+            self.failure = run_visits(&self.plan.query, self.first, self.stop)
+
+
+cdef index_t worth_threads(index_t size) except -1:
+    """How many threads a transfer of `size` bytes is worth."""
+    return min(<index_t> config.threads, size // THREAD_BYTES) if size >= 2 * THREAD_BYTES else 1
+
+
+cdef int run_plan(Plan plan, index_t shares) except -1:
+    """Make the visits that were looked up, on as many threads as there are shares."""
+    cdef VisitShare share
+    cdef index_t n = plan.query.n_visits, i
+    shares = max(1, min(shares, n))
+    work = []
+    for i in range(shares):
+        share = VisitShare()
+        share.plan = plan
+        share.first = i * n // shares
+        share.stop = (i + 1) * n // shares
+        work.append(share)
+    return run_shares(work)
+
+
+cdef int run_shares(list work) except -1:
+    """Run shares, all but the first on threads of their own.  Returns 0 or an errno."""
+    cdef Share share
+    # Whatever happens, nobody leaves before all shares are done: they use the caller's frame.
+    waiting = []
+    for share in work[1:]:
+        done = _thread.allocate_lock()
+        done.acquire()
+        try:
+            _thread.start_new_thread(share.run_and_release, (done,))
+        except RuntimeError:        # no more threads
+            share.run()
+        else:
+            waiting.append(done)
+    work[0].run()
+    interrupt = None
+    for done in waiting:
+        while True:
+            try:
+                done.acquire()
+                break
+            except BaseException as error:      # Ctrl-C
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt
+    for share in work:
+        if share.failure:
+            return share.failure
+    return 0
 
 
 # -- helpers -------------------------------------------------------------------------------------
@@ -856,6 +979,23 @@ cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -
         s.step[j] = 1
         s.count[j] = s.result_shape[j] = max(0, stop[j] - start[j])
         s.result_axis[j] = j
+    return 0
+
+
+cdef int box_of(object query, int ndim, selection_t *s) except -1:
+    """The selection of a query whose factors are all progressions."""
+    cdef int dim
+    s.ndim = ndim
+    s.result_ndim = len(query.shape)
+    for dim in range(s.result_ndim):
+        s.result_axis[dim] = -1
+        s.result_shape[dim] = query.shape[dim]
+    for factor in query.factors:
+        s.start[<int> factor.axis] = factor.start
+        s.step[<int> factor.axis] = factor.step
+        s.count[<int> factor.axis] = factor.count
+        if factor.dim >= 0:
+            s.result_axis[<int> factor.dim] = factor.axis
     return 0
 
 
@@ -896,6 +1036,11 @@ cdef bint fits(tuple shape, const selection_t *s) except -1:
 cdef str shape_text(tuple shape):
     # As NumPy prints shapes in its messages.
     return "(" + ",".join([str(n) for n in shape]) + ("," if len(shape) == 1 else "") + ")"
+
+
+cdef bint is_array(object value) except -1:
+    """Whether a value is an array: NumPy's, or one that is read part by part."""
+    return isinstance(value, (cnp.ndarray, ArrayCore)) or hasattr(type(value), "_peek")
 
 
 cdef object to_array(object value, object dtype):

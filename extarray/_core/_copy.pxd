@@ -46,6 +46,35 @@ cdef struct job_t:
     int n_pieces[MAX_NDIM]
 
 
+# What a thread keeps from chunk to chunk.
+cdef struct worker_t:
+    char *stage
+    size_t stage_bytes
+
+
+cdef enum:
+    THROUGH_FILE = -1       # a chunk has to be moved by pread and pwrite
+    # What the engine "pread" writes at once.  Larger writes make larger folios in the page cache;
+    # a mapping gains by them, but every small write into one costs several times more.
+    PIECE = 1 << 18
+    # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
+    GAP_FACTOR = 8
+    GAP_BYTES = 1 << 16
+
+
+cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil
+cdef int32_t cut(
+    const axial_t *axial, int axis, index_t chunk, index_t start, index_t step, index_t count, piece_t *p
+) noexcept nogil
+cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil
+cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil
+cdef char *stage_of(worker_t *w, index_t n) noexcept nogil
+cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil
+cdef void copy_block(
+    char *d, const index_t *d_stride, const char *s, const index_t *s_stride,
+    const index_t *count, int ndim, index_t size, bint stream
+) noexcept nogil
+cdef void end_stream() noexcept nogil
 cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) except -1
 cdef int prepare(
     job_t *job, const axial_t *axial, const layout_t *layout, const selection_t *s,

@@ -61,44 +61,53 @@ cdef extern from *:
 cdef enum:
     # The part of a chunk that is staged at once, about the second-level cache.
     STAGE = 1 << 21
-    # What the engine "pread" writes at once.  Larger writes make larger folios in the page cache;
-    # a mapping gains by them, but every small write into one costs several times more.
-    PIECE = 1 << 18
-    # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
-    GAP_FACTOR = 8
-    GAP_BYTES = 1 << 16
     # Below this a whole chunk is not worth a system call of its own.
     LEAST_DIRECT = 1 << 14
     # Chunks of a row that are read together.
     ROW_PIECES = 64
 
 
-cdef struct worker_t:
-    char *stage
-    size_t stage_bytes
-
-
 # -- pieces --------------------------------------------------------------------------------------
+
+cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil:
+    """Upper bound for the number of chunks that an arithmetic progression meets."""
+    if step < 0:
+        step = -step
+    if count <= 1 or step >= chunk:
+        return count
+    return min(count, ((count - 1) * step + 1) // chunk + 2)
+
 
 cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) except -1:
     """Upper bounds for the number of pieces along each axis; returns 0."""
     cdef int j
-    cdef index_t span, step
     for j in range(s.ndim):
-        if s.count[j] == 0:
-            n[j] = 0
-            continue
-        step = s.step[j] if s.step[j] > 0 else -s.step[j]
-        if s.count[j] == 1 or step >= chunk[j]:
-            n[j] = s.count[j]
-        else:
-            span = (s.count[j] - 1) * step + 1
-            n[j] = min(s.count[j], span // chunk[j] + 2)
+        n[j] = most_pieces(s.step[j], s.count[j], chunk[j])
         if n[j] > 0x7FFFFFFF:
             raise LimitError(
                 f"the selection meets {n[j]} chunks along axis {j}; select less, or use larger "
                 "chunks")
     return 0
+
+
+cdef int32_t cut(
+    const axial_t *axial, int axis, index_t chunk, index_t start, index_t step, index_t count, piece_t *p
+) noexcept nogil:
+    """Cut an arithmetic progression, step > 0, into pieces; returns their number."""
+    cdef index_t done = 0, c = start // chunk
+    cdef int32_t m = 0
+    while done < count:
+        p[m].chunk = c
+        p[m].first = start - c * chunk
+        p[m].position = done
+        p[m].count = 1 if step >= chunk else min(count - done, (chunk - 1 - p[m].first) // step + 1)
+        p[m].segment = segment_of(axial, axis, c)
+        done += p[m].count
+        if done < count:
+            start += p[m].count * step
+            c = c + 1 if step < chunk else start // chunk
+        m += 1
+    return m
 
 
 cdef int prepare(
@@ -108,7 +117,7 @@ cdef int prepare(
     """Fill a job; `room` holds the pieces that `count_pieces` tells."""
     cdef int j, ndim = s.ndim
     cdef int32_t m, i
-    cdef index_t start, step, count, done, chunk, c, in_chunk
+    cdef index_t start, step, count
     cdef piece_t *p
     job.layout = layout[0]
     job.axial = axial
@@ -126,24 +135,10 @@ cdef int prepare(
             step = -step
             job.user += (count - 1) * user_stride[j]
             job.user_stride[j] = -user_stride[j]
-        chunk = layout.chunk[j]
         # Inside a chunk a larger step has no next element; its bytes might overflow.
-        job.step[j] = step if step < chunk else 1
+        job.step[j] = step if step < layout.chunk[j] else 1
         job.pieces[j] = p = room
-        done = 0
-        m = 0
-        c = start // chunk
-        while done < count:
-            p[m].chunk = c
-            p[m].first = in_chunk = start - c * chunk
-            p[m].position = done
-            p[m].count = 1 if step >= chunk else min(count - done, (chunk - 1 - in_chunk) // step + 1)
-            p[m].segment = segment_of(axial, j, c)
-            done += p[m].count
-            if done < count:
-                start += p[m].count * step
-                c = c + 1 if step < chunk else start // chunk
-            m += 1
+        m = cut(axial, j, layout.chunk[j], start, step, count, p)
         job.n_pieces[j] = m
         for i in range(m - 1, -1, -1):
             if i + 1 < m and p[i + 1].segment == p[i].segment:
@@ -408,6 +403,39 @@ cdef int permuted_part(
     return failure
 
 
+cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
+    """Whether the chunk at an address may be loaded from (or, with `write`, stored to) at
+    L.base: 0, THROUGH_FILE, or an errno.  Gives a hole its disk space before the first store."""
+    cdef int failure
+    if L.base == NULL:
+        return THROUGH_FILE
+    if write:
+        if L.sparse and not touched_get(L.touched, address):
+            # No store may meet a hole: there may be no space behind it.
+            failure = reserve_range(L.fd, address * L.chunk_bytes, L.chunk_bytes)
+            if failure == EOPNOTSUPP:
+                return THROUGH_FILE
+            if failure:
+                return failure
+            touched_set(L.touched, address)
+    elif L.hollow and (L.touched == NULL or not touched_get(L.touched, address)):
+        return THROUGH_FILE
+    return 0
+
+
+cdef void copy_block(
+    char *d, const index_t *d_stride, const char *s, const index_t *s_stride,
+    const index_t *count, int ndim, index_t size, bint stream
+) noexcept nogil:
+    """Copy a strided block of elements, for other kernels."""
+    xa_copy_block(d, d_stride, s, s_stride, count, ndim, size, stream)
+
+
+cdef void end_stream() noexcept nogil:
+    """What was stored past the caches is there for other threads."""
+    xa_stream_end()
+
+
 cdef int transfer_part(
     const job_t *job, worker_t *w, index_t address, index_t at, char *user,
     const index_t *stride, const index_t *first, index_t *count
@@ -426,24 +454,15 @@ cdef int transfer_part(
             if failure == 0:
                 touched_set(L.touched, address)
             return failure
-        if L.sparse:
-            # No store may meet a hole: there may be no space behind it.
-            failure = reserve_range(L.fd, offset, L.chunk_bytes)
-            if failure == EOPNOTSUPP:
-                if L.place != NULL:
-                    return permuted_part(job, w, offset, user, first, count)
-                return write_part(job, w, offset + at, user, stride, count)
-            if failure:
-                return failure
-            touched_set(L.touched, address)
-    if L.base == NULL or (
-        not job.write and L.hollow and (L.touched == NULL or not touched_get(L.touched, address))
-    ):
+    failure = reach(L, address, job.write)
+    if failure == THROUGH_FILE:
         if L.place != NULL:
             return permuted_part(job, w, offset, user, first, count)
         if job.write:
             return write_part(job, w, offset + at, user, stride, count)
         return read_part(job, w, offset + at, user, stride, count)
+    if failure:
+        return failure
     chunk = L.base + offset
     if L.place != NULL:
         permute(job, chunk, user, first, count, NULL)

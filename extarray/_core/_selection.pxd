@@ -19,6 +19,6 @@ cdef struct selection_t:
     bint is_scalar                          # every axis has an integer, no Ellipsis
 
 
-cdef int parse(object key, const index_t *shape, int ndim, object dtype, selection_t *s) except -1
+cdef bint parse(object key, const index_t *shape, int ndim, selection_t *s) except -1
 cdef index_t selection_size(const selection_t *s) noexcept nogil
 cdef object result_shape(const selection_t *s)

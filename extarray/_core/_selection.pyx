@@ -1,7 +1,7 @@
 """NumPy's basic indexing: integers, slices, Ellipsis, newaxis -> a box of elements.
 
-Errors have NumPy's classes and NumPy's words.  Kinds of index that select no box (masks, integer
-arrays, lists) are refused; nothing is misread.
+Errors have NumPy's classes and NumPy's words.  What may be another kind of index (masks, arrays,
+lists, names of fields, and whatever NumPy refuses) is left to `extarray.selection`.
 """
 
 import operator
@@ -12,7 +12,7 @@ from cpython.slice cimport PySlice_Check
 
 from ._types cimport MAX_NDIM, index_t
 
-from extarray.errors import BoundsError, SelectionError
+from extarray.errors import BoundsError
 
 cdef extern from "Python.h":
     int PySlice_Unpack(object slice, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t *step) except -1
@@ -25,10 +25,11 @@ cdef enum kind_t:
     SLICE
     ELLIPSIS
     NEWAXIS
+    OTHER
 
 
-cdef int kind_of(object item, object dtype) except -1:
-    """Kind of one entry between the brackets; whatever is no basic index raises."""
+cdef int kind_of(object item) except -1:
+    """Kind of one entry between the brackets."""
     if PyLong_CheckExact(item):
         return INTEGER
     if PySlice_Check(item):
@@ -37,33 +38,15 @@ cdef int kind_of(object item, object dtype) except -1:
         return ELLIPSIS
     if item is None:
         return NEWAXIS
-    if PyBool_Check(item):
-        raise SelectionError(
-            f"a boolean ({item}) as an index is a mask, and masks are not supported; "
-            "read a slice and apply the mask to the result")
-    if isinstance(item, str) or (isinstance(item, list) and item and isinstance(item[0], str)):
-        if dtype.names is not None:
-            raise SelectionError(
-                f"field names ({item!r}) are not supported as an index; read the records, "
-                "then take the field: a[...][name]")
-    elif isinstance(item, (list, tuple)):
-        raise SelectionError(
-            "lists, tuples and arrays of indices or booleans are not supported; read a slice "
-            "and index the result")
-    else:
-        if getattr(item, "ndim", 0) > 0 or getattr(getattr(item, "dtype", None), "kind", "") == "b":
-            raise SelectionError(
-                "masks and integer arrays are not supported as an index; read a slice and "
-                "index the result")
-        try:
-            operator.index(item)
-        except TypeError:
-            pass
-        else:
-            return INTEGER
-    raise SelectionError(
-        "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
-        "boolean arrays are valid indices")
+    if PyBool_Check(item) or isinstance(item, (str, list, tuple)) or getattr(item, "ndim", 0) > 0:
+        return OTHER
+    if getattr(getattr(item, "dtype", None), "kind", "") == "b":
+        return OTHER
+    try:
+        operator.index(item)
+    except TypeError:
+        return OTHER
+    return INTEGER
 
 
 cdef int take_integer(object item, const index_t *shape, int axis, selection_t *s) except -1:
@@ -110,8 +93,9 @@ cdef int take_whole(const index_t *shape, int axis, selection_t *s) except -1:
     return 0
 
 
-cdef int parse(object key, const index_t *shape, int ndim, object dtype, selection_t *s) except -1:
-    """Fill `s` from an index expression on an array of the given shape."""
+cdef bint parse(object key, const index_t *shape, int ndim, selection_t *s) except -1:
+    """Fill `s` from an index expression on an array of the given shape; False where it is not made of
+    integers, slices, Ellipsis and newaxis alone."""
     cdef Py_ssize_t n, i
     cdef int axis = 0, used = 0, ellipses = 0, kind
     cdef char kinds[MAX_RESULT_NDIM + MAX_NDIM]
@@ -124,7 +108,9 @@ cdef int parse(object key, const index_t *shape, int ndim, object dtype, selecti
     if n > MAX_RESULT_NDIM + MAX_NDIM:
         raise BoundsError(f"too many indices for array: array is {ndim}-dimensional, but {n} were indexed")
     for i in range(n):
-        kind = kind_of(key[i], dtype)
+        kind = kind_of(key[i])
+        if kind == OTHER:
+            return False
         kinds[i] = kind
         if kind == INTEGER or kind == SLICE:
             used += 1
@@ -155,7 +141,7 @@ cdef int parse(object key, const index_t *shape, int ndim, object dtype, selecti
         take_whole(shape, axis, s)
         axis += 1
     s.is_scalar = s.is_scalar and s.result_ndim == 0
-    return 0
+    return True
 
 
 cdef index_t selection_size(const selection_t *s) noexcept nogil:

@@ -1,0 +1,63 @@
+# A query: the outer product of factors, between chunks and the user's memory.
+
+from libc.stdint cimport int32_t, int64_t
+
+from ._axial cimport Axial, axial_t
+from ._copy cimport layout_t
+from ._types cimport MAX_NDIM, index_t
+
+
+cdef extern from "_gather.h":
+    ctypedef struct entry_t "xa_entry":
+        int64_t at              # in the chunk: bytes, or (orders with a table) elements in C order
+        int64_t user            # in the user's memory: bytes
+
+
+# What one factor selects in one chunk (one, along the axes of the factor).
+cdef struct part_t:
+    index_t first               # a list: its first entry; else the place of the first element
+    index_t count
+    index_t user                # place of the first element in the user's memory (lists: 0)
+    int32_t segment             # the latest segment that introduced one of the chunk's indices
+
+
+# Points on some axes, in parts of one chunk each: as lists, or in arithmetic progression.
+cdef struct factor_t:
+    int n_axes
+    int axis[MAX_NDIM]
+    index_t n_parts
+    part_t *parts
+    index_t *chunk              # (n_parts, n_axes): chunk indices
+    entry_t *entries            # NULL: in progression
+    index_t at_step, user_step  # of a progression
+    index_t unit                # how near to each other elements can be in a chunk
+
+
+cdef struct query_t:
+    layout_t layout
+    axial_t axial
+    index_t extent[MAX_NDIM]    # bounds: negative indices count from there
+    index_t unit[MAX_NDIM]      # from an element to the next one along an axis, as entries count
+    int n_factors
+    factor_t factor[MAX_NDIM]
+    char *user
+    index_t size                # bytes moved of each element ...
+    index_t offset              # ... and where in the element they begin
+    index_t stage_limit         # bytes of a chunk that may be staged
+    bint write, stream
+    # Visits to chunks, by address; `entry_t.at` is the number of the combination of parts.
+    index_t n_visits
+    index_t *address
+    entry_t *visit
+
+
+cdef class Plan:
+    cdef query_t query
+    cdef Axial pinned
+
+    cdef factor_t *_new_factor(self, index_t n_axes) except NULL
+    cdef index_t n_combinations(self)
+    cdef int look_up(self, index_t first, index_t stop) except -1
+
+
+cdef int run_visits(const query_t *q, index_t first, index_t stop) noexcept nogil

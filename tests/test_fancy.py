@@ -1,0 +1,405 @@
+"""Masks, arrays of indices, lists and names of fields: reads and writes equal NumPy's."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from compare import assert_same, assert_same_outcome
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases, fancy_selections, index_arrays, masks
+
+import extarray as xa
+
+pytestmark = pytest.mark.filterwarnings("ignore:Out of bound index found:DeprecationWarning")
+
+
+def copy_of(model, selection):
+    """What NumPy gives, as a copy in C order: scalars stay scalars."""
+    result = model[selection]
+    return np.array(result, order="C") if isinstance(result, np.ndarray) else result
+
+
+@given(case=cases(), data=st.data())
+def test_reads_equal_numpys(factory, case, data):
+    with built(factory, case) as (array, model):
+        for _ in range(4):
+            selection = data.draw(fancy_selections(model.shape), label="selection")
+            if not assert_same_outcome(
+                lambda s=selection: array[s], lambda s=selection: copy_of(model.data, s)
+            ):
+                continue
+            expected = np.asarray(model.data[selection], case.dtype)
+            order = data.draw(st.sampled_from("CF"))
+            got = array.read(selection, order=order)
+            assert_same(got, expected)
+            assert got.flags[f"{order}_CONTIGUOUS"]
+            out = np.zeros((*expected.shape, 2), expected.dtype)[..., 1]
+            assert array.read(selection, out=out) is out
+            assert_same(out, expected)
+
+
+@given(case=cases(), data=st.data())
+def test_writes_equal_numpys(factory, case, data):
+    """Also where an element is selected twice: the last value stays."""
+    with built(factory, case) as (array, model):
+        for _ in range(4):
+            selection = data.draw(fancy_selections(model.shape), label="selection")
+            shape: tuple[int, ...] = ()
+            with contextlib.suppress(IndexError):
+                shape = np.shape(model.data[selection])
+            values = data.draw(values_for(shape, case.dtype), label="values")
+            assert_same_outcome(
+                lambda s=selection, v=values: array.__setitem__(s, v),
+                lambda s=selection, v=values: model.data.__setitem__(s, v),
+            )
+            assert_same(array[...], model.data)
+
+
+@st.composite
+def values_for(draw, shape, dtype):
+    """Values that mostly can be broadcast to a shape."""
+    sides = [draw(st.sampled_from([n, n, n, 1])) for n in shape]
+    if 0 not in shape:
+        sides = sides[draw(st.sampled_from([0, 0, len(sides), 1])) :]
+    sides = [1] * draw(st.sampled_from([0, 0, 0, 1])) + sides
+    # (What NumPy says of values that do not fit where nothing is selected depends on the index.)
+    if sides and 0 not in shape and draw(st.integers(0, 9)) == 9:
+        sides[draw(st.integers(0, len(sides) - 1))] += 1
+    values = sample(dtype, tuple(sides), seed=draw(st.integers(0, 99)))
+    if values.ndim and draw(st.booleans()):
+        values = np.repeat(values, 2, axis=-1)[..., ::-2]
+    return values
+
+
+@given(
+    limit=st.sampled_from([1, 100, 1000, 10**5]),
+    case=cases(dtypes=st.sampled_from([np.dtype("f8"), np.dtype("i4")]), max_ndim=3),
+    data=st.data(),
+)
+def test_bounded_memory_makes_no_difference(factory, limit, case, data):
+    """`max_memory` cuts tables and casts into parts; the result is that of one part."""
+    with built(factory, case) as (array, model), xa.config.set(max_memory=limit):
+        selection = data.draw(fancy_selections(array.shape))
+        try:
+            expected = np.asarray(model.data[selection], case.dtype)
+        except IndexError:
+            return
+        assert_same(array.read(selection), expected)
+        out = np.zeros(expected.shape, "c16")
+        assert_same(array.read(selection, out=out), expected.astype("c16"))
+        values = sample("i2", expected.shape, 4)
+        for value in (values, values.astype(case.dtype)):
+            array[selection] = value
+            model.data[selection] = value
+            assert_same(array[...], model.data)
+
+
+@given(case=cases(min_ndim=1), data=st.data())
+def test_only_what_is_selected_is_written(factory, case, data):
+    """Every chunk, with what lies outside the bounds, is as if written element by element."""
+    with built(factory, case) as (array, model), built(factory, case) as (other, _):
+        selection = data.draw(fancy_selections(model.shape))
+        try:
+            numbers = np.arange(array.size).reshape(array.shape)[selection]
+        except IndexError:
+            return
+        values = sample(case.dtype, np.shape(numbers), 4)
+        array[selection] = values
+        for at in np.ndindex(np.shape(numbers)):
+            other.write(np.unravel_index(int(numbers[at]), array.shape), values[at])
+        for (_, view), (_, expected) in zip(array.iter_chunks(), other.iter_chunks(), strict=True):
+            assert_same(view.copy(), expected.copy())
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z", "H"])
+@pytest.mark.parametrize("dtype", ["u1", "f8", "c16", "S3", "S33"])
+def test_many_points(factory, order, dtype):
+    """So many that the tables are sorted by digits, over chunks of several kilobytes."""
+    rng = np.random.default_rng(3)
+    shape = (90, 70, 50)
+    with factory.array((60, 70, 30), dtype, chunks=(32, 16, 9), order=order) as array:
+        array.extend(2, 20)
+        array.extend(0, 30)
+        expected = sample(dtype, shape)
+        array[...] = expected
+        points = tuple(rng.integers(-n, n, 5000) for n in shape)
+        assert_same(array[points], expected[points])
+        few = tuple(index[:100] for index in points)
+        values = sample(dtype, (100,), 9)
+        array[few] = values
+        expected[few] = values
+        rows, columns = rng.integers(0, 50, 20), rng.permutation(70)[:33]
+        for selection in [
+            np.s_[:, columns],
+            np.s_[:, :, rows],
+            np.s_[rows, :, rows],
+            np.s_[rows, ::-2],
+            np.ix_(rows, columns, rows),
+            rng.random(shape) < 0.3,
+            np.s_[:, rng.random(shape[1:]) < 0.02],
+            np.s_[rng.random(shape[:2]) < 0.9, ::3],
+        ]:
+            assert_same(array[selection], expected[selection].copy())
+        mask = rng.random(shape) < 0.01
+        values = sample(dtype, (int(mask.sum()),), 5)
+        array[mask] = values
+        expected[mask] = values
+        array[rows, 3:5] = expected[rows, 3:5] = expected[0, 0, 0]
+        assert_same(array[...], expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_number_of_threads_makes_no_difference(factory, threads):
+    expected = sample("c16", (200, 220, 60))
+    rows = np.random.default_rng(1).permutation(200)
+    mask = expected.real > -0.5
+    with (
+        factory.array(expected.shape, "c16", chunks=(64, 48, 32)) as array,
+        xa.config.set(threads=threads),
+    ):
+        array[rows] = expected[rows]
+        assert_same(array[rows], expected[rows])
+        assert_same(array[mask], expected[mask])
+        if array._is_mapped:
+            array[mask] = 7
+            expected[mask] = 7
+            assert_same(array[...], expected)
+
+
+# -- masks that are arrays of ours ---------------------------------------------------------------
+
+
+@given(case=cases(min_ndim=1, max_ndim=3), data=st.data())
+def test_a_mask_may_be_an_array_of_ours(factory, case, data):
+    with built(factory, case) as (array, model):
+        rank = data.draw(st.integers(1, array.ndim))
+        mask = data.draw(masks(array.shape[:rank]))
+        ours = xa.from_array(mask, chunks=data.draw(st.integers(1, 4)))
+        with xa.config.set(max_memory=data.draw(st.sampled_from([10**6, 50]))):
+            assert_same(array[ours], model.data[mask].copy())
+            assert_same(array[ours, ...], model.data[mask, ...].copy())
+            array[ours] = value = sample(case.dtype, (), 3)
+            model.data[mask] = value
+            assert_same(array[...], model.data)
+
+
+def test_an_array_of_ours_as_indices(factory):
+    with factory.array((6, 4), "i4", chunks=(2, 3)) as array:
+        array[...] = expected = sample("i4", (6, 4))
+        indices = xa.from_array([[5, 0], [-1, 2]], chunks=1)
+        assert_same(array[indices], expected[np.asarray(indices)])
+        assert_same(array[0, indices[1]], expected[0, [-1, 2]])
+        wrong = xa.ones((5, 4), "?", chunks=2)
+        assert_same_outcome(lambda: array[wrong], lambda: expected[np.ones((5, 4), bool)])
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_memory", ["1 MiB", 100])
+def test_values_that_overlap_the_array(factory, max_memory):
+    with (
+        factory.array((7, 6), "i4", chunks=(2, 3)) as array,
+        xa.config.set(max_memory=max_memory),
+    ):
+        array[...] = sample("i4", (7, 6))
+        rows = [6, 5, 4, 3, 2, 1, 0]
+        expected = array[...]
+        expected[rows] = expected.copy()
+        array[rows] = array
+        assert_same(array[...], expected)
+        view = array.chunk((0, 0))
+        expected[[0, 1], :3] = view[::-1].copy()
+        array[[0, 1], :3] = view[::-1]
+        assert_same(array[...], expected)
+        array.read(([1, 0], slice(3)), out=view)
+        expected[:2, :3] = expected[[1, 0], :3]
+        assert_same(array[...], expected)
+        other = xa.from_array(expected[::-1].astype("f4"), chunks=(3, 1))
+        array[rows] = other
+        expected[rows] = expected[::-1].astype("f4")
+        assert_same(array[...], expected)
+
+
+def test_what_no_memory_can_hold_is_not_made(factory):
+    """A mask of few true places, points far apart: results are small however large the array."""
+    if not factory.on_disk:
+        pytest.skip("the array would be larger than memory")
+    with factory.array((2**20, 2**21), "f8", chunks=(2**9, 2**9), sparse=True) as array:
+        far = (np.array([0, 2**20 - 1, 5]), np.array([2**21 - 1, 0, -1]))
+        array[far] = [1, 2, 3]
+        assert array[far].tolist() == [1, 2, 3]
+        assert array[far[0], -1].tolist() == [1, 0, 3]
+        rows = np.zeros(2**20, bool)
+        rows[[5, 2**19]] = True
+        assert array[rows, -1].tolist() == [3, 0]
+
+
+# -- fields --------------------------------------------------------------------------------------
+
+RECORD = np.dtype(
+    {
+        "names": ["a", "b", "c"],
+        "formats": ["u1", (">f4", (2,)), [("p", "i2"), ("q", "i8")]],
+        "offsets": [0, 3, 12],
+        "itemsize": 25,
+    }
+)
+
+
+@given(case=cases(dtypes=st.just(RECORD), max_ndim=3), data=st.data())
+def test_fields_equal_numpys(factory, case, data):
+    with built(factory, case) as (array, model):
+        for name in data.draw(st.permutations(["a", "b", "c"])):
+            assert_same(array[name], model.data[name].copy())
+            out = np.zeros(array[name].shape, array[name].dtype).T.copy().T
+            assert_same(array.read(name, out=out), model.data[name])
+            dtype = model.data[name].dtype
+            shape = model.data[name].shape
+            values = data.draw(values_for(shape, dtype))
+            assert_same_outcome(
+                lambda n=name, v=values: array.__setitem__(n, v),
+                lambda n=name, v=values: model.data.__setitem__(n, v),
+            )
+            assert_same(array[...], model.data)
+        for names in (["c", "a"], ["b"]):
+            got, expected = array[names], model.data[names]
+            assert got.dtype == expected.dtype
+            assert_same(got, expected.copy())
+        pair = sample([("x", "i4"), ("y", "u1")], model.shape, 5)
+        pair = pair.astype([("x", RECORD["c"]), ("y", "u1")]) if not pair.size else pair
+        with contextlib.suppress(ValueError, TypeError):
+            model.data[["a"]] = pair[["y"]]
+            array[["a"]] = pair[["y"]]
+            assert_same(array[...], model.data)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z", "H"])
+def test_a_field_is_written_alone(factory, order):
+    """No byte beside the field changes: not other fields, not padding."""
+    with factory.array((5, 6), RECORD, chunks=(3, 4), order=order) as array:
+        array[...] = sample(RECORD, (5, 6))
+        raw = f"V{RECORD.itemsize}"  # copies of records leave padding behind
+        before = {index: view.view(raw).tobytes() for index, view in array.iter_chunks()}
+        array["b"] = [[1.5, 2.5]]
+        inside = np.zeros(RECORD.itemsize, bool)
+        inside[3:11] = True
+        for index, view in array.iter_chunks():
+            old = np.frombuffer(before[index], "u1").reshape(-1, RECORD.itemsize)
+            new = np.frombuffer(view.view(raw).tobytes(), "u1").reshape(-1, RECORD.itemsize)
+            assert (old[:, ~inside] == new[:, ~inside]).all()
+        assert (array["b"] == [1.5, 2.5]).all()
+
+
+def test_names_that_are_no_field(factory):
+    with factory.array((3,), RECORD, chunks=2) as array:
+        expected = np.zeros(3, RECORD)
+        assert_same_outcome(lambda: array["z"], lambda: expected["z"])
+        assert_same_outcome(lambda: array[["a", "z"]], lambda: expected[["a", "z"]], words=False)
+        assert_same_outcome(lambda: array[["a", "a"]], lambda: expected[["a", "a"]])
+        assert_same_outcome(lambda: array[("a",)], lambda: expected[("a",)])
+        assert_same_outcome(lambda: array.__setitem__("z", 1), lambda: expected.__setitem__("z", 1))
+        with pytest.raises(KeyError, match="no field of name z"):
+            array["z"]
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+WRONG = {
+    "far": [0, 4],
+    "far below": [-5],
+    "far in the middle": (slice(None), [[0, 1], [3, 2]]),
+    "far integer": (4, [0, 1]),
+    "huge": [2**70],
+    "shapes": ([0, 1], [0, 1, 2]),
+    "floats": [1.0],
+    "empty floats": np.array([]),
+    "object": object(),
+    "ragged": [[0], [1, 2]],
+    "too many": ([0], [0], [0]),
+    "two ellipses": (..., [0], ...),
+    "mask too short": np.ones(3, bool),
+    "mask of another shape": np.ones((3, 4), bool),
+    "mask of rank 3": np.ones((4, 3, 1), bool),
+    "mask and array": (np.array([True, False, True, False]), [0, 1, 2]),
+    "False and array": (False, [0, 1]),
+    "text": (["x"], 0),
+    "dimensions": (np.zeros((1,) * 40, int), *[None] * 40),
+}
+
+
+@pytest.mark.parametrize("selection", WRONG.values(), ids=WRONG.keys())
+def test_errors_are_numpys(factory, selection):
+    with factory.array((4, 3), "i4", chunks=(2, 2)) as array:
+        expected = np.zeros((4, 3), "i4")
+        got = assert_same_outcome(lambda: array[selection], lambda: expected[selection])
+        assert not got
+        with pytest.raises(xa.ExtArrayError):
+            array[selection] = 1
+        assert not array[...].any()
+
+
+@given(data=st.data())
+def test_indices_out_of_bounds(memory, data):
+    """Found before anything is written."""
+    with memory.array((4, 3), "i4", chunks=(2, 2)) as array:
+        expected = np.zeros((4, 3), "i4")
+        bad = data.draw(st.sampled_from([4, -5, 2**40, -(2**62)]))
+        rows = data.draw(index_arrays(4, (3,)).map(list))
+        rows[data.draw(st.integers(0, 2))] = bad
+        assert_same_outcome(lambda: array[rows], lambda: expected[rows])
+        assert_same_outcome(
+            lambda: array.__setitem__(rows, 1), lambda: expected.__setitem__(rows, 1)
+        )
+        assert not array[...].any()
+
+
+VALUES = {
+    "rows": ([0, 1], [1, 2]),
+    "points": (([0, 1], [0, 1]), [1, 2, 3]),
+    "mask": (np.eye(4, 3, dtype=bool), [1, 2]),
+    "mask of rank 2": (np.eye(4, 3, dtype=bool), [[1, 2, 3]]),
+    "empty mask": (np.zeros((4, 3), bool), [1, 2]),
+    "mask of rows": (np.array([True, False, True, False]), np.ones((3, 3))),
+}
+
+
+@pytest.mark.parametrize(("selection", "value"), VALUES.values(), ids=VALUES.keys())
+def test_values_that_do_not_fit(factory, selection, value):
+    with factory.array((4, 3), "i4", chunks=(2, 2)) as array:
+        expected = np.zeros((4, 3), "i4")
+        assert not assert_same_outcome(
+            lambda: array.__setitem__(selection, value),
+            lambda: expected.__setitem__(selection, value),
+        )
+        assert not array[...].any()
+
+
+def test_read_only_and_closed(disk):
+    with disk.array((4, 3), "i4", chunks=(2, 2)) as array, disk.open(array) as reader:
+        array[[0, 3]] = 5
+        assert reader[[0, 3]].sum() == 30
+        with pytest.raises(xa.ReadOnlyError):
+            reader[[0]] = 1
+        with pytest.raises(xa.ReadOnlyError):
+            reader[reader[...] == 5] = 1
+        reader.close()
+        with pytest.raises(xa.ClosedError):
+            reader[[0]]
+
+
+def test_an_index_that_closes_the_array(disk):
+    """Converting an index may run any code."""
+    with disk.array((4, 3), "i4", chunks=(2, 2)) as array:
+
+        class Closes:
+            def __array__(self, dtype=None, copy=None):
+                array.close()
+                return np.array([0, 1])
+
+        with pytest.raises(xa.ClosedError):
+            array[Closes()]
