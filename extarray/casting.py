@@ -51,7 +51,7 @@ def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
     """In-place operator that works on the elements as they are read, and so gives an ndarray."""
 
     def method(self: AsType, other: Any) -> Any:
-        return operate(np.asarray(self), other)
+        return operate(self.copy(), other)
 
     return method
 
@@ -185,7 +185,7 @@ class AsType(NumpyMixin):
         -------
         ndarray
         """
-        return self if builds_graph() else np.asarray(self, order=order)
+        return self if builds_graph() else self.astype(self._dtype, order)
 
     def astype(
         self,

@@ -7,6 +7,8 @@ and what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from numpy.exceptions import AxisError as _NumPyAxisError
 
 __all__ = [
@@ -86,6 +88,10 @@ class FieldError(ExtArrayError, ValueError, KeyError):
 
 class AxisError(ExtArrayError, _NumPyAxisError):
     """An axis does not exist (a ValueError and an IndexError, as NumPy's)."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without it, tblib in dask's workers would not call __init__, which sets the message.
+        return type(self), self.args
 
 
 class LimitError(ExtArrayError, OverflowError):

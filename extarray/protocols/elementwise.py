@@ -182,10 +182,11 @@ def _writable(out: Any, box: Box) -> NDArray[Any] | None:
 
 def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
     """Write the selected elements of a box, and touch no others."""
-    places = np.nonzero(np.broadcast_to(where, block.shape))
-    if len(places[0]) == block.size:
+    chosen = np.broadcast_to(where, block.shape)
+    if chosen.all():
         out.write(box, block)
-    elif len(places[0]):
+    elif chosen.any():
+        places = np.nonzero(chosen)
         out.write(tuple(i + s.start for i, s in zip(places, box, strict=True)), block[places])
 
 

@@ -57,7 +57,8 @@ def _sample(x: Any) -> Any:
 def _pointwise(function: Callable[..., Any], *names: str) -> None:
     """Register the streamed form of a function, in which the named parameters are operands."""
     signature = inspect.signature(function)
-    fills = "out" in signature.parameters
+    # NumPy rounds integers to tens, but not into out=.
+    fills = "out" in signature.parameters and function not in (np.around, np.round)
 
     def form(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
