@@ -32,7 +32,7 @@ from extarray.errors import (
     ShapeError,
 )
 from extarray.html import describe
-from extarray.indexing import Indexable, read_query, write_query
+from extarray.indexing.indexable import Indexable, read_query, write_query
 from extarray.info import Info
 from extarray.order import positions
 from extarray.protocols.dask import builds_graph, to_dask
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from extarray.indexing.queries import Query
     from extarray.metadata import Header
-    from extarray.selection import Query
 
 __all__ = ["LIMIT", "ExtArray", "as_source"]
 

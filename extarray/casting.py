@@ -151,7 +151,8 @@ class AsType(NumpyMixin):
 
         def fill(_: int, box: Box) -> None:
             # No assignment, which would put an array without axes into an object as it is.
-            np.copyto(result[(*box, ...)], load(source, box), casting="unsafe")
+            place: tuple[Any, ...] = (*box, ...)
+            np.copyto(result[place], load(source, box), casting="unsafe")
 
         widest = max(self.itemsize, source.dtype.itemsize)
         run(fill, tiles(self.shape, self.chunks, widest), self.size * widest)

@@ -25,8 +25,8 @@ LAYERS = [
     ["extarray.array"],
     ["extarray.casting", "extarray.html", "extarray.walk"],
     ["extarray.protocols.mixin", "extarray.protocols.standard"],
-    ["extarray.indexing"],
-    ["extarray.selection"],
+    ["extarray.indexing.indexable"],
+    ["extarray.indexing.queries"],
     ["extarray.protocols.catalogue", "extarray.protocols.iteration", "extarray.protocols.ufuncs"],
     ["extarray.protocols.cumulative", "extarray.protocols.quantiles"],
     ["extarray.protocols.accumulations", "extarray.protocols.along", "extarray.protocols.moments"],
@@ -53,7 +53,7 @@ LAYERS = [
     ["extarray.config", "extarray.order"],
     ["extarray._core._crc"],
     ["extarray._core", "extarray.extras", "extarray.info"],
-    ["extarray.protocols"],
+    ["extarray.indexing", "extarray.protocols"],
     ["extarray.errors"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

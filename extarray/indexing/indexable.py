@@ -1,7 +1,7 @@
 """Every kind of index: queries read and written, and the ways to ask for them.
 
-`extarray.selection` turns what stands between the brackets into a query.  Here a query is run on an
-array, in parts whose tables, and whose blocks of another dtype, fit in half of
+`extarray.indexing.queries` turns what stands between the brackets into a query.  Here a query is
+run on an array, in parts whose tables, and whose blocks of another dtype, fit in half of
 ``config.max_memory``; the compiled core moves a part.  `Indexable` gives an array ``oindex``,
 ``vindex``, ``blocks``, names of fields, and the selection methods of zarr.
 """
@@ -22,7 +22,7 @@ from extarray.errors import (
     SelectionError,
     ShapeError,
 )
-from extarray.selection import (
+from extarray.indexing.queries import (
     Field,
     Mask,
     Query,

@@ -1,0 +1,1 @@
+"""Every kind of index: what stands between the brackets becomes a query, which the core runs."""
