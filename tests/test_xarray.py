@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,10 @@ import extarray as xa
 xr = pytest.importorskip("xarray", minversion="2025.1")
 pytest.importorskip("dask.array")
 
+from xarray.core import indexing  # noqa: E402
+
 from extarray.interop.xarray import ExtArrayBackend  # noqa: E402
+from extarray.interop.xarray_lazy import LazyArray  # noqa: E402
 
 
 def times(*days, unit="ns"):
@@ -312,26 +317,107 @@ def test_a_dataset_keeps_its_bounds(path):
         copy.close()
 
 
-def test_reading_is_lazy_and_bounded(path, monkeypatch):
+@pytest.fixture
+def board(path):
+    """100 x 100 elements, in chunks of 800 bytes."""
     x = np.arange(10_000.0).reshape(100, 100)
     xa.from_array(x, path, chunks=(10, 10), dims=("y", "x")).close()
-    sizes = []
-    read = xa.ExtArray.read
+    return x
 
-    def spy(self, selection=..., **options):
-        result = read(self, selection, **options)
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts what the kernel reads")
+@pytest.mark.parametrize(
+    ("select", "n_chunks"),
+    [
+        (lambda da: da[3, 4], 1),
+        (lambda da: da[5:20, 95:], 2),
+        (lambda da: da[::-30, 7], 4),
+        (lambda da: da.isel(y=[99, 0, 99], x=[55, 5]), 4),
+        (lambda da: da.isel(y=slice(10), x=[55, -1]), 2),
+        (lambda da: da.isel(y=xr.DataArray([0, 50, 99]), x=xr.DataArray([99, 5, 0])), 3),
+        (lambda da: da.isel(y=xr.DataArray([[0, 50], [99, 1]]), x=slice(20, 30)), 3),
+        (lambda da: da[[99, 1]].transpose("x", "y")[5:8].isel(y=0), 1),
+    ],
+)
+def test_no_more_is_read_than_is_selected(board, path, select, n_chunks):
+    """Whatever the index, only the chunks that it meets are read."""
+
+    def bytes_read():
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    with xa.config.set(engine="pread"), xr.open_dataarray(path, engine="extarray") as da:
+        selected = select(da)
+        bytes_read()
+        cost = bytes_read() - bytes_read()
+        before = bytes_read()
+        values = selected.values
+        n_bytes = bytes_read() - before + cost
+    np.testing.assert_array_equal(values, select(xr.DataArray(board, dims=("y", "x"))))
+    assert values.nbytes <= n_bytes <= n_chunks * 800
+
+
+def test_dask_reads_block_by_block(board, path, monkeypatch):
+    sizes = []
+    read = xa.ExtArray.__getitem__
+
+    def spy(self, key):
+        result = read(self, key)
         sizes.append(result.size)
         return result
 
-    monkeypatch.setattr(xa.ExtArray, "read", spy)
+    monkeypatch.setattr(xa.ExtArray, "__getitem__", spy)
     with xr.open_dataarray(path, engine="extarray", chunks={"y": 10, "x": 100}) as da:
         assert sizes == []
-        np.testing.assert_array_equal(da.sum("x"), x.sum(1))
-        assert max(sizes) == 1000
+        np.testing.assert_array_equal(da.sum("x"), board.sum(1))
+        assert sizes == [1000] * 10
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+def test_every_kind_of_index(path, n_dims):
+    """As xarray's own adapter of NumPy's arrays has it, where the array has grown too."""
+    x = np.arange(7 * 6 * 5.0).reshape(7, 6, 5)
+    xa.from_array(x, path, chunks=(3, 2, 2)).close()
+    rng = np.random.default_rng(0)
+
+    def items(n):
+        yield from (slice(None), slice(4, None, -2), slice(1, 1), slice(-9, None, -1))
+        yield rng.integers(-n, n, (3, 2)[:n_dims])
+        yield rng.integers(-n, n, (1, 1)[:n_dims])
+
+    manager = xr.backends.CachingFileManager(xa.open, path, mode="r")
+    lazy = LazyArray(manager, x.shape, x.dtype)
+    expected = indexing.as_indexable(x)
+    with xa.open(path, "r+") as a:
+        for axis in range(3):
+            a.extend(axis, 1)
+    for key in itertools.product(*map(items, x.shape)):
+        if not any(isinstance(item, np.ndarray) for item in key):
+            continue
+        points = indexing.VectorizedIndexer(key)
+        np.testing.assert_array_equal(lazy[points], expected.vindex[points], strict=True)
+        if n_dims == 1:
+            product = indexing.OuterIndexer(key)
+            np.testing.assert_array_equal(lazy[product], expected.oindex[product], strict=True)
+    manager.close()
+
+
+def test_an_index_beyond_the_bounds(board, path):
     with xr.open_dataarray(path, engine="extarray") as da:
-        sizes.clear()
-        assert da[3, 4] == x[3, 4]
-        assert sizes == [1]
+        with xa.open(path, "r+") as a:
+            a.extend(0, 5)
+        for key in (103, [0, 103], xr.DataArray([103])):
+            with pytest.raises(xa.BoundsError, match="103 is out of bounds for axis 0 with size"):
+                pickle.loads(pickle.dumps(da)).isel(y=key).load()
+
+
+@pytest.mark.parametrize("shape", [(50, 100), (100,)])
+def test_an_array_that_was_replaced_by_a_smaller_one(board, path, shape):
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        xa.create(path, shape, overwrite=True).close()
+        np.testing.assert_array_equal(da, board)  # what is open stays
+        da.close()
+        with pytest.raises(xa.BoundsError, match=r"had the shape \(100, 100\), and has "):
+            da.load()
 
 
 def test_dask_chunks_are_those_of_the_array(path):

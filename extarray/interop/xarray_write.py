@@ -287,8 +287,9 @@ def _append(a: xa.ExtArray, source: Any, axis: int, start: int) -> None:
     """Append from an index on, where elements of an append that did not end may be."""
     there = min(a.shape[axis] - start, source.shape[axis])
     before = (slice(None),) * axis
-    for i in range(there):
-        a[(*before, slice(start + i, start + i + 1))] = source[(*before, slice(i, i + 1))]
+    for place in a.iter_chunks((*before, slice(start, start + there))):
+        own = slice(place[axis].start - start, place[axis].stop - start)
+        a[place] = source[(*place[:axis], own, *place[axis + 1 :])]
     if there < source.shape[axis]:
         a.append(source[(*before, slice(there, None))] if there else source, axis)
 
