@@ -178,6 +178,13 @@ def test_arrays_that_are_refused(path, da, options, words):
     assert list(path.parent.iterdir()) == []
 
 
+def test_encodings_of_what_is_not_there(path):
+    for given in (xr.DataArray([1], dims="x"), xr.Dataset({"a": ("x", [1])})):
+        with pytest.raises(xa.VariableError, match="not there: 'y'") as caught:
+            given.extarray.to_extarray(path, encoding={"y": {}})
+        assert isinstance(caught.value, KeyError)
+
+
 def test_large_coordinates_are_no_attributes(path):
     da = xr.DataArray(np.zeros(70_000), {"x": np.arange(70_000)}, "x")
     with pytest.raises(xa.ArgumentError, match="write a folder"):
@@ -450,6 +457,9 @@ def test_what_the_backend_opens(path, folder):
     assert backend.guess_can_open(folder)
     assert backend.guess_can_open(str(folder))
     assert backend.guess_can_open("scene.xmd")
+    assert not backend.guess_can_open(path)
+    xa.zeros(2, path=path).close()
+    assert backend.guess_can_open(path)
     assert backend.guess_can_open(path.with_suffix(".xta"))
     assert not backend.guess_can_open("scene.nc")
     assert not backend.guess_can_open(b"\0")
@@ -577,6 +587,44 @@ def test_modes_of_a_dataset(folder):
     with xr.open_dataset(folder) as got:
         xr.testing.assert_identical(got, weather((5,)).drop_vars("mask"))
     assert not list(folder.glob("mask*"))
+
+
+def test_variables_are_found_by_their_names(folder):
+    """A file may have another name than its variable; none takes the place of another."""
+    folder.mkdir()
+    xa.zeros((2,), path=folder / "t").close()
+    with xa.open(folder / "t", "r+") as a:
+        a.attrs.update(name="temperature", dims=["x"])
+    for names in (["t"], ["temperature", "t"]):
+        ds = xr.Dataset({name: ("x", [1.0, 2.0]) for name in names})
+        with pytest.raises(xa.ExistsError, match="it is the variable 'temperature'"):
+            ds.extarray.to_extarray(folder, mode="a")
+    ds[["temperature"]].extarray.to_extarray(folder, mode="a")
+    with xr.open_dataset(folder) as got:
+        assert list(got) == ["temperature"]
+        assert got.temperature.values.tolist() == [1, 2]
+    ds.extarray.to_extarray(folder, mode="w")
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, ds)
+
+
+def test_what_a_crash_left_is_replaced(folder):
+    weather().extarray.to_extarray(folder)
+    (folder / "wind.xmd").unlink()
+    weather((3,)).extarray.to_extarray(folder, mode="w")
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, weather((3,)))
+
+
+def test_dask_takes_no_results_of_before_an_append(folder):
+    """xarray names tasks after the path and its time of modification."""
+    weather().extarray.to_extarray(folder)
+    names = set()
+    for day in (3, 4):
+        with xr.open_dataset(folder, chunks={}) as ds:
+            names.add(ds.wind.data.name)
+        weather((day,)).extarray.to_extarray(folder, append_dim="time")
+    assert len(names) == 2
 
 
 def test_arrays_that_are_no_dataset_are_not_replaced(folder):
