@@ -413,7 +413,7 @@ def test_an_index_beyond_the_bounds(board, path):
         with xa.open(path, "r+") as a:
             a.extend(0, 5)
         for key in ([0, 103], xr.DataArray([103])):
-            with pytest.raises(xa.BoundsError, match="103 is out of bounds for axis 0 with size"):
+            with pytest.raises(IndexError, match="103 .*out of"):
                 pickle.loads(pickle.dumps(da)).isel(y=key).load()
 
 
