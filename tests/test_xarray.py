@@ -408,6 +408,25 @@ def test_every_kind_of_index(path, n_dims):
     manager.close()
 
 
+def test_points_that_xarray_spreads_are_a_product(board, path, monkeypatch):
+    """Of a list of points along some dimensions, and all of the others."""
+    keys = []
+    read = xa.ExtArray.__getitem__
+
+    def spy(self, key):
+        keys.append([np.size(item) for item in key])
+        return read(self, key)
+
+    monkeypatch.setattr(xa.ExtArray, "__getitem__", spy)
+    places = xr.DataArray([3, 50, 3], dims="place")
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        np.testing.assert_array_equal(da.isel(x=places).T, board[:, [3, 50, 3]].T)
+        same = da.isel(y=xr.zeros_like(places), x=xr.zeros_like(places)).values
+    assert keys == [[100, 3], [1, 1]]
+    assert same.tolist() == [0, 0, 0]
+    assert same.flags.writeable
+
+
 def test_an_index_beyond_the_bounds(board, path):
     with xr.open_dataarray(path, engine="extarray") as da:
         with xa.open(path, "r+") as a:

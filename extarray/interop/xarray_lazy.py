@@ -71,10 +71,15 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
                 indices.append(np.arange(n)[item].reshape(-1, *(1,) * left))
             else:
                 indices.append(item.reshape(*item.shape, *(1,) * n_slices))
+        key = _inside(tuple(indices), self.shape)
+        shape = np.broadcast_shapes(*map(np.shape, key))
+        if 0 in shape:
+            return np.empty(shape, self.dtype)
+        # xarray makes arrays of its slices, and spreads each array over all dimensions.  Taken back
+        # to those along which they vary, they are a product, and not a list of its points.
         with self._array() as a:
-            # The brackets take arrays that vary along different dimensions as a product, which
-            # vindex would make a list of points of: as xarray does with slices, so it counts.
-            return self._known(a[_inside(tuple(indices), self.shape)])
+            elements = self._known(a[tuple(map(_varying, key))])
+        return elements if elements.shape == shape else np.broadcast_to(elements, shape).copy()
 
     @contextmanager
     def _array(self) -> Iterator[xa.ExtArray]:
@@ -87,6 +92,15 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
 
     def _known(self, elements: Any) -> Any:
         return elements.astype(self.dtype, copy=False)
+
+
+def _varying(index: Any) -> Any:
+    """An array of indices, with extent 1 along the dimensions along which it is constant."""
+    for dim in range(index.ndim):
+        first = index.take([0], dim)
+        if (index == first).all():
+            index = first
+    return index
 
 
 def _inside(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
