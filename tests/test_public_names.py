@@ -76,6 +76,7 @@ ERRORS = {
     "BoundsError": IndexError,
     "SelectionError": IndexError,
     "FieldError": KeyError,
+    "VariableError": KeyError,
     "ShapeError": ValueError,
     "ChunksError": ValueError,
     "DTypeError": TypeError,
