@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 
 from extarray.html import describe
 from extarray.info import Info
 from extarray.store import FileStore
 from extarray.stored import StoredArray
-from extarray.walk import segment_boxes
+from extarray.walk import growth
 
 __all__ = ["SeeingMixin"]
 
@@ -42,6 +43,7 @@ class SeeingMixin(StoredArray):
         facts = Info(
             path=None if self.path is None else str(self.path),
             shape=self.shape,
+            dims=self.dims,
             dtype=self.dtype,
             chunks=self.chunks,
             grid=self.grid,
@@ -77,4 +79,4 @@ class SeeingMixin(StoredArray):
         """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
         if self.closed:
             return f"<code>{escape(repr(self))}</code>"
-        return describe(self.info(), [(axis, stop) for axis, _, stop in segment_boxes(self.axial)])
+        return describe(self.info(), self.axial.segments, partial(growth, self.axial))
