@@ -13,8 +13,8 @@ import extarray as xa
 
 def scene():
     """Return the array of the page."""
-    a = xa.create(None, (24, 200, 300), "u2", chunks=(8, 50, 50), dims=("time", "y", "x"))
-    for axis, by in [(2, 100), (0, 16), (1, 80), (0, 16)]:
+    a = xa.create(None, (120, 200, 300), "u2", chunks=(40, 50, 50), dims=("time", "y", "x"))
+    for axis, by in [(2, 100), (0, 80), (1, 80), (0, 80)]:
         a.extend(axis, by)
     return a
 
