@@ -87,8 +87,7 @@ def describe(
             picture += _growth(names, history, left)
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:center;'
-        "margin:4px 0 8px;"
-        f'line-height:1.4">{_table(facts)}<div>{picture}</div></div>'
+        f'margin:4px 0 8px;line-height:1.4">{_table(facts)}<div>{picture}</div></div>'
     )
 
 
