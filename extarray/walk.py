@@ -13,9 +13,38 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
 
-__all__ = ["chunk_indices", "region", "segment_boxes"]
+__all__ = ["chunk_indices", "growth", "region", "segment_boxes"]
 
 Index = tuple[int, ...]
+
+
+def growth(axial: Axial, n: int) -> tuple[int, Index]:
+    """Growth of a grid, of which the first is its creation.
+
+    Parameters
+    ----------
+    axial : Axial
+    n : int
+        In [0, axial.segments).
+
+    Returns
+    -------
+    axis : int
+        Axis that grew.
+    grid : tuple of int
+        The grid after it.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> axial = Axial((4, 3))
+    >>> _ = axial.grow(1, 2)
+    >>> growth(axial, 0), growth(axial, 1)
+    ((0, (4, 3)), (1, (4, 5)))
+    """
+    # The last segment may be lengthened meanwhile, and others may follow it.
+    after = axial._record(n + 1)[1] if n + 1 < axial.segments else axial.grid
+    return axial._record(n)[0], after
 
 
 def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
@@ -40,16 +69,12 @@ def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
     >>> list(segment_boxes(axial))
     [(0, (0, 0), (4, 3)), (1, (0, 3), (4, 5))]
     """
-    # The last segment may be lengthened meanwhile, and others may follow it.
-    grid, n_segments = axial.grid, axial.segments
-    records = (axial._record(s) for s in range(n_segments))
-    axis, before = next(records)
-    for next_axis, after in itertools.chain(records, [(-1, grid)]):
-        start = [0] * len(grid)
-        if grid:
-            start[axis] = before[axis]
-        yield axis, tuple(start), after
-        axis, before = next_axis, after
+    nothing = (0,) * axial.ndim
+    before = nothing
+    for n in range(axial.segments):
+        axis, after = growth(axial, n)
+        yield axis, (*nothing[:axis], *before[axis : axis + 1], *nothing[axis + 1 :]), after
+        before = after
 
 
 def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterator[Index]:

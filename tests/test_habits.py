@@ -250,6 +250,16 @@ def test_views_in_torch(filled):
         assert tensor.tolist() == filled[4:8, 3:].tolist()
 
 
+def test_arrays_in_torch(filled):
+    torch = pytest.importorskip("torch")
+    for convert in (torch.as_tensor, torch.tensor, torch.from_dlpack):
+        tensor = convert(filled)
+        assert tensor.dtype == torch.float32
+        assert tensor.tolist() == filled[...].tolist()
+        tensor[0, 0] = -1
+        assert filled[0, 0] == 0, "a copy"
+
+
 def test_views_in_numba(filled):
     numba = pytest.importorskip("numba")
 

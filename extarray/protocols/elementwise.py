@@ -12,6 +12,7 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray._core._mapping import Region
+from extarray.errors import ShapeError
 from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
 from extarray.protocols.limits import check_result
 
@@ -78,7 +79,7 @@ def elementwise(
            [2., 3., 4.]])
     """
     operands = [as_operand(x) for x in operands]
-    shape = np.broadcast_shapes(*map(shape_of, operands))
+    shape = _common_shape(operands)
     target = new_result(shape, dtype, name or function.__name__) if out is None else out
 
     def fill(*parts: Any, out: tuple[NDArray[Any], ...]) -> None:
@@ -86,6 +87,17 @@ def elementwise(
 
     stream(fill, operands, (target,))
     return target if out is not None or shape else target[()]
+
+
+def _common_shape(operands: list[Any]) -> tuple[int, ...]:
+    """The shape that operands are broadcast to."""
+    shapes = [shape_of(x) for x in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        # In the words of what NumPy calls, down to the last space.
+        texts = "".join(f"{shape} ".replace(", ", ",") for shape in shapes)
+        raise ShapeError(f"operands could not be broadcast together with shapes {texts}") from None
 
 
 def assigning(function: Callable[..., Any]) -> Callable[..., None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError
+from extarray.errors import ArgumentError, BoundsError
 from extarray.protocols.choosing import pieces
 from extarray.protocols.derived import flat
 from extarray.protocols.elementwise import part_of
@@ -129,14 +129,21 @@ class FlatElements:
             low, high, step = key.indices(n)
             return slice(low, max(low, high)) if step == 1 else np.arange(low, high, step)
         try:
-            return operator.index(key)
+            key = operator.index(key)
         except TypeError:
             pass
+        else:
+            if not -n <= key < n:
+                raise BoundsError(f"index {key} is out of bounds for size {n}")
+            return int(key)
         chosen = np.asarray(key)
         if chosen.dtype.kind in "biu" or not chosen.size:
             if chosen.dtype.kind == "b" and chosen.shape == (n,):
                 return np.flatnonzero(chosen)
             if chosen.dtype.kind != "b":
+                wrong = chosen[(chosen < -n) | (chosen >= n)]
+                if wrong.size:
+                    raise BoundsError(f"index {wrong[0]} is out of bounds for size {n}")
                 return chosen.astype(np.intp)
         shadow(self.base).flat[key]  # raises what NumPy raises
         raise AssertionError(f"NumPy takes {key!r} as an index of flat")

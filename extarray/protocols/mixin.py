@@ -228,6 +228,8 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> a[...]
         array([7., 7., 7.])
         """
+        if np.ndim(value):
+            raise ArgumentError("setting an array element with a sequence.")
         self.write(..., value)
 
     def item(self, *args: Any) -> Any:
