@@ -34,6 +34,7 @@ from extarray.errors import (
 from extarray.html import describe
 from extarray.indexing.indexable import Indexable, read_query, write_query
 from extarray.info import Info
+from extarray.lazy import Lazy, everything
 from extarray.order import positions
 from extarray.protocols.dask import builds_graph, to_dask
 from extarray.protocols.mixin import NumpyMixin
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from extarray.indexing.queries import Query
     from extarray.metadata import Header
+    from extarray.protocols.blocks import Line
 
 __all__ = ["LIMIT", "ExtArray", "as_source"]
 
@@ -176,6 +178,10 @@ class ExtArray(Indexable, ArrayCore, NumpyMixin, StandardMixin):
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
 
+    def _write_shared(self, selection: Any, value: Any) -> None:
+        # A view of the selection knows what it has in common with another view.
+        self.lazy[selection] = value
+
     def _check(self, what: str | None = None) -> None:
         """Raise where the array is closed, or `what` would change a read-only one."""
         if self.closed:
@@ -265,6 +271,30 @@ class ExtArray(Indexable, ArrayCore, NumpyMixin, StandardMixin):
     def _origin(self) -> bytes:
         """What tells the elements from those of other arrays."""
         return self._store.header.uuid
+
+    @property
+    def _layout(self) -> tuple[Line, ...]:
+        return tuple([(0, 1, n, j) for j, n in enumerate(self.shape)])
+
+    @property
+    def lazy(self) -> Lazy:
+        """Views, which read late and write through: ``a.lazy[...]`` reads nothing.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> v = a.lazy[:, 1:].T
+        >>> v[...]
+        array([[2, 5],
+               [3, 6]])
+        >>> v[0] = 0
+        >>> a[...]
+        array([[1, 0, 3],
+               [4, 0, 6]])
+        """
+        self._check()
+        return Lazy(everything(self))
 
     def _load_attrs(self) -> str:
         self._check()

@@ -23,6 +23,7 @@ LAYERS = [
     ["extarray.rawfile"],
     ["extarray.creation"],
     ["extarray.array"],
+    ["extarray.lazy"],
     ["extarray.casting", "extarray.html", "extarray.walk"],
     ["extarray.protocols.mixin", "extarray.protocols.standard"],
     ["extarray.indexing.indexable"],

@@ -268,6 +268,9 @@ cdef class ArrayCore:
     def _write_query(self, key, value):
         raise NotImplementedError
 
+    def _write_shared(self, key, value):
+        raise NotImplementedError
+
     cdef int _check_open(self) except -1:
         if not self.is_open:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
@@ -497,6 +500,10 @@ cdef class ArrayCore:
             item = np.zeros((), self.kind)
             item[()] = value
             value = item
+        elif not isinstance(value, cnp.ndarray) and getattr(value, "base", None) is self:
+            # It shows elements of this array, maybe those that are written.
+            self._write_shared(key, value)
+            return 0
         else:
             value = self._as_values(value, self.kind)
         self._check_writable()          # and so may converting
