@@ -233,6 +233,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         # A query that selects nothing may say nothing of an axis.
         parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
         for factor in found.factors:
+            if isinstance(factor, Points) and not factor.dims:  # one point
+                factor = Progression(factor.axes[0], int(factor.indices[0]), 1, 1, -1)
             parts[factor.axes[0]] = factor
         return LazyView(self._array, parts, query.shape)
 
@@ -338,7 +340,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         if _is_element(selection, self.ndim):
             # NumPy stores one element otherwise than it copies arrays.
             item = np.zeros((), self.dtype)
-            item[()] = values
+            item[()] = values.read() if isinstance(values, Source) else values
             values = item
         self._write_query(selection, values)
 
@@ -481,9 +483,10 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 continue
             indices = np.where(indices < 0, indices + self._shape[axis], indices)
             if isinstance(part, Progression):
-                found.append((part.axis, part.start + part.step * indices))
+                indices = part.start + part.step * indices
             else:
-                found.append((part.axes[0], part.indices[0][indices]))
+                indices = part.indices[0][indices]
+            found.append((part.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
         if found:
             found.sort(key=operator.itemgetter(0))
             axes, mapped = zip(*found, strict=True)
