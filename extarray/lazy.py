@@ -264,8 +264,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     # -- reading and writing -----------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        result = self.read(key)
-        return result[()] if _is_element(key, self.ndim) else result
+        place = self._locate(key)
+        return self.read(key) if place is None else self._array[place]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.write(key, value)
@@ -337,11 +337,10 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 "cannot write to a view that has an element more than once; write to the array, or "
                 "to a view that is not broadcast and repeats no index"
             )
-        if _is_element(selection, self.ndim):
-            # NumPy stores one element otherwise than it copies arrays.
-            item = np.zeros((), self.dtype)
-            item[()] = values.read() if isinstance(values, Source) else values
-            values = item
+        place = self._locate(selection)
+        if place is not None:
+            self._array[place] = values
+            return
         self._write_query(selection, values)
 
     def _read_selected(
@@ -434,6 +433,24 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         if not self._repeats:
             return block
         return np.broadcast_to(block, [cut.stop - cut.start for cut in box])
+
+    def _locate(self, key: Any) -> tuple[int, ...] | None:
+        """Index of an element in the array; None where `key` is no possible index of one."""
+        items = key if isinstance(key, tuple) else (key,)
+        if len(items) != self.ndim:
+            return None
+        indices: list[Any] = [_index(i, n) for i, n in zip(items, self._shape, strict=True)]
+        if None in indices:
+            return None
+        self._check_bounds()
+        place: list[int] = []
+        for part in self._parts:
+            i = indices[part.dims[0]] if part.dims else 0
+            if isinstance(part, Progression):
+                place.append(part.start + i * part.step)
+            else:
+                place.append(int(part.indices[0][i]))
+        return tuple(place)
 
     def _check_bounds(self) -> None:
         shape = self._array.shape
@@ -706,20 +723,15 @@ def _is_orthogonal(query: Query) -> bool:
     return all(len(factor.axes) == 1 and len(factor.dims) <= 1 for factor in query.factors)
 
 
-def _is_element(key: Any, ndim: int) -> bool:
-    """Whether an index is one integer for each axis."""
-    items = key if isinstance(key, tuple) else (key,)
-    return len(items) == ndim and all(map(_is_integer, items))
-
-
-def _is_integer(item: Any) -> bool:
+def _index(item: Any, extent: int) -> int | None:
+    """An index of an axis, at least 0; None for what is no integer, or out of bounds."""
     if isinstance(item, bool):
-        return False
+        return None
     try:
-        operator.index(item)
+        i = operator.index(item)
     except TypeError:
-        return False
-    return True
+        return None
+    return i % extent if -extent <= i < extent else None
 
 
 # -- NumPy's functions that give views -----------------------------------------------------------

@@ -498,7 +498,7 @@ cdef class ArrayCore:
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
             item = np.zeros((), self.kind)
-            item[()] = value
+            item[()] = np.asarray(value) if is_array(value) else value
             value = item
         elif not isinstance(value, cnp.ndarray) and getattr(value, "base", None) is self:
             # It shows elements of this array, maybe those that are written.
