@@ -179,7 +179,7 @@ class ExtArray(Indexable, ArrayCore, NumpyMixin, StandardMixin):
         write_query(self, query, value)
 
     def _write_shared(self, selection: Any, value: Any) -> None:
-        # A view of the selection knows what it has in common with another view.
+        # A view of the selection knows what it has in common with other views.
         self.lazy[selection] = value
 
     def _check(self, what: str | None = None) -> None:

@@ -216,6 +216,30 @@ def test_views_that_share_nothing_are_not_copied(memory):
         assert_same(array[...], expected)
 
 
+def test_what_is_assigned_is_what_was_there(factory):
+    data = np.arange(600.0).reshape(30, 20)
+    with factory.array((30, 20), chunks=(7, 8)) as array, xa.config.set(max_memory=512):
+        array[...] = data
+        for value in (
+            lambda x: x,
+            lambda x: x.astype("f4"),
+            lambda x: (x.lazy if isinstance(x, xa.ExtArray) else x)[::-1].astype("f4"),
+        ):
+            array[::-1] = value(array)
+            data[::-1] = value(data).copy()
+            assert_same(array[...], data)
+            array.lazy[:, ::-1] = value(array)
+            data[:, ::-1] = value(data).copy()
+            assert_same(array[...], data)
+        array[:, 5] = array.lazy[0, :1]
+        array[3] = array.flat[:20]
+        array[[4, 5]] = array.lazy[[5, 4]]
+        data[:, 5] = data[0, 0]
+        data[3] = data.flat[:20]
+        data[[4, 5]] = data[[5, 4]]
+        assert_same(array[...], data)
+
+
 # -- NumPy's functions ---------------------------------------------------------------------------
 
 EXPRESSIONS = {

@@ -500,8 +500,7 @@ cdef class ArrayCore:
             item = np.zeros((), self.kind)
             item[()] = np.asarray(value) if is_array(value) else value
             value = item
-        elif not isinstance(value, cnp.ndarray) and getattr(value, "base", None) is self:
-            # It shows elements of this array, maybe those that are written.
+        elif self._shares(value):
             self._write_shared(key, value)
             return 0
         else:
@@ -523,11 +522,18 @@ cdef class ArrayCore:
         """What is assigned, as an array that stays what it is while this one is written."""
         if not is_array(value):
             return to_array(value, dtype)
-        if value is self or getattr(value, "base", None) is self:
+        if self._shares(value):
             return np.asarray(value)
         if isinstance(value, cnp.ndarray) and self._overlaps(value):
             return value.copy()
         return value
+
+    cdef bint _shares(self, object value) except -1:
+        """Whether a value is read late, box by box, and has elements of this array."""
+        if isinstance(value, cnp.ndarray):
+            return False
+        origin = getattr(value, "_origin", None)
+        return origin is not None and origin == self._origin
 
     cdef int _write_cast(self, selection_t *s, object value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
