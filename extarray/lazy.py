@@ -270,6 +270,9 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         self.write(key, value)
 
+    def __delitem__(self, key: Any) -> None:
+        raise ArgumentError("cannot delete array elements")
+
     def read(
         self,
         selection: Any = ...,

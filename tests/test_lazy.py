@@ -359,6 +359,7 @@ REFUSED = {
     "broadcast_to": lambda x: np.broadcast_to(x, (9, 8)),
     "broadcast_to less": lambda x: np.broadcast_to(x, 7),
     "len": lambda x: len(x.T[0, 0] if isinstance(x, np.ndarray) else x.lazy[0, 0]),
+    "delete": lambda x: x.__delitem__(0),
     "write text": lambda x: x.__setitem__((0, 0), "x"),
     "write a sequence": lambda x: x.__setitem__((0, 0), [1, 2]),
 }
