@@ -25,6 +25,7 @@ from extarray.errors import (
 )
 from extarray.habits import HabitsMixin
 from extarray.indexing.indexable import Indexable, read_query, write_query
+from extarray.lazy import Lazy, everything
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from extarray.indexing.queries import Query
     from extarray.metadata import Header
+    from extarray.protocols.blocks import Line
 
 __all__ = ["LIMIT", "ExtArray", "as_source"]
 
@@ -159,6 +161,34 @@ class ExtArray(Indexable, CopiesMixin, HabitsMixin, SeeingMixin, NumpyMixin, Sta
 
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
+
+    def _write_shared(self, selection: Any, value: Any) -> None:
+        # A view of the selection knows what it has in common with other views.
+        self.lazy[selection] = value
+
+    @property
+    def _layout(self) -> tuple[Line, ...]:
+        return tuple([(0, 1, n, j) for j, n in enumerate(self.shape)])
+
+    @property
+    def lazy(self) -> Lazy:
+        """Views, which read late and write through: ``a.lazy[...]`` reads nothing.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> v = a.lazy[:, 1:].T
+        >>> v[...]
+        array([[2, 5],
+               [3, 6]])
+        >>> v[0] = 0
+        >>> a[...]
+        array([[1, 0, 3],
+               [4, 0, 6]])
+        """
+        self._check()
+        return Lazy(everything(self))
 
     # -- growth ------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ METHODS = {
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
     *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape"],
-    *["oindex", "vindex", "blocks"],
+    *["oindex", "vindex", "blocks", "lazy"],
 ]
 AXIAL = {
     "address": "index",

@@ -268,6 +268,9 @@ cdef class ArrayCore:
     def _write_query(self, key, value):
         raise NotImplementedError
 
+    def _write_shared(self, key, value):
+        raise NotImplementedError
+
     cdef int _check_open(self) except -1:
         if not self.is_open:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
@@ -495,8 +498,11 @@ cdef class ArrayCore:
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
             item = np.zeros((), self.kind)
-            item[()] = value
+            item[()] = np.asarray(value) if is_array(value) else value
             value = item
+        elif self._shares(value):
+            self._write_shared(key, value)
+            return 0
         else:
             value = self._as_values(value, self.kind)
         self._check_writable()          # and so may converting
@@ -516,11 +522,18 @@ cdef class ArrayCore:
         """What is assigned, as an array that stays what it is while this one is written."""
         if not is_array(value):
             return to_array(value, dtype)
-        if value is self or getattr(value, "base", None) is self:
+        if self._shares(value):
             return np.asarray(value)
         if isinstance(value, cnp.ndarray) and self._overlaps(value):
             return value.copy()
         return value
+
+    cdef bint _shares(self, object value) except -1:
+        """Whether a value is read late, box by box, and has elements of this array."""
+        if isinstance(value, cnp.ndarray):
+            return False
+        origin = getattr(value, "_origin", None)
+        return origin is not None and origin == self._origin
 
     cdef int _write_cast(self, selection_t *s, object value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
