@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _MAX_NDIM = 64  # NumPy's limit
+_MANY = 60  # so many items may be more arrays than NumPy joins
 
 # Bytes of the tables of a query: for a point on its way into order, a true place of a mask, a row
 # of a mask in a chunk, and a chunk.
@@ -405,8 +406,10 @@ def as_query(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Query:
             parts.add_integer(item)
         else:
             parts.add_array(item)
-    # NumPy lets indices beyond the bounds pass where arrays without elements are joined with them.
-    if not parts.fit and (error := _numpys_error(key, shape, dtype)) is not None:
+    # NumPy lets indices beyond the bounds pass where arrays without elements are joined with them,
+    # and joins 62 arrays or a few more.
+    is_doubtful = not parts.fit or len(items) > _MANY
+    if is_doubtful and (error := _numpys_error(key, shape, dtype)) is not None:
         raise error
     place = place or 0
     joined = parts.join(place)
