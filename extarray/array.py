@@ -32,7 +32,8 @@ from extarray.errors import (
     ShapeError,
 )
 from extarray.html import describe
-from extarray.indexing.indexable import Indexable, read_query, write_query
+from extarray.indexing.indexable import Indexable
+from extarray.indexing.transfers import read_query, write_query
 from extarray.info import Info
 from extarray.order import positions
 from extarray.protocols.dask import builds_graph, to_dask
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from extarray.indexing.queries import Query
+    from extarray.indexing.query import Query
     from extarray.metadata import Header
 
 __all__ = ["LIMIT", "ExtArray", "as_source"]

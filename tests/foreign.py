@@ -116,7 +116,7 @@ class Array(xa.ExtArray):
     __slots__ = ()
 
     @property
-    def T(self):
+    def T(self):  # noqa: N802 (NumPy's name)
         return array_of(self[...].T)
 
     def astype(self, dtype):

@@ -17,7 +17,6 @@ from foreign import Array, array_of, expectations, load, take_over
 
 from extarray.protocols.blocks import tiles
 
-
 FOLDER = os.environ.get("EXTARRAY_ZARR_TESTS")
 if FOLDER is None:
     pytest.skip("EXTARRAY_ZARR_TESTS names no folder of zarr's tests", allow_module_level=True)
@@ -61,8 +60,7 @@ class Zarr(Array):
         return SimpleNamespace(oindex=Later(self.oindex), vindex=Later(self.vindex))
 
     def _iter_chunk_regions(self):
-        for box in tiles(self.shape, self.chunks, 1):
-            yield box
+        yield from tiles(self.shape, self.chunks, 1)
 
 
 def make(store, values, chunk_shape=None):
@@ -102,7 +100,7 @@ module.zarr_array_from_numpy_array = make
 module.default_buffer_prototype = lambda: SimpleNamespace(nd_buffer=Buffer)
 module.get_ndbuffer_class = lambda: Buffer
 module.zarr = SimpleNamespace(
-    array=lambda data, chunks, dtype=None, **options: make(None, np.asarray(data, dtype), (chunks,)),
+    array=lambda data, chunks, dtype=None, **options: make(None, np.asarray(data, dtype), chunks),
     create=create,
     create_array=create,
     create_group=lambda **options: Group(),
