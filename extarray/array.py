@@ -24,7 +24,8 @@ from extarray.errors import (
     ShapeError,
 )
 from extarray.habits import HabitsMixin
-from extarray.indexing.indexable import Indexable, read_query, write_query
+from extarray.indexing.indexable import Indexable
+from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.indexing.queries import Query
+    from extarray.indexing.query import Query
     from extarray.metadata import Header
     from extarray.protocols.blocks import Line
 

@@ -24,16 +24,12 @@ from extarray.errors import (
     ReadOnlyError,
     SelectionError,
 )
-from extarray.indexing.indexable import Accessor, Indexable, read_query, write_query
-from extarray.indexing.queries import (
-    Mask,
-    Points,
-    Progression,
-    Query,
-    as_query,
-    in_order,
-    orthogonal_query,
-)
+from extarray.indexing.brackets import as_query
+from extarray.indexing.factors import Mask, Points, Progression, in_order
+from extarray.indexing.indexable import Accessor, Indexable
+from extarray.indexing.orthogonal import orthogonal_query
+from extarray.indexing.query import Query
+from extarray.indexing.transfers import read_query, write_query
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
 from extarray.protocols.elementwise import apart
@@ -49,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.casting import AsType
-    from extarray.indexing.queries import Factor
+    from extarray.indexing.factors import Factor
     from extarray.protocols.blocks import Box, Line
 
 __all__ = ["Lazy", "LazyView", "everything"]

@@ -60,6 +60,14 @@ class Peer:
     def write(self, selection: Any, values: Any) -> None:
         self.array[selection] = values
 
+    def pick(self, selection: Any) -> np.ndarray:
+        """Read what a mask, an array of rows, or a tuple of arrays (points) selects."""
+        return np.asarray(self.array[selection])
+
+    def put(self, selection: Any, values: np.ndarray) -> None:
+        """Write to what a mask, an array of rows, or a tuple of arrays (points) selects."""
+        self.array[selection] = values
+
     def grow(self, axis: int, by: int) -> None:
         """Make the array longer by `by` elements along `axis`."""
         raise Unsupported("growth")

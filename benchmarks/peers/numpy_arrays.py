@@ -32,6 +32,9 @@ class InMemory(Peer):
         np.copyto(out, self.array[selection])
         return out
 
+    def pick(self, selection: Any) -> np.ndarray:
+        return self.array[selection]
+
     def append(self, data: np.ndarray, axis: int) -> None:
         self.array = np.concatenate((self.array, data), axis)
 

@@ -680,7 +680,7 @@ cdef class ArrayCore:
     def _move(self, query, cnp.ndarray values not None, bint write):
         """Move what a query selects from or (write) to an array of its shape and dtype.
 
-        `query` is one of `extarray.indexing.queries`; behind its dimensions `values` may have those
+        `query` is one of `extarray.indexing.query`; behind its dimensions `values` may have those
         of one element, which are contiguous.
         """
         cdef Plan plan
