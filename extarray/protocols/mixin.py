@@ -18,7 +18,7 @@ from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import to_dask
 from extarray.protocols.derived import Computed
-from extarray.protocols.elementwise import assigning, elementwise
+from extarray.protocols.elementwise import as_operand, assigning, elementwise, shape_of
 from extarray.protocols.files import tofile
 from extarray.protocols.functions import dispatch
 from extarray.protocols.iteration import FlatElements
@@ -445,6 +445,8 @@ def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other
     """Comparison by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
+    if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
+        return function(a.read(), other.read() if isinstance(other, Source) else other)
     try:
         return ufunc(a, other)
     except TypeError:
