@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from operands import check, check_out
 from streaming import small_boxes
 
 from extarray.protocols.functions import streamed
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "numpy-functions.md"
 
 _rng = np.random.default_rng(11)
 
@@ -175,6 +178,17 @@ def test_all_are_here():
     called = {function_of(call) for call in calls(CALLS)}
     missing = [f.__name__ for f in streamed if f not in called]
     assert not missing
+
+
+def test_the_reference_has_a_row_of_each():
+    """The table of the reference names all that stream, and nothing else."""
+    page = REFERENCE.read_text(encoding="utf-8")
+    rows = page.partition("## How they run")[2].partition("\n## ")[0].splitlines()
+    cells = [row.split("|")[1] for row in rows if row.startswith("| `")]
+    named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert len(named) == len(set(named))
+    present = {function_of(name) for name in named} - {None}
+    assert present == set(streamed)
 
 
 @pytest.mark.parametrize("layout", [0, 1, 2])
