@@ -210,7 +210,8 @@ def reduce_part(
     result = np.empty(shape, dtype)
     # Of dates, a dtype as an argument cannot have the unit; the output has it.
     chosen = None if dtype.kind in "mM" else dtype
-    ufunc.reduce(part, axes, chosen, result, keepdims=True, where=where, **initial)
+    options = initial if where is True else {"where": where, **initial}
+    ufunc.reduce(part, axes, chosen, result, keepdims=True, **options)
     return result
 
 

@@ -153,8 +153,8 @@ class Ranked:
             work(self._keys(part_of(self._x, place)))
 
         itemsize = self._x.dtype.itemsize
-        # Keys, places, and what NumPy sorts of them: twice what other operations have of a box.
-        limit = min(BLOCK_BYTES, step_bytes(8))
+        # Keys, prefixes, places, and those that are chosen: a dozen arrays of the size of a box.
+        limit = min(BLOCK_BYTES, step_bytes(12))
         boxes = tiles(self._shape, chunks_of(self._x), itemsize, limit=limit)
         run(step, boxes, math.prod(self._shape) * itemsize)
 
@@ -218,6 +218,8 @@ class Ranked:
         # Most keys are outside of the few prefixes that are wanted.
         near = (leading >= prefixes[0]) & (leading <= prefixes[-1])
         keys, leading = keys[near], leading[near]
+        if len(prefixes) == 1:
+            return np.zeros(len(keys), np.intp), keys
         group = np.searchsorted(prefixes, leading)
         own = prefixes[group] == leading
         return group[own], keys[own]
