@@ -179,15 +179,11 @@ _CREATION = {
 
 
 def _overridable():
-    """Functions that have the protocol, but for those of records, and those that read files."""
+    """Functions that have the protocol, but for those of texts and records, and of files."""
+    modules = ("numpy", "numpy.fft", "numpy.linalg", "numpy.lib.scimath", "numpy.lib.stride_tricks")
     for function in get_overridable_numpy_array_functions():
-        module, name = function.__module__, function.__name__
-        if module != "numpy.lib.recfunctions" and name not in (
-            "frombuffer",
-            "fromfile",
-            "genfromtxt",
-            "loadtxt",
-        ):
+        of_files = ("frombuffer", "fromfile", "genfromtxt", "loadtxt")
+        if function.__module__ in modules and function.__name__ not in of_files:
             yield function
 
 

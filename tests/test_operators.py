@@ -43,7 +43,7 @@ def test_in_place(factory, data):
     function = data.draw(st.sampled_from(IN_PLACE))
     with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
         other = data.draw(
-            st.sampled_from([2, 2.5, True])
+            st.sampled_from([3, 2.5, True])  # for 2, errors of NumPy speak of square
             | numbers.map(lambda dtype: sample(dtype, array.shape[-1:], 6))
         )
         before = model.data.copy()

@@ -24,7 +24,7 @@ from extarray.protocols.functions import dispatch
 from extarray.protocols.iteration import FlatElements
 from extarray.protocols.reductions import reduce
 from extarray.protocols.sorting import change_lanes
-from extarray.protocols.standins import shadow
+from extarray.protocols.standins import empty, shadow
 from extarray.protocols.ufuncs import apply
 
 if TYPE_CHECKING:
@@ -447,6 +447,8 @@ def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other
         return NotImplemented
     if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
         return function(a.read(), other.read() if isinstance(other, Source) else other)
+    if a.dtype.kind == "V":
+        function(empty(a), empty(as_operand(other)))  # NumPy's refusal
     try:
         return ufunc(a, other)
     except TypeError:
