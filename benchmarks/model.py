@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 NUMPY = "numpy"
 MEMMAP = "memmap"
 OURS = ("extarray-mmap", "extarray-pread")
+#: These read as the libraries below them do; they take part only where a group names them.
+DASK = ("dask-h5py", "dask-zarr")
 #: In a target: the fastest of all libraries other than NumPy and extarray.
 PEERS = "peers"
 #: In a target: the limit is a time in seconds for one elementary operation.
@@ -135,7 +137,7 @@ class Case:
 class Group:
     """One table. `disk` is what a candidate needs at most, in bytes; `absolute` tables show times.
 
-    `candidates` is empty where every library takes part.
+    `candidates` is empty where every library takes part, without dask.
     """
 
     name: str

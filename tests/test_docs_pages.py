@@ -35,6 +35,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # The command of this very interpreter, whether or not its environment is active.
 SHELL = f'extarray() {{ {shlex.quote(sys.executable)} -m extarray "$@"; }}\n'
 SETTINGS = {"EXTARRAY_ENGINE", "EXTARRAY_MAX_MEMORY", "EXTARRAY_NUM_THREADS"}
+SETTINGS |= {"EXTARRAY_MAX_RESULT", "EXTARRAY_WARN_RESULT"}
 RUN = {"python", "pycon", "sh"}
 SHOWN = {"text", "console", "c", "toml", "ini", "json", "yaml", "css", "html", "bibtex"}
 

@@ -34,6 +34,7 @@ LAYERS = [
     ["extarray.indexing.factors"],
     ["extarray.protocols.catalogue", "extarray.protocols.iteration", "extarray.protocols.ufuncs"],
     ["extarray.protocols.cumulative", "extarray.protocols.quantiles"],
+    ["extarray.protocols.describing"],
     ["extarray.protocols.accumulations", "extarray.protocols.along", "extarray.protocols.moments"],
     ["extarray.protocols.files", "extarray.protocols.sorting", "extarray.protocols.statistics"],
     ["extarray.protocols.pointwise", "extarray.protocols.reductions"],

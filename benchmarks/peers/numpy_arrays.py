@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from ..model import Layout, Unsupported
-from .base import Peer
+from .base import Computing, Peer
 
 
-class InMemory(Peer):
+class InMemory(Computing, Peer):
     settings = "C-ordered ndarray in memory; growth by np.concatenate"
 
     def __init__(self, array: np.ndarray) -> None:
@@ -23,6 +23,10 @@ class InMemory(Peer):
         if layout.sparse:
             raise Unsupported("sparse")
         return cls(np.zeros(layout.shape, layout.dtype))
+
+    @classmethod
+    def set_threads(cls, count: int) -> None:
+        """NumPy's loops have one thread, whatever is asked for."""
 
     def read(self, selection: Any, order: str = "C") -> np.ndarray:
         # A slice of an ndarray is a view: the copy is the point.

@@ -254,10 +254,10 @@ def part_of(x: Any, box: Box) -> Any:
     """
     if not isinstance(x, (Source, np.ndarray)):
         return x
-    own = tuple(
-        slice(0, 1) if n == 1 else s
-        for n, s in zip(x.shape, box[len(box) - len(x.shape) :], strict=True)
-    )
+    shape: tuple[int, ...] = x.shape
+    own: tuple[Any, ...] = box[len(box) - len(shape) :]
+    if 1 in shape:
+        own = tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])
     return load(x, own) if isinstance(x, Source) else x[(*own, ...)]
 
 
