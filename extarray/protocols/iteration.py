@@ -152,10 +152,11 @@ class FlatElements:
                 raise SelectionError(str(error)) from None
         if chosen.dtype.kind == "b":
             return np.flatnonzero(chosen)
-        wrong = chosen[(chosen < -n) | (chosen >= n)]
+        places = chosen.astype(np.intp)
+        wrong = places[(places < -n) | (places >= n)]
         if wrong.size:
             raise BoundsError(f"index {wrong[0]} is out of bounds for size {n}")
-        return chosen.astype(np.intp)
+        return places
 
     def copy(self) -> NDArray[Any]:
         """Copy of the elements.
