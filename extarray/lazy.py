@@ -66,6 +66,13 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     Where NumPy gives a view of an ndarray, transposed or with more or fewer axes, it gives one of
     a view too.
 
+    Parameters
+    ----------
+    array : ExtArray
+    parts : tuple
+        What is selected along each axis of the array.
+    shape : tuple of int
+
     Attributes
     ----------
     base : ExtArray
