@@ -24,8 +24,8 @@ CANDIDATES = {
     "tensorstore": ("tensorstore", "tensorstore_zarr", "TensorStore"),
     "tiledb": ("tiledb", "tiledb_dense", "TileDB"),
     "blosc2": ("blosc2", "blosc2_frame", "Blosc2"),
-    "dask-h5py": ("dask h5py", "dask_arrays", "DaskH5py"),
-    "dask-zarr": ("dask zarr", "dask_arrays", "DaskZarr"),
+    "dask-h5py": ("dask h5py", "dask_hdf5", "DaskH5py"),
+    "dask-zarr": ("dask zarr", "dask_zarr", "DaskZarr"),
 }
 #: The libraries to be compared with.
 LIBRARIES = tuple(n for n in CANDIDATES if n not in (NUMPY, MEMMAP, *OURS))

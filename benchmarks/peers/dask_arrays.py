@@ -1,4 +1,4 @@
-"""dask's arrays over the files of h5py and of zarr: what people compute with out of core."""
+"""dask's arrays over files of others: what people compute with out of core."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import dask.array as da
 import numpy as np
 
 from .base import Peer
-from .hdf5 import H5pyCache
-from .zarr_local import Zarr
 
 #: Bytes of a block of dask's: of 2 to 256 MiB none was clearly faster.
 BLOCK = "64 MiB"
 
 
-class _Dask(Peer):
+class Dask(Peer):
     """Computes with dask; a subclass says whose files.
 
     No lock: h5py has its own, and no two blocks have a chunk in common.
@@ -41,11 +39,3 @@ class _Dask(Peer):
 
     def square_roots(self, out: Peer) -> None:
         da.store(da.sqrt(self._blocks), out.array, lock=False)
-
-
-class DaskH5py(_Dask, H5pyCache):
-    settings = f"dask.array over h5py-cache, blocks of {BLOCK}"
-
-
-class DaskZarr(_Dask, Zarr):
-    settings = f"dask.array over zarr, blocks of {BLOCK}"
