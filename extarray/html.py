@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ import numpy as np
 from extarray.info import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = ["describe"]
+
+Box = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 # From the first growth to the last: dark blue, teal, green, yellow; apart also without colour.
 _RAMP = [(58, 76, 139), (40, 122, 142), (53, 163, 124), (134, 200, 84), (240, 214, 73)]
@@ -47,16 +50,16 @@ _CELL = (
 _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 
 
-def describe(facts: Mapping[str, Any], stops: Sequence[tuple[int, tuple[int, ...]]]) -> str:
+def describe(facts: Mapping[str, Any], boxes: Iterable[Box]) -> str:
     """HTML element that shows an array.
 
     Parameters
     ----------
     facts : mapping
         What `ExtArray.info` gives.
-    stops : sequence of (int, tuple of int)
-        The axis of each growth and the grid after it, in order; the first entry is the array as it
-        was created.
+    boxes : iterable of (int, int, tuple of int, tuple of int)
+        Axis and side of each growth, and the box of chunks that it adjoined, in order; the first
+        entry is the array as it was created.
 
     Returns
     -------
@@ -67,12 +70,12 @@ def describe(facts: Mapping[str, Any], stops: Sequence[tuple[int, tuple[int, ...
     --------
     >>> import extarray as xa
     >>> facts = xa.zeros((4, 3), chunks=(2, 2)).info()
-    >>> text = describe(facts, [(0, (2, 2))])
+    >>> text = describe(facts, [(0, 0, (0, 0), (2, 2))])
     >>> text.startswith("<div"), text.count("<svg"), "(4, 3)" in text
     (True, 1, True)
     """
     # Before all axes have an extent there is no chunk.
-    history = _History([(axis, stop) for axis, stop in stops if 0 not in stop])
+    history = _History([box for box in boxes if all(map(operator.lt, *box[2:]))])
     pictures = [_grid(facts, history) if len(history) else _nothing()]
     if len(history) > 1:
         pictures.append(_growth(history))
@@ -143,26 +146,34 @@ class _History:
     A chunk was there as soon as the grid had become large enough along every axis.
     """
 
-    def __init__(self, growths: Sequence[tuple[int, tuple[int, ...]]]) -> None:
-        self.axes = [axis for axis, _ in growths]
-        self.stops = np.array([stop for _, stop in growths], np.int64)
+    def __init__(self, boxes: Sequence[Box]) -> None:
+        self.axes = [axis for axis, *_ in boxes]
+        self.at_start = [side == 1 for _, side, *_ in boxes]
+        starts = np.array([start for *_, start, _ in boxes], np.int64)
+        stops = np.array([stop for *_, stop in boxes], np.int64)
+        #: Chunks that each growth adjoined.
+        self.sizes = [math.prod(extents) for extents in (stops - starts).tolist()]
+        # The grid after each growth.
+        self.starts = np.minimum.accumulate(starts, axis=0) if boxes else starts
+        self.stops = np.maximum.accumulate(stops, axis=0) if boxes else stops
 
     def __len__(self) -> int:
         return len(self.axes)
 
-    def sizes(self) -> list[int]:
-        """Chunks that each growth adjoined."""
-        totals = [math.prod(stop) for stop in self.stops.tolist()]
-        return [total - before for total, before in zip(totals, [0, *totals], strict=False)]
-
     def by(self, growth: int) -> int:
         """Chunk indices that a growth, not the first, added to its axis."""
         axis = self.axes[growth]
-        return int(self.stops[growth, axis] - self.stops[growth - 1, axis])
+        extents = (
+            self.stops[growth - 1 : growth + 1, axis] - self.starts[growth - 1 : growth + 1, axis]
+        )
+        return int(extents[1] - extents[0])
 
     def owners(self, axis: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first growth after which an axis had these chunk indices."""
-        return np.searchsorted(self.stops[:, axis], indices, side="right")
+        return np.maximum(
+            np.searchsorted(self.stops[:, axis], indices, side="right"),
+            np.searchsorted(-self.starts[:, axis], -indices, side="left"),
+        )
 
     def shade(self, growth: Any) -> Any:
         """Number of the colour of a growth, or of each of an array of growths."""
@@ -181,7 +192,7 @@ class _History:
 def _growth(history: _History) -> str:
     """The file as a strip of segments, and the growths in words."""
     width, height = _STRIP
-    ends = np.cumsum(history.sizes(), dtype=float)
+    ends = np.cumsum(history.sizes, dtype=float)
     ends *= width / max(1.0, float(ends[-1]))
     pieces, x, n = [], 0.0, len(history)
     for growth, end in enumerate(ends.tolist()):
@@ -222,8 +233,10 @@ def _growth(history: _History) -> str:
 
 def _told(history: _History, growth: int) -> str:
     if growth == 0:
-        return f"first {_text('×'.join(map(str, history.stops[0].tolist())))}"
-    return f"axis {history.axes[growth]} +{history.by(growth):,}"
+        first = (history.stops[0] - history.starts[0]).tolist()
+        return f"first {_text('×'.join(map(str, first)))}"
+    where = " at its start" if history.at_start[growth] else ""
+    return f"axis {history.axes[growth]} +{history.by(growth):,}{where}"
 
 
 # -- the grid ------------------------------------------------------------------------------------

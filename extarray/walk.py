@@ -6,6 +6,8 @@ import itertools
 import operator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from extarray.errors import BoundsError, SelectionError
 
 if TYPE_CHECKING:
@@ -13,12 +15,15 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
 
-__all__ = ["chunk_indices", "region", "segment_boxes"]
+__all__ = ["address_runs", "chunk_indices", "region", "segment_boxes"]
 
 Index = tuple[int, ...]
 
+# Chunks whose addresses are looked up at once.
+_LOOKED_UP = 1 << 16
 
-def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
+
+def segment_boxes(axial: Axial) -> Iterator[tuple[int, int, Index, Index]]:
     """Boxes of chunks that the segments are, in order of their addresses.
 
     Parameters
@@ -27,10 +32,11 @@ def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
 
     Yields
     ------
-    axis : int
-        Axis that grew, which varies slowest in the segment; the others follow in their order.
+    axis, side : int
+        Axis that grew, which varies slowest in the segment: upwards, where it grew at its end (0),
+        and downwards, where it grew at its start (1).  The others follow in their order.
     start, stop : tuple of int
-        Chunk indices.  The stop is the grid after the growth.
+        Chunk indices.
 
     Examples
     --------
@@ -38,18 +44,9 @@ def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
     >>> axial = Axial((4, 3))
     >>> _ = axial.grow(1, 2)
     >>> list(segment_boxes(axial))
-    [(0, (0, 0), (4, 3)), (1, (0, 3), (4, 5))]
+    [(0, 0, (0, 0), (4, 3)), (1, 0, (0, 3), (4, 5))]
     """
-    # The last segment may be lengthened meanwhile, and others may follow it.
-    grid, n_segments = axial.grid, axial.segments
-    records = (axial._record(s) for s in range(n_segments))
-    axis, before = next(records)
-    for next_axis, after in itertools.chain(records, [(-1, grid)]):
-        start = [0] * len(grid)
-        if grid:
-            start[axis] = before[axis]
-        yield axis, tuple(start), after
-        axis, before = next_axis, after
+    return map(axial._box, range(axial.segments))
 
 
 def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterator[Index]:
@@ -78,7 +75,7 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
     if order == "grid":
         yield from itertools.product(*map(range, start, stop))
         return
-    for axis, first, last in segment_boxes(axial):
+    for axis, side, first, last in segment_boxes(axial):
         ranges = [
             range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
         ]
@@ -86,9 +83,37 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
             yield ()
             continue
         slowest = ranges.pop(axis)
-        for i in slowest:
+        for i in reversed(slowest) if side else slowest:
             for others in itertools.product(*ranges):
                 yield (*others[:axis], i, *others[axis:])
+
+
+def address_runs(axial: Axial, start: Index, stop: Index) -> Iterator[tuple[int, int]]:
+    """Runs of addresses that a box of the grid takes.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Yields
+    ------
+    first, last : int
+        Addresses; the last is not one of the run.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> list(address_runs(Axial((4, 3)), (1, 1), (3, 3)))
+    [(4, 6), (7, 9)]
+    """
+    indices = itertools.product(*map(range, start, stop))
+    while some := list(itertools.islice(indices, _LOOKED_UP)):
+        addresses = np.sort(axial.addresses(np.array(some, np.int64).reshape(len(some), -1)))
+        ends = np.flatnonzero(np.diff(addresses) > 1)
+        for first, last in zip([0, *(ends + 1)], [*ends, len(addresses) - 1], strict=True):
+            yield int(addresses[first]), int(addresses[last]) + 1
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
