@@ -7,7 +7,7 @@ negative where an axis grows at its start, positive where it shrinks there.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from extarray._core._axial import Axial
     from extarray.store import FileStore, MemoryStore
 
 __all__ = ["LIMIT", "Extendible", "as_source"]
@@ -101,7 +100,7 @@ class Extendible(ArrayCore):
         first = _is_start(side)
         with self._growth:
             self._check("extend")
-            self._move_bounds(j, -n if first else 0, 0 if first else n)
+            self._rebound(*_moved(self.shape, j, n, first))
 
     def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
         """Grow an axis by data.
@@ -164,7 +163,7 @@ class Extendible(ArrayCore):
                     f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
                     "'same_kind'; cast it first, with astype"
                 )
-            self._move_bounds(j, -given[j] if first else 0, 0 if first else given[j], values)
+            self._rebound(*_moved(shape, j, given[j], first), values)
 
     def resize(
         self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
@@ -209,7 +208,7 @@ class Extendible(ArrayCore):
                 new = (*old[:j], *new, *old[j + 1 :])
             if len(new) != len(old):
                 raise ShapeError(f"cannot resize {old} to {new}: the array has {len(old)} axes")
-            self._rebound((0,) * len(new), new)
+            self._rebound(None, new)
 
     def shrink(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
         """Cut elements off an axis.
@@ -254,7 +253,7 @@ class Extendible(ArrayCore):
                 raise ArgumentError(
                     f"cannot cut {n} elements off axis {j}: it has {self.shape[j]} of them"
                 )
-            self._move_bounds(j, n if first else 0, 0 if first else -n)
+            self._rebound(*_moved(self.shape, j, -n, first))
 
     def reserve(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
         """Make room for growth: the grid then holds a shape, and the bounds stay.
@@ -295,7 +294,7 @@ class Extendible(ArrayCore):
             if len(new) != len(old):
                 raise ShapeError(f"cannot reserve {new}: the array has {len(old)} axes")
             room = tuple(max(n, m) for n, m in zip(new, old, strict=True))
-            self._rebound((0,) * len(old), old, room=room)
+            self._rebound(None, old, room=room)
 
     def _axis(self, axis: SupportsIndex) -> int:
         j = _integer(axis, "axis")
@@ -303,62 +302,62 @@ class Extendible(ArrayCore):
             raise AxisError(j, self.ndim)
         return j % self.ndim
 
-    def _move_bounds(self, axis: int, low: int, high: int, values: Any = None) -> None:
-        """Move the bounds of one axis: its start by `low`, its end by `high`."""
-        start = [0] * self.ndim
-        stop = list(self.shape)
-        start[axis] += low
-        stop[axis] += high
-        self._rebound(tuple(start), tuple(stop), values)
-
     # -- a change of bounds ------------------------------------------------------------------
 
     def _rebound(
-        self, low: Index, high: Index, values: Any = None, room: Index | None = None
+        self, low: Index | None, high: Index, values: Any = None, room: Index | None = None
     ) -> None:
         """Give the array the bounds low ... high - 1; on an error nothing has changed.
 
-        `values` are the elements of the only part that is new; `room` is what the grid shall hold.
+        No `low`: the starts stay.  `values` are the elements of the only part that is new; `room`
+        is what the grid shall hold.
         """
-        store, axial = self._store, self.axial
-        shape = tuple(map(operator.sub, high, low))
-        change = _Change(self.shape, store.offset, self.grid, self.chunks, low, high)
-        if not (change.grows or change.cuts or room):
+        store, axial, shape = self._store, self.axial, self.shape
+        if low is None and high == shape and room is None:
             return
         if self._filling:  # by what reads the data that are being appended
             raise ArgumentError(
                 f"cannot change the bounds of {self._name()} in the midst of an append to it"
             )
+        new_shape = high if low is None else tuple(map(operator.sub, high, low))
+        new_offset = offset = store.offset
+        grid = self.grid
+        was_unclean = store.unclean
+        cuts = any(map(operator.lt, high, shape)) or (low is not None and max(low) > 0)
+        change = None  # a growth at the end, the usual one, needs no more than this
         mark = axial._mark()
         old = new = axial.size * self.chunk_bytes
-        was_unclean = store.unclean
-        offset = store.offset
         try:
-            change.allocate(axial, high if room is None else room)
+            rows = self._allocate(low, high if room is None else room, grid, offset)
+            if low is not None or values is not None or was_unclean or cuts:
+                change = _Change(
+                    shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
+                )
+                new_offset = change.offset_after
             new = axial.size * self.chunk_bytes
             if new > old:
                 if new >= LIMIT:
                     raise LimitError(
-                        f"cannot grow to {shape}: its chunks would have {new} bytes, 2**63 or "
+                        f"cannot grow to {new_shape}: its chunks would have {new} bytes, 2**63 or "
                         "nearly"
                     )
                 store.reserve(old, new)
                 if store.region is not self._region:
                     self._attach_store()
-            offset = change.offset_after
-            if was_unclean:
-                self._expose(change, clean=values is None)
-            if values is not None:
-                store.begin_append()
-                store.unclean = True
-                self._filling = True
-                for part in change.new_parts():  # one, or none where it has no elements
-                    self._fill_box(*part, values)
-            store.unclean = change.cuts or (was_unclean and not change.fills(axial.grid))
-            store.commit(shape, offset, axial, new)
+            if change is not None:
+                if was_unclean:
+                    self._expose(change, clean=values is None)
+                if values is not None:
+                    store.begin_append()
+                    store.unclean = True
+                    self._filling = True
+                    for part in change.new_parts():  # one, or none where it has no elements
+                        self._fill_box(*part, values)
+                store.unclean = cuts or (was_unclean and not change.fills(axial.grid))
+            store.commit(new_shape, new_offset, axial, new)
         except BaseException:
-            if store.shape == shape and store.offset == offset:  # interrupted when all was done
-                self._set_bounds(shape, offset)
+            if store.shape == new_shape and store.offset == new_offset:
+                self._set_bounds(new_shape, new_offset)  # interrupted when all was done
                 raise
             store.unclean = was_unclean or values is not None
             axial._rollback(mark)
@@ -368,9 +367,32 @@ class Extendible(ArrayCore):
             raise
         finally:
             self._filling = False
-        self._set_bounds(shape, offset)
-        if change.cuts:
+        self._set_bounds(new_shape, new_offset)
+        if cuts and change is not None:
             self._give_back(change)
+
+    def _allocate(
+        self, low: Index | None, room: Index, grid: Index, offset: Index
+    ) -> tuple[int, ...]:
+        """Grow the grid so that it holds elements low ... room - 1; returns the chunks that were
+        added at the starts.
+        """
+        axial, chunks = self.axial, self.chunks
+        rows = [0] * len(room)
+        for j, n in enumerate(room):
+            if low is not None and low[j] + offset[j] < 0:
+                if low[j] <= -LIMIT:
+                    raise LimitError(
+                        f"cannot grow axis {j} by {-low[j]} elements: 2**63, or nearly"
+                    )
+                rows[j] = -((low[j] + offset[j]) // chunks[j])
+                axial._grow(j, rows[j], "start")
+            more = -(-(n + offset[j]) // chunks[j]) - grid[j]
+            if more > 0:
+                if n >= LIMIT:
+                    raise LimitError(f"cannot grow axis {j} to {n} elements: 2**63, or nearly")
+                axial._grow(j, more)
+        return tuple(rows)
 
     def _expose(self, change: _Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""
@@ -430,10 +452,10 @@ class Extendible(ArrayCore):
                     self._write_box(first, last, fill)
 
 
-class _Change:
+class _Change(NamedTuple):
     """A change of bounds, and what it means for the grid.
 
-    Parameters
+    Attributes
     ----------
     shape, offset : tuple of int
         Bounds before the change, and elements of the grid before them.
@@ -441,51 +463,21 @@ class _Change:
         The grid before the change, in chunks, and their extents.
     low, high : tuple of int
         New bounds, as elements were counted before.
+    rows : tuple of int
+        Chunks that the change adds at the start of each axis.
     """
 
-    __slots__ = ("chunks", "cuts", "grid", "grows", "high", "low", "offset", "rows", "shape")
-
-    def __init__(
-        self, shape: Index, offset: Index, grid: Index, chunks: Index, low: Index, high: Index
-    ) -> None:
-        self.shape = shape
-        self.offset = offset
-        self.grid = grid
-        self.chunks = chunks
-        self.low = low
-        self.high = high
-        #: Chunks added at the start of each axis.
-        self.rows = (0,) * len(low)
-        moves_at_start = any(low)
-        #: Whether an axis grows, and whether one is cut.
-        self.grows = any(map(operator.gt, high, shape)) or (moves_at_start and min(low) < 0)
-        self.cuts = any(map(operator.lt, high, shape)) or (moves_at_start and max(low) > 0)
-
-    def allocate(self, axial: Axial, room: Index) -> None:
-        """Grow the grid so that it holds the new bounds, and the elements before `room`."""
-        rows = list(self.rows)
-        for j, (n, chunk) in enumerate(zip(self.shape, self.chunks, strict=True)):
-            before = self.offset[j] + self.low[j]
-            if before < 0:
-                if self.low[j] <= -LIMIT:
-                    raise LimitError(f"cannot grow axis {j} by {-self.low[j]} elements")
-                rows[j] = -(before // chunk)
-                axial._grow(j, rows[j], "start")
-            if room[j] > n:
-                if room[j] >= LIMIT:
-                    raise LimitError(
-                        f"cannot grow axis {j} to {room[j]} elements: 2**63 - 1, or nearly"
-                    )
-                more = -(-(self.offset[j] + room[j]) // chunk) - self.grid[j]
-                if more > 0:
-                    axial._grow(j, more)
-        self.rows = tuple(rows)
+    shape: Index
+    offset: Index
+    grid: Index
+    chunks: Index
+    low: Index
+    high: Index
+    rows: Index
 
     @property
     def offset_after(self) -> Index:
         """Elements of the grid before the new bounds."""
-        if not any(self.low):
-            return self.offset
         return tuple(
             b + n + m * c
             for b, n, m, c in zip(self.offset, self.low, self.rows, self.chunks, strict=True)
@@ -540,6 +532,13 @@ class _Change:
                 stop = (*both_last[:j], z, *old_last[j + 1 :])
                 if all(map(operator.lt, start, stop)):
                     yield start, stop
+
+
+def _moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | None, Index]:
+    """Bounds after a growth (or, negative, a cut) of one axis."""
+    if not at_start:
+        return None, (*shape[:axis], shape[axis] + by, *shape[axis + 1 :])
+    return (*(0,) * axis, -by, *(0,) * (len(shape) - axis - 1)), shape
 
 
 def as_source(x: Any) -> Any:
