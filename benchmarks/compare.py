@@ -32,7 +32,7 @@ if __name__ == "__main__" and not __package__:
 
 import numpy as np
 
-from benchmarks.model import MEMMAP, NUMPY, OURS, SCALES, Group, Scale
+from benchmarks.model import DASK, MEMMAP, NUMPY, OURS, SCALES, Group, Scale
 from benchmarks.peers import LIBRARIES, installed, library_version
 from benchmarks.report import Results, markdown, table, verdicts
 from benchmarks.suites import GROUPS
@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_head(head)
         source = make_source(scale)
         for group in groups:
-            taking_part = [n for n in names if not group.candidates or n in group.candidates]
+            everyone = [n for n in names if n not in DASK]
+            taking_part = [n for n in names if n in (group.candidates or everyone)]
             results[group.name] = run(
                 group, taking_part, folder, scale, source, effort, options.disk
             )

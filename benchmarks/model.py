@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 NUMPY = "numpy"
 MEMMAP = "memmap"
 OURS = ("extarray-mmap", "extarray-pread")
+#: These read as the libraries below them do; they take part only where a group names them.
+DASK = ("dask-h5py", "dask-zarr")
 #: In a target: the fastest of all libraries other than NumPy and extarray.
 PEERS = "peers"
 #: In a target: the limit is a time in seconds for one elementary operation.
@@ -27,15 +29,17 @@ class Scale:
     """Sizes of all cases.
 
     The cube is a float64 array of `side` elements an axis; `chunks` are the chunk sides, the one
-    that has the targets first. The rest: repetitions of short operations, appended planes and the
-    side they start from, growths, bytes of the large array, segments at open, records of the
-    mapping, addresses in one call, and elements of a slab that is worth two threads.
+    that has the targets first. The rest: repetitions of short operations, points at random places,
+    appended planes and the side they start from, growths, bytes of the large array, segments at
+    open, records of the mapping, addresses in one call, and elements of a slab that is worth two
+    threads.
     """
 
     side: int
     chunks: tuple[int, ...]
     boxes: tuple[int, ...] = (10, 16, 32)
     repetitions: int = 100
+    points: int = 10**6
     planes: int = 1000
     append_start: int = 32
     append_chunk: int = 32
@@ -71,6 +75,7 @@ SCALES = {
         chunks=(8, 4),
         boxes=(3, 5),
         repetitions=5,
+        points=300,
         planes=9,
         append_start=4,
         append_chunk=4,
@@ -132,7 +137,7 @@ class Case:
 class Group:
     """One table. `disk` is what a candidate needs at most, in bytes; `absolute` tables show times.
 
-    `candidates` is empty where every library takes part.
+    `candidates` is empty where every library takes part, without dask.
     """
 
     name: str

@@ -19,7 +19,7 @@ def make_source(scale: Scale) -> np.ndarray:
 
 
 class Workspace:
-    """Arrays of one candidate in one folder; at most one cube and one other array at a time.
+    """Arrays of one candidate in one folder: at most one that holds the source, and one other.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Workspace:
         self.scale = scale
         if source is not None:
             self.source = source
-        self._cube: tuple[int, Peer] | None = None
+        self._cube: tuple[tuple[int, ...], Peer] | None = None
         self._other: Peer | None = None
 
     @cached_property
@@ -50,14 +50,26 @@ class Workspace:
 
     def cube(self, chunk: int) -> Peer:
         """Return the cube in chunks of `chunk` elements an axis, holding the source."""
-        if self._cube is None or self._cube[0] != chunk:
+        return self._filled(self.source, (chunk,) * 3)
+
+    @cached_property
+    def sheet_source(self) -> np.ndarray:
+        """The values of the cube, as a table of eight times as many rows as the cube's side."""
+        return self.source.reshape(8 * self.scale.side, -1)
+
+    def sheet(self, chunk: int) -> Peer:
+        """Return the table in square chunks that are as large as the cube's of `chunk`."""
+        return self._filled(self.sheet_source, (round(chunk**1.5),) * 2)
+
+    def _filled(self, source: np.ndarray, chunks: tuple[int, ...]) -> Peer:
+        if self._cube is None or self._cube[0] != chunks:
             self.drop_cube()
-            cube = self.peer.create(self._empty("cube"), Layout(self.source.shape, (chunk,) * 3))
-            self._cube = chunk, cube
-            cube.write(..., self.source)
-            cube.tidy()
-            part = (slice(chunk // 2, chunk + 3), slice(1, 5), slice(2, 9))
-            np.testing.assert_array_equal(cube.read(part), self.source[part])
+            array = self.peer.create(self._empty("cube"), Layout(source.shape, chunks))
+            self._cube = chunks, array
+            array.write(..., source)
+            array.tidy()
+            part = (slice(chunks[0] // 2, chunks[0] + 3), *(slice(1, 5) for _ in chunks[1:]))
+            np.testing.assert_array_equal(array.read(part), source[part])
         return self._cube[1]
 
     def drop_cube(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.protocols.blocks import Box
+    from extarray.protocols.blocks import Box, Line
 
 __all__ = ["AsType", "astype"]
 
@@ -129,6 +129,10 @@ class AsType(NumpyMixin):
     @property
     def _origin(self) -> bytes:
         return self._source._origin
+
+    @property
+    def _layout(self) -> tuple[Line, ...] | None:
+        return self._source._layout
 
     def _peek(self, box: Box, writable: bool = False) -> None:
         return None

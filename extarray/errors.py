@@ -40,6 +40,7 @@ __all__ = [
     "ShapeError",
     "StorageError",
     "TruncatedError",
+    "VariableError",
     "VersionError",
 ]
 
@@ -82,6 +83,12 @@ class SelectionError(ExtArrayError, IndexError):
 
 class FieldError(ExtArrayError, ValueError, KeyError):
     """A structured dtype has no field of a name (NumPy raises a ValueError or a KeyError)."""
+
+    __str__ = ExtArrayError.__str__
+
+
+class VariableError(ArgumentError, KeyError):
+    """A dataset and what is given for it differ in their variables (xarray raises a KeyError)."""
 
     __str__ = ExtArrayError.__str__
 

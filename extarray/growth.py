@@ -22,15 +22,14 @@ from extarray.errors import (
     LimitError,
     ShapeError,
 )
+from extarray.stored import StoredArray
 from extarray.walk import address_runs
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
-    from extarray.store import FileStore, MemoryStore
 
 __all__ = ["LIMIT", "Extendible", "as_source"]
 
@@ -41,18 +40,16 @@ Side = Literal["end", "start"]
 Index = tuple[int, ...]
 
 
-class Extendible(ArrayCore):
-    """An array whose bounds move, on a store."""
+class Extendible(StoredArray):
+    """An array whose bounds move."""
 
     __slots__ = ()
 
+    _filling: bool
+
     if TYPE_CHECKING:
-        _store: FileStore | MemoryStore
-        _growth: threading.RLock
-        _filling: bool
 
         def _attach_store(self) -> None: ...
-        def _check(self, what: str | None = None) -> None: ...
 
     # -- growth ------------------------------------------------------------------------------
 
@@ -231,9 +228,9 @@ class Extendible(ArrayCore):
         Notes
         -----
         What is cut off is lost: after a growth its place holds the fill value.  Chunks that lie
-        outside the new bounds give their disk space back, where the file system can punch holes;
-        the file keeps its length, and the chunks keep their addresses.  A reader that has not
-        refreshed finds old elements or the fill value there.
+        outside the new bounds give their disk space back, where the file system can punch holes and
+        the fill value is zero; the file keeps its length, and the chunks keep their addresses.  A
+        reader that has not refreshed finds old elements or the fill value there.
 
         Examples
         --------
@@ -374,9 +371,7 @@ class Extendible(ArrayCore):
     def _allocate(
         self, low: Index | None, room: Index, grid: Index, offset: Index
     ) -> tuple[int, ...]:
-        """Grow the grid so that it holds elements low ... room - 1; returns the chunks that were
-        added at the starts.
-        """
+        """Grow the grid to hold elements low ... room - 1; returns the rows added at the starts."""
         axial, chunks = self.axial, self.chunks
         rows = [0] * len(room)
         for j, n in enumerate(room):

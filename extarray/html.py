@@ -1,15 +1,15 @@
 """An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
 
 Everything stands in the element itself: no scripts, no style sheets, no files.  Text has the colour
-of the page, and what is drawn is visible on light and on dark.  However large the grid, the
-picture has a bounded number of cells.
+of the page, and what is drawn is visible on light and on dark.  However large the grid and however
+long its history, the picture has a bounded number of cells and colours, and the work is as much.
 """
 
 from __future__ import annotations
 
 import html
 import math
-import operator
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,27 +18,29 @@ import numpy as np
 from extarray.info import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = ["describe"]
 
-Box = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+Growth = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 # From the first growth to the last: dark blue, teal, green, yellow; apart also without colour.
 _RAMP = [(58, 76, 139), (40, 122, 142), (53, 163, 124), (134, 200, 84), (240, 214, 73)]
-_SHADES = 16  # growths beyond this number share colours with their neighbours
+_SHADES = 16  # colours; of more growths, neighbours share one
 
 # Pixels.
 _LONGEST, _SHORTEST = 190.0, 24.0  # of an axis
 _LEAST_CELL = 4.0  # or the grid has no lines
-_MARGIN = 24.0
+_MARGIN = 24.0  # at the left, for a label that is turned
+_LETTER = 6.0
 _STRIP = (230.0, 12.0)
 
 _DEPTH = (0.42, -0.30)  # what a pixel of the axis that points away is on paper
 _MOST_CELLS = 48  # along an axis; more chunks are drawn together
 _LISTED = 4  # growths told in words, of which the last is the array's last
+_LONGEST_NAME = 16  # letters of the name of an axis
 
 _LINES = 'fill="none" stroke="#fff" stroke-opacity=".55" stroke-width=".8"'
 _OUTLINE = 'fill="none" stroke="currentColor" stroke-opacity=".65" stroke-width="1.1"'
@@ -50,16 +52,18 @@ _CELL = (
 _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 
 
-def describe(facts: Mapping[str, Any], boxes: Iterable[Box]) -> str:
+def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
     """HTML element that shows an array.
 
     Parameters
     ----------
     facts : mapping
         What `ExtArray.info` gives.
-    boxes : iterable of (int, int, tuple of int, tuple of int)
-        Axis and side of each growth, and the box of chunks that it adjoined, in order; the first
-        entry is the array as it was created.
+    n_growths : int
+        Segments: the first is the array as it was created.
+    growth : callable
+        Gives, for the number of a growth, its axis and side (0 for the end, 1 for the start), and
+        the grid after it as a box of chunk indices.  It is asked for few.
 
     Returns
     -------
@@ -70,19 +74,30 @@ def describe(facts: Mapping[str, Any], boxes: Iterable[Box]) -> str:
     --------
     >>> import extarray as xa
     >>> facts = xa.zeros((4, 3), chunks=(2, 2)).info()
-    >>> text = describe(facts, [(0, 0, (0, 0), (2, 2))])
+    >>> text = describe(facts, 1, lambda n: (0, 0, (0, 0), (2, 2)))
     >>> text.startswith("<div"), text.count("<svg"), "(4, 3)" in text
     (True, 1, True)
     """
-    # Before all axes have an extent there is no chunk.
-    history = _History([box for box in boxes if all(map(operator.lt, *box[2:]))])
-    pictures = [_grid(facts, history) if len(history) else _nothing()]
-    if len(history) > 1:
-        pictures.append(_growth(history))
+    history = _History(n_growths, growth)
+    names = _names(facts)
+    if history.is_empty or 0 in facts["shape"]:
+        picture = _nothing()
+    else:
+        picture, left = _grid(facts, names, history)
+        if history.n_shades > 1:
+            picture += _growth(names, history, left)
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:center;'
-        'line-height:1.4">' + _table(facts) + "<div>" + "".join(pictures) + "</div></div>"
+        f'margin:4px 0 8px;line-height:1.4">{_table(facts)}<div>{picture}</div></div>'
     )
+
+
+def _names(facts: Mapping[str, Any]) -> list[str]:
+    """Names of the axes, or their numbers."""
+    dims = facts["dims"] or [f"axis {j}" for j in range(len(facts["shape"]))]
+    return [
+        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in dims
+    ]
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -100,7 +115,8 @@ def _table(facts: Mapping[str, Any]) -> str:
         ("Chunks", f"{count:,}", f"{_text(facts['grid'])} grid"),
     ]
     number = f"{segments:,} segment{'' if segments == 1 else 's'}"
-    wide = [
+    wide = [("Axes", _text(", ".join(facts["dims"])))] if facts["dims"] else []
+    wide += [
         ("Type", f"{_text(facts['dtype'])}, fill value {_text(facts['fill_value'])}"),
         ("Growth", f"{number}, {100 * facts['utilisation']:.3g} % of the space in use"),
         ("Where", _where(facts)),
@@ -141,88 +157,100 @@ def _text(value: Any) -> str:
 
 
 class _History:
-    """Which growth adjoined which chunk, and its colour.
+    """Which growth adjoined which chunk, by the colour that it is drawn in.
 
-    A chunk was there as soon as the grid had become large enough along every axis.
+    A chunk was there as soon as the grid had become large enough along every axis: of the growths
+    that share a colour, the grid after the last is all that has to be known.
     """
 
-    def __init__(self, boxes: Sequence[Box]) -> None:
-        self.axes = [axis for axis, *_ in boxes]
-        self.at_start = [side == 1 for _, side, *_ in boxes]
-        starts = np.array([start for *_, start, _ in boxes], np.int64)
-        stops = np.array([stop for *_, stop in boxes], np.int64)
-        #: Chunks that each growth adjoined.
-        self.sizes = [math.prod(extents) for extents in (stops - starts).tolist()]
-        # The grid after each growth.
-        self.starts = np.minimum.accumulate(starts, axis=0) if boxes else starts
-        self.stops = np.maximum.accumulate(stops, axis=0) if boxes else stops
+    def __init__(self, n: int, growth: Callable[[int], Growth]) -> None:
+        # Before all axes have an extent there is no chunk.
+        first = bisect_left(range(n), True, key=lambda number: 0 not in _extents(growth(number)))
+        self._growth = growth
+        self._first = first
+        self._n = n = n - first
+        self.is_empty = n == 0
+        self.n_shades = min(n, _SHADES)
+        self._lasts = [(shade + 1) * n // self.n_shades - 1 for shade in range(self.n_shades)]
+        grids = [growth(first + last) for last in self._lasts]
+        self.starts = np.array([start for *_, start, _ in grids], np.int64)
+        self.stops = np.array([stop for *_, stop in grids], np.int64)
 
-    def __len__(self) -> int:
-        return len(self.axes)
-
-    def by(self, growth: int) -> int:
-        """Chunk indices that a growth, not the first, added to its axis."""
-        axis = self.axes[growth]
-        extents = (
-            self.stops[growth - 1 : growth + 1, axis] - self.starts[growth - 1 : growth + 1, axis]
-        )
-        return int(extents[1] - extents[0])
-
-    def owners(self, axis: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first growth after which an axis had these chunk indices."""
+    def shades(self, axis: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first shade in which an axis had these chunk indices."""
         return np.maximum(
             np.searchsorted(self.stops[:, axis], indices, side="right"),
             np.searchsorted(-self.starts[:, axis], -indices, side="left"),
         )
 
-    def shade(self, growth: Any) -> Any:
-        """Number of the colour of a growth, or of each of an array of growths."""
-        n = len(self)
-        return growth if n <= _SHADES else growth * _SHADES // n
-
     def colour(self, shade: int) -> str:
         """Colour of a shade, in CSS."""
-        place = shade / max(1, min(len(self), _SHADES) - 1) * (len(_RAMP) - 1)
+        place = shade / max(1, self.n_shades - 1) * (len(_RAMP) - 1)
         low = min(int(place), len(_RAMP) - 2)
         part = place - low
         mixed = [round(a + (b - a) * part) for a, b in zip(_RAMP[low], _RAMP[low + 1], strict=True)]
         return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}"
 
+    def shares(self) -> list[float]:
+        """Part of the file that ends with each shade."""
+        totals = [math.prod(extents) for extents in (self.stops - self.starts).tolist()]
+        return [total / totals[-1] for total in totals]
 
-def _growth(history: _History) -> str:
+    def told(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Colours and words for a few growths; no colour for those that are left out."""
+        n = self._n
+        numbers = range(n) if n <= _LISTED + 1 else [*range(_LISTED - 1), n - 1]
+        words = []
+        for k in numbers:
+            axis, side, *_ = growth = self._growth(self._first + k)
+            extents = _extents(growth)
+            if k == 0:
+                text = f"first {'×'.join(map(str, extents))}"
+            else:
+                before = _extents(self._growth(self._first + k - 1))
+                where = " at its start" if side else ""
+                text = f"{names[axis]} +{extents[axis] - before[axis]:,}{where}"
+            words.append((self.colour(bisect_left(self._lasts, k)), text))
+        if len(words) < n:
+            words.insert(-1, ("", f"… {n - len(words):,} more"))
+        return words
+
+
+def _extents(growth: Growth) -> list[int]:
+    """Extents of the grid after a growth."""
+    *_, start, stop = growth
+    return [b - a for a, b in zip(start, stop, strict=True)]
+
+
+def _growth(names: Sequence[str], history: _History, left: float) -> str:
     """The file as a strip of segments, and the growths in words."""
     width, height = _STRIP
-    ends = np.cumsum(history.sizes, dtype=float)
-    ends *= width / max(1.0, float(ends[-1]))
-    pieces, x, n = [], 0.0, len(history)
-    for growth, end in enumerate(ends.tolist()):
-        shade = history.shade(growth)
-        # Neighbours of one colour, and what is too small to be seen, go with what follows.
-        if growth + 1 < n and (history.shade(growth + 1) == shade or end - x < 0.25):
+    pieces, x = [], 0.0
+    for shade, share in enumerate(history.shares()):
+        end = share * width
+        # What is too small to be seen goes with what follows.
+        if end - x < 0.25 and share < 1:
             continue
         pieces.append(
             f'<rect x="{_n(x)}" width="{_n(end - x)}" height="{height:g}" '
             f'fill="{history.colour(shade)}"/>'
         )
-        if n <= _SHADES and 0 < x and end - x > 1.5:
+        if 0 < x and end - x > 1.5:
             pieces.append(f'<path d="M{_n(x)} 0v{height:g}" {_LINES}/>')
         x = end
     strip = (
         f'<svg width="{width:g}" height="{height:g}" style="display:block;border-radius:3px" '
         'role="img" aria-label="Segments in the order of the file">' + "".join(pieces) + "</svg>"
     )
-    told = list(range(n)) if n <= _LISTED + 1 else [*range(_LISTED - 1), None, n - 1]
     words = [
-        f"<span>… {n - _LISTED:,} more</span>"
-        if growth is None
-        else '<span style="white-space:nowrap"><span style="display:inline-block;width:9px;'
-        "height:9px;border-radius:2px;margin-right:4px;"
-        f'background:{history.colour(history.shade(growth))}"></span>{_told(history, growth)}'
-        "</span>"
-        for growth in told
+        '<span style="white-space:nowrap"><span style="display:inline-block;width:9px;height:9px;'
+        f'border-radius:2px;margin-right:4px;background:{colour}"></span>{_text(text)}</span>'
+        if colour
+        else f"<span>{text}</span>"
+        for colour, text in history.told(names)
     ]
     return (
-        f'<div style="margin:6px 0 0 {_MARGIN:g}px">'
+        f'<div style="margin:6px 0 0 {left:g}px">'
         + strip
         + '<div style="display:flex;flex-wrap:wrap;'
         f'gap:0 10px;max-width:{width:g}px;font-size:11px;margin-top:4px">'
@@ -231,24 +259,16 @@ def _growth(history: _History) -> str:
     )
 
 
-def _told(history: _History, growth: int) -> str:
-    if growth == 0:
-        first = (history.stops[0] - history.starts[0]).tolist()
-        return f"first {_text('×'.join(map(str, first)))}"
-    where = " at its start" if history.at_start[growth] else ""
-    return f"axis {history.axes[growth]} +{history.by(growth):,}{where}"
-
-
 # -- the grid ------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Axis:
-    """An axis as it is drawn: cells between edges, in pixels, and the first growth of each."""
+    """An axis as it is drawn: cells between edges, in pixels, and the first shade of each."""
 
     label: str
     edges: list[float]
-    owners: NDArray[np.int64]
+    shades: NDArray[np.int64]
     has_lines: bool
 
     @property
@@ -265,70 +285,88 @@ class _Face:
     down: tuple[float, float]
     columns: _Axis
     right: tuple[float, float]
-    owners: NDArray[np.int64]  # the growth that adjoined each cell
+    shades: NDArray[np.int64]  # of each cell
     veil: str  # a colour over it, so that the sides stand apart
 
 
-def _grid(facts: Mapping[str, Any], history: _History) -> str:
-    """The grid of chunks: a row, a plane, or a box of the three axes with most chunks."""
+def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> tuple[str, float]:
+    """The grid of chunks: a row, a plane, or a box of the three axes with most chunks.
+
+    Also the pixels that it has at the left for a label.
+    """
     shape, grid = facts["shape"], facts["grid"]
     most = sorted(sorted(range(len(shape)), key=lambda j: -grid[j])[:3])
     longest = max((shape[j] for j in most), default=1)
-    axes = [_axis(j, shape[j], facts["chunks"][j], longest, history) for j in most]
+    axes = [
+        _axis(j, names[j], shape[j], facts["offset"][j], facts["chunks"][j], longest, history)
+        for j in most
+    ]
     while len(axes) < 2:  # a row, or one cell
         axes.insert(0, _Axis("", [0.0, _SHORTEST], np.zeros(1, np.int64), False))
     rows, columns = axes[-2:]
-    front = np.maximum.outer(rows.owners, columns.owners)
+    front = np.maximum.outer(rows.shades, columns.shades)
     faces = [_Face((0.0, 0.0), rows, (0.0, 1.0), columns, (1.0, 0.0), front, "none")]
+    is_turned = _width(rows.label) < rows.length
+    left = _MARGIN if is_turned else 12 + _width(rows.label)
     labels = [
         _label(columns.label, columns.length / 2, rows.length + 14, "middle"),
-        _label(rows.label, -8, rows.length / 2 + 4, "end")
-        if len(rows.label) < 3
-        else _label(rows.label, -8, rows.length / 2, "middle", turned=True),
+        _label(rows.label, -8, rows.length / 2, "middle", turned=True)
+        if is_turned
+        else _label(rows.label, -8, rows.length / 2 + 4, "end"),
     ]
-    far_x = far_y = right_margin = 0.0
+    far_x = far_y = 0.0
+    right = max(8.0, (_width(columns.label) - columns.length) / 2)
     if len(axes) == 3:
         depth = axes[0]
         far_x, far_y = _DEPTH[0] * depth.length, _DEPTH[1] * depth.length
         # The top shows the first rows, the side the last columns.
-        top = np.maximum.outer(depth.owners, columns.owners)
-        side = np.maximum.outer(rows.owners, np.maximum(depth.owners, columns.owners[-1]))
+        top = np.maximum.outer(depth.shades, columns.shades)
+        side = np.maximum.outer(rows.shades, np.maximum(depth.shades, columns.shades[-1]))
         at = columns.length
         faces += [
             _Face((0.0, 0.0), depth, _DEPTH, columns, (1.0, 0.0), top, "#fff"),
             _Face((at, 0.0), rows, (0.0, 1.0), depth, _DEPTH, side, "#000"),
         ]
         labels.append(_label(depth.label, at + far_x / 2 + 7, rows.length + far_y / 2 + 9, "start"))
-        right_margin = 7.0 * len(depth.label)
+        right = max(far_x, far_x / 2 + 7 + _width(depth.label))
     bottom = rows.length + 20
-    others = [j for j in range(len(shape)) if j not in most]
+    others = [names[j] for j in range(len(shape)) if j not in most]
     if others:
-        names = f"axes {', '.join(map(str, others))}" if len(others) > 1 else f"axis {others[0]}"
-        labels.append(_label(f"{names}: first chunk", columns.length / 2, bottom + 8, "middle"))
+        labels.append(
+            _label(f"{', '.join(others)}: first chunk", columns.length / 2, bottom + 8, "middle")
+        )
         bottom += 16
-    width = _MARGIN + columns.length + max(far_x, far_x / 2 + right_margin, 8.0)
-    return (
-        f'<svg width="{_n(width)}" height="{_n(bottom - far_y + 4)}" '
+    svg = (
+        f'<svg width="{_n(left + columns.length + right)}" height="{_n(bottom - far_y + 4)}" '
         'style="display:block;overflow:visible" role="img" aria-label="Grid of chunks">'
-        f'<g transform="translate({_n(_MARGIN)} {_n(4 - far_y)})">'
+        f'<g transform="translate({_n(left)} {_n(4 - far_y)})">'
         + "".join([_face(face, history) for face in faces] + labels)
         + "</g></svg>"
     )
+    return svg, left
 
 
-def _axis(axis: int, extent: int, chunk: int, longest: int, history: _History) -> _Axis:
-    """An axis with a bounded number of cells."""
-    n = -(-extent // chunk)
+def _axis(
+    axis: int,
+    name: str,
+    extent: int,
+    offset: int,
+    chunk: int,
+    longest: int,
+    history: _History,
+) -> _Axis:
+    """An axis with a bounded number of cells, of the chunks that hold the elements."""
+    first, lead = divmod(offset, chunk)
+    n = -(-(extent + lead) // chunk)
     length = max(_SHORTEST, _LONGEST * extent / longest)
     cells = min(n, _MOST_CELLS)
     stops = [(cell + 1) * n // cells for cell in range(cells)]
     # Of several chunks in a cell, the one in the middle.
     middles = [(low + high) // 2 for low, high in zip([0, *stops], stops, strict=False)]
-    label = f"axis {axis} · {extent:,}"
     return _Axis(
-        label=label if len(label) * 6 < length else f"{extent:,}",
-        edges=[0.0, *(min(stop * chunk, extent) / extent * length for stop in stops)],
-        owners=history.owners(axis, np.array(middles, np.int64)),
+        label=f"{name} · {extent:,}",
+        edges=[0.0, *(min(stop * chunk - lead, extent) / extent * length for stop in stops)],
+        shades=history.shades(axis, first + np.array(middles, np.int64)),
         has_lines=cells == n and length / n >= _LEAST_CELL,
     )
 
@@ -348,7 +386,7 @@ def _face(face: _Face, history: _History) -> str:
         tall, wide = bottom - top, right - left
         return path(top, left, (0.0, wide), (tall, 0.0), (0.0, -wide)) + "z"
 
-    shades = history.shade(face.owners)
+    shades = face.shades
     paths: dict[int, str] = {}
     for first, last in _runs([row.tobytes() for row in shades]):
         for left, right in _runs(shades[first].tolist()):
@@ -399,6 +437,11 @@ def _label(text: str, x: float, y: float, anchor: str, turned: bool = False) -> 
         if text
         else ""
     )
+
+
+def _width(text: str) -> float:
+    """Pixels of a label, nearly."""
+    return _LETTER * len(text)
 
 
 def _n(value: float) -> str:

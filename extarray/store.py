@@ -719,9 +719,11 @@ class FileStore:
     def give_back(self, start: int, stop: int) -> None:
         """Give the disk space of bytes that no longer count back to the file system.
 
-        Where it cannot punch holes, they stay as they are.
+        Where it cannot punch holes, they stay as they are.  So they do where a hole would show a
+        reader that has not refreshed something else than the fill value.
         """
-        punch_range(self._data, start, stop - start)
+        if not any(self.header.fill):
+            punch_range(self._data, start, stop - start)
 
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""

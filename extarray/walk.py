@@ -46,7 +46,17 @@ def segment_boxes(axial: Axial) -> Iterator[tuple[int, int, Index, Index]]:
     >>> list(segment_boxes(axial))
     [(0, 0, (0, 0), (4, 3)), (1, 0, (0, 3), (4, 5))]
     """
-    return map(axial._box, range(axial.segments))
+    before: tuple[Index, Index] | None = None
+    for n in range(axial.segments):
+        axis, side, *after = axial._growth(n)
+        start, stop = (list(edge) for edge in after)
+        if before is not None:
+            if side:
+                stop[axis] = before[0][axis]
+            else:
+                start[axis] = before[1][axis]
+        yield axis, side, tuple(start), tuple(stop)
+        before = after[0], after[1]
 
 
 def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterator[Index]:

@@ -115,10 +115,11 @@ class Script:
             env=self.environment,
         )
 
-    def __call__(self, code: str, *args, prefix=(), env=()) -> str:
-        """What the code prints; it has to end well."""
+    def __call__(self, code: str, *args, prefix=(), env=(), text=None) -> str:
+        """What the code prints, given a text to read; it has to end well."""
         done = subprocess.run(
             self.command(code, *args, prefix=prefix),
+            input=text,
             capture_output=True,
             text=True,
             env={**self.environment, **dict(env)},

@@ -153,6 +153,12 @@ class Model:
         return self.replay.grid
 
     @property
+    def offset(self) -> tuple[int, ...]:
+        """Elements of the grid before the bounds."""
+        edges = zip(self.origin, self.replay.low, self.chunks, strict=True)
+        return tuple(-n - zero * c for n, zero, c in edges)
+
+    @property
     def box(self) -> list[tuple[int, int]]:
         """The bounds, counted from where index 0 was at first."""
         return [(-n, m - n) for n, m in zip(self.origin, self.shape, strict=True)]

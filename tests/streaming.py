@@ -65,7 +65,7 @@ def compared(ours, numpys, data=None, exact: bool = False) -> None:
 
 def assert_close(got, expected, data=None, exact: bool = False) -> None:
     """The same type, dtype and shape, and the same values up to rounding."""
-    if isinstance(expected, tuple):
+    if isinstance(expected, (tuple, list)):
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
             assert_close(one, other, data, exact)

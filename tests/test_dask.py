@@ -120,10 +120,19 @@ def test_operators_with_dask_arrays(filled):
 # -- schedulers ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["to_dask", "from_array"])
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
-@pytest.mark.parametrize("on_disk", [True, False])
-def test_schedulers(path, on_disk, scheduler, way):
+@pytest.mark.parametrize(
+    ("scheduler", "on_disk", "way"),
+    [
+        ("threads", True, "to_dask"),
+        ("threads", True, "from_array"),
+        ("threads", False, "to_dask"),
+        ("threads", False, "from_array"),
+        # Processes take a while to start.
+        ("processes", True, "to_dask"),
+        ("processes", False, "from_array"),
+    ],
+)
+def test_schedulers(path, scheduler, on_disk, way):
     with xa.create(path if on_disk else None, (50, 40), chunks=10) as array:
         array[...] = np.arange(2000).reshape(50, 40)
         with dask.config.set({"array.chunk-size": "8 kiB"}):
@@ -133,18 +142,33 @@ def test_schedulers(path, on_disk, scheduler, way):
         assert np.allclose(means, array[...].mean(axis=0))
 
 
-@pytest.mark.filterwarnings("default")  # theirs
-def test_distributed(tmp_path):
+@pytest.fixture
+def cluster():
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
-    with (
-        xa.create(tmp_path / "scene", (50, 40), chunks=10) as array,
-        distributed.Client(processes=True, **options),
-    ):
-        array[...] = np.arange(2000).reshape(50, 40)
+    with distributed.Client(processes=True, **options) as client:
+        yield client
+
+
+def store_there(path, values) -> None:
+    with xa.open(path, "r+") as array:
+        da.store(da.from_array(values, chunks=7), array, lock=False, scheduler="threads")
+
+
+@pytest.mark.filterwarnings("default")  # theirs
+def test_distributed(cluster, path):
+    values = np.arange(2000.0).reshape(50, 40)
+    with xa.create(path, (50, 40), chunks=10) as array:
+        array[...] = values
         for source in (array, array.copy(), array.astype("i2")):
             for graph in (da.from_array(source, chunks=20), xa.ExtArray.to_dask(array, 20)):
                 assert graph.sum().compute(scheduler=None) == 1999000
+        with pytest.raises(xa.ReadOnlyError, match="opened with mode 'r'"):
+            da.store(graph + 1, array, lock=False, scheduler=None)
+        assert (array[...] == values).all()
+    cluster.submit(store_there, path, values + 1).result(60)
+    with xa.open(path) as array:
+        assert (array[...] == values + 1).all()
 
 
 # -- storing -------------------------------------------------------------------------------------

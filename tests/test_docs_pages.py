@@ -35,6 +35,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # The command of this very interpreter, whether or not its environment is active.
 SHELL = f'extarray() {{ {shlex.quote(sys.executable)} -m extarray "$@"; }}\n'
 SETTINGS = {"EXTARRAY_ENGINE", "EXTARRAY_MAX_MEMORY", "EXTARRAY_NUM_THREADS"}
+SETTINGS |= {"EXTARRAY_MAX_RESULT", "EXTARRAY_WARN_RESULT"}
 RUN = {"python", "pycon", "sh"}
 SHOWN = {"text", "console", "c", "toml", "ini", "json", "yaml", "css", "html", "bibtex"}
 
@@ -208,11 +209,21 @@ def test_reference_names_every_option_of_the_command():
         assert not missing, f"not in docs/reference/cli.md: {name} {missing}"
 
 
+def extension(name):
+    """Module of docs/_ext."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_drawn_array_is_what_the_package_shows():
+    drawn = (ROOT / "docs" / "_static" / "array.html").read_text(encoding="utf-8")
+    assert drawn == extension("draw_array").scene()._repr_html_() + "\n"
+
+
 def test_the_drawn_figure_has_the_addresses_of_the_package():
-    file = ROOT / "docs" / "_ext" / "draw_figures.py"
-    spec = importlib.util.spec_from_file_location("draw_figures", file)
-    draw = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(draw)
+    draw = extension("draw_figures")
     initial, extensions, _framed = draw.FIGURE_3
     array = xa.create(None, shape=initial, dtype="u1", chunks=(1, 1, 1))
     for axis, by in extensions:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import inspect
+import operator
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from compare import assert_same, assert_same_outcome
 
 import extarray as xa
 from extarray import errors
@@ -38,6 +40,12 @@ WRONG_ARGUMENT = [
           "boolean index did not match indexed array along axis 0; size of axis is 4"),
     Fails("index array", lambda a: a[[0, 4]], xa.BoundsError, IndexError,
           "index 4 is out of bounds for axis 0 with size 4"),
+    Fails("flat", lambda a: a.flat[12], xa.BoundsError, IndexError,
+          "index 12 is out of bounds for size 12"),
+    Fails("flat list", lambda a: a.flat[[0, -13]], xa.BoundsError, IndexError,
+          "index -13 is out of bounds for size 12"),
+    Fails("write flat", lambda a: a.flat.__setitem__(12, 1), xa.BoundsError, IndexError,
+          "index 12 is out of bounds for size 12"),
     Fails("field", lambda a: a["x"], xa.SelectionError, IndexError, "only integers, slices"),
     Fails("write index", lambda a: a.__setitem__((0, 3), 1), xa.BoundsError, IndexError,
           "index 3 is out of bounds for axis 1 with size 3"),
@@ -65,8 +73,15 @@ WRONG_ARGUMENT = [
     Fails("resize rank", lambda a: a.resize((5,)), xa.ShapeError, ValueError, r"\(4, 3\)"),
     Fails("resize float", lambda a: a.resize((4.0, 3)), xa.ArgumentTypeError, TypeError, "4.0"),
     Fails("resize text", lambda a: a.resize("43"), xa.ArgumentTypeError, TypeError, "43"),
-    # Negative growth
-    Fails("shrink", lambda a: a.resize((3, 3)), xa.ShapeError, ValueError, r"\(4, 3\) to \(3, 3\)"),
+    # Growth and shrinking
+    Fails("shrink too much", lambda a: a.shrink(0, 5), xa.ArgumentError, ValueError,
+          "cannot cut 5 elements off axis 0: it has 4 of them"),
+    Fails("shrink by less than nothing", lambda a: a.shrink(0, -1), xa.ArgumentError, ValueError,
+          "by must be at least 0, not -1"),
+    Fails("side", lambda a: a.extend(0, 1, "left"), xa.ArgumentError, ValueError,
+          "side 'left' is not possible; use 'end' or 'start'"),
+    Fails("reserve", lambda a: a.reserve((9,)), xa.ShapeError, ValueError,
+          r"cannot reserve \(9,\): the array has 2 axes"),
     Fails("by -1", lambda a: a.extend(0, -1), xa.ArgumentError, ValueError, "-1"),
     Fails("by 1.5", lambda a: a.extend(0, 1.5), xa.ArgumentTypeError, TypeError, "1.5"),
     Fails("by 2.0", lambda a: a.extend(0, 2.0), xa.ArgumentTypeError, TypeError, "2.0"),
@@ -175,6 +190,23 @@ READ_ONLY = [
     ("resize an axis", lambda a: a.resize(9, axis=1)),
     ("append", lambda a: a.append(np.zeros((1, 3)))),
     ("attrs", lambda a: a.attrs.__setitem__("a", 1)),
+    ("dims", lambda a: setattr(a, "dims", ("y", "x"))),
+    ("write a mask", lambda a: a.__setitem__(np.ones((4, 3), bool), 1)),
+    ("write rows", lambda a: a.__setitem__([0, 2], 1)),
+    ("oindex", lambda a: a.oindex.__setitem__(([0, 1], [0]), 1)),
+    ("vindex", lambda a: a.vindex.__setitem__(([0, 1], [0, 1]), 1)),
+    ("blocks", lambda a: a.blocks.__setitem__((0, 0), 1)),
+    ("set_basic_selection", lambda a: a.set_basic_selection(0, 1)),
+    ("flat", lambda a: a.flat.__setitem__(0, 1)),
+    ("in place", lambda a: operator.iadd(a, 1)),
+    ("out=", lambda a: np.sqrt(a, out=a)),
+    ("out= of a reduction", lambda a: np.cumsum(a, axis=0, out=a)),
+    ("at", lambda a: np.add.at(a, 0, 1)),
+    ("copyto", lambda a: np.copyto(a, 1)),
+    ("put", lambda a: a.put(0, 1)),
+    ("fill", lambda a: a.fill(1)),
+    ("sort", lambda a: a.sort()),
+    ("partition", lambda a: a.partition(1)),
 ]
 READING = [
     ("read a scalar", lambda a: a[0, 0]),
@@ -191,6 +223,21 @@ READING = [
     ("refresh", lambda a: a.refresh()),
     ("copy", lambda a: a.copy()),
     ("astype", lambda a: a.astype("f4")),
+    ("info", lambda a: a.info()),
+    ("attrs", lambda a: a.attrs.get("a")),
+    ("read a mask", lambda a: a[np.ones((4, 3), bool)]),
+    ("read rows", lambda a: a[[0, 2]]),
+    ("oindex", lambda a: a.oindex[[0, 1], [0]]),
+    ("get_basic_selection", lambda a: a.get_basic_selection(0)),
+    ("flat", lambda a: a.flat[0]),
+    ("operator", lambda a: a + 1),
+    ("ufunc", lambda a: np.sqrt(a)),
+    ("sum", lambda a: a.sum()),
+    ("mean", lambda a: a.mean(axis=0)),
+    ("function", lambda a: np.where(a > 1, a, 0)),
+    ("fall-back", lambda a: np.rot90(a)),
+    ("sorted", lambda a: np.sort(a)),
+    ("DLPack", lambda a: np.from_dlpack(a)),
 ]
 
 
@@ -352,3 +399,136 @@ def test_errors_can_be_pickled(path):
         again = pickle.loads(pickle.dumps(caught.value))
         assert str(again) == str(caught.value)
         assert type(again) is type(caught.value)
+
+
+# -- as NumPy raises them ------------------------------------------------------------------------
+
+ONES = np.ones
+
+#: What NumPy refuses of an array (4, 3) of float64, and what it says.
+AS_NUMPY = {
+    "conversion to int": lambda a: int(a),
+    "conversion to float": lambda a: float(a),
+    "truth": lambda a: bool(a),
+    "as an index": lambda a: operator.index(a),
+    "operand": lambda a: a + ONES(4),
+    "operand before": lambda a: ONES((2, 3)) - a,
+    "operand None": lambda a: a * None,
+    "operand of a comparison": lambda a: a < "x",
+    "operand ==": lambda a: a == ONES(7),
+    "operator": lambda a: a << 1,
+    "in place": lambda a: operator.iadd(a, ONES((2, 4, 3))),
+    "in place, casting": lambda a: operator.iadd(a, 1j),
+    "matmul": lambda a: a @ ONES(4),
+    "matmul before": lambda a: ONES(3) @ a,
+    "matmul of a scalar": lambda a: np.matmul(a, 1),
+    "matmul in place": lambda a: operator.imatmul(a, ONES((2, 2))),
+    "axis": lambda a: a.sum(axis=2),
+    "axis -3": lambda a: a.mean(axis=-3),
+    "axis twice": lambda a: a.max(axis=(0, 0)),
+    "axis 1.0": lambda a: a.sum(axis=1.0),
+    "axis of argmin": lambda a: a.argmin(axis=5),
+    "axis of cumsum": lambda a: a.cumsum(axis=2),
+    "axis of sort": lambda a: a.sort(axis=4),
+    "axis of median": lambda a: np.median(a, axis=7),
+    "axis of roll": lambda a: np.roll(a, 1, axis=7),
+    "out": lambda a: a.sum(axis=0, out=np.zeros(4)),
+    "out of a ufunc": lambda a: np.add(a, 1, out=np.zeros((3, 3))),
+    "out, casting": lambda a: np.add(a, 1, out=np.zeros((4, 3), "i8")),
+    "out, no array": lambda a: np.add(a, 1, out=[1]),
+    "dtype of a ufunc": lambda a: np.sqrt(a, dtype="i4"),
+    "where": lambda a: a.sum(where=ONES(7, bool)),
+    "where without initial": lambda a: a.max(where=ONES((4, 3), bool)),
+    "keyword of a ufunc": lambda a: np.add(a, 1, no=2),
+    "arguments of a ufunc": lambda a: np.add(a),
+    "reduce": lambda a: np.sqrt.reduce(a),
+    "reduce axis": lambda a: np.add.reduce(a, axis=3),
+    "accumulate": lambda a: np.add.accumulate(a, axis=3),
+    "reduceat": lambda a: np.add.reduceat(a, [9]),
+    "at": lambda a: np.add.at(a, 9, 1),
+    "outer": lambda a: np.subtract.outer(a, "x"),
+    "reshape": lambda a: a.reshape(5),
+    "reshape twice unknown": lambda a: a.reshape(-1, -1),
+    "transpose": lambda a: a.transpose(0, 0),
+    "swapaxes": lambda a: a.swapaxes(0, 5),
+    "squeeze": lambda a: a.squeeze(0),
+    "broadcast_to": lambda a: np.broadcast_to(a, (4, 5)),
+    "concatenate": lambda a: np.concatenate([a, ONES((2, 2))]),
+    "concatenate ranks": lambda a: np.concatenate([a, ONES(3)]),
+    "concatenate axis": lambda a: np.concatenate([a, a], axis=4),
+    "stack": lambda a: np.stack([a, ONES((2, 2))]),
+    "split": lambda a: np.split(a, 3),
+    "take": lambda a: a.take(99),
+    "take axis": lambda a: a.take(9, axis=0),
+    "take mode": lambda a: a.take(0, mode="x"),
+    "put": lambda a: a.put(99, 1),
+    "compress": lambda a: a.compress([1] * 9, axis=0),
+    "choose": lambda a: np.choose(np.full((4, 3), 5), [a, a]),
+    "repeat": lambda a: a.repeat([1, 2], axis=0),
+    "item of many": lambda a: a.item(),
+    "item": lambda a: a.item(99),
+    "fill": lambda a: a.fill([1, 2, 3]),
+    "copyto": lambda a: np.copyto(a, ONES(9)),
+    "copyto, casting": lambda a: np.copyto(a, 1j),
+    "where of three": lambda a: np.where(a, a, ONES(9)),
+    "dot": lambda a: a.dot(ONES(7)),
+    "inner": lambda a: np.inner(a, ONES(7)),
+    "tensordot": lambda a: np.tensordot(a, ONES(7), 1),
+    "trace": lambda a: a.trace(axis1=0, axis2=0),
+    "inv": lambda a: np.linalg.inv(a),
+    "percentile": lambda a: np.percentile(a, 101),
+    "average": lambda a: np.average(a, weights=ONES(9)),
+    "histogram": lambda a: np.histogram(a, bins=-1),
+    "astype": lambda a: a.astype("i4", casting="safe"),
+    "asarray": lambda a: np.asarray(a, "no such"),
+    "index 4": lambda a: a[4],
+    "step 0": lambda a: a[::0],
+    "index 1.0": lambda a: a[1.0],
+    "array of floats": lambda a: a[np.array([1.0])],
+    "two ellipses": lambda a: a[..., ...],
+    "arrays of indices": lambda a: a[[0, 1], [0, 1, 2]],
+    "mask": lambda a: a[ONES((4, 4), bool)],
+    "field": lambda a: a["x"],
+    "fields": lambda a: a[["x", "y"]],
+    "values": lambda a: a.__setitem__(..., ONES(9)),
+    "values, a list": lambda a: a.__setitem__((0, 0), [1, 2]),
+    "values, text": lambda a: a.__setitem__(0, "x"),
+}
+
+
+@pytest.mark.parametrize("call", AS_NUMPY.values(), ids=AS_NUMPY.keys())
+def test_as_numpy_raises(call):
+    data = np.arange(12.0).reshape(4, 3)
+    array = xa.from_array(data, chunks=2)
+    assert not assert_same_outcome(lambda: call(array), lambda: call(data)), "NumPy takes this"
+    assert_same(array[...], data)
+
+
+# -- results that are too large ------------------------------------------------------------------
+
+TOO_LARGE = {
+    "operator": (lambda a: a + 1, "out="),
+    "operator before": (lambda a: 1 - a, "out="),
+    "ufunc": (lambda a: np.sqrt(a), "out="),
+    "outer": (lambda a: np.add.outer(a, [1, 2]), "out="),
+    "sum of an axis": (lambda a: a.sum(axis=2), "out="),
+    "cumsum": (lambda a: np.cumsum(a, axis=0), "out="),
+    "where": (lambda a: np.where(a > 0, a, 0), "out="),
+    "clip": (lambda a: a.clip(0, 1), "out="),
+    "concatenate": (lambda a: np.concatenate([a, a]), "out="),
+    "take": (lambda a: np.take(a, [0, 1], axis=2), "out="),
+    "fft": (lambda a: np.fft.fft(a, axis=2), "out="),
+    "astype": (lambda a: a.astype("f4", copy=True), "reads late"),
+    "fall-back": (lambda a: np.rot90(a), "parts of the arrays"),
+}
+
+
+@pytest.mark.parametrize(("call", "way"), TOO_LARGE.values(), ids=TOO_LARGE.keys())
+def test_too_large(factory, call, way):
+    """The message names the way without the memory."""
+    with factory.array((32, 32, 32), chunks=16) as array:
+        array[...] = 1
+        with xa.config.set(max_result=2**12), pytest.raises(xa.ResultError, match=way) as caught:
+            call(array)
+        assert isinstance(caught.value, MemoryError)
+        assert "config.max_result" in str(caught.value)

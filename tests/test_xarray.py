@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,10 @@ import extarray as xa
 xr = pytest.importorskip("xarray", minversion="2025.1")
 pytest.importorskip("dask.array")
 
+from xarray.core import indexing  # noqa: E402
+
 from extarray.interop.xarray import ExtArrayBackend  # noqa: E402
+from extarray.interop.xarray_lazy import LazyArray  # noqa: E402
 
 
 def times(*days, unit="ns"):
@@ -173,6 +178,13 @@ def test_arrays_that_are_refused(path, da, options, words):
     assert list(path.parent.iterdir()) == []
 
 
+def test_encodings_of_what_is_not_there(path):
+    for given in (xr.DataArray([1], dims="x"), xr.Dataset({"a": ("x", [1])})):
+        with pytest.raises(xa.VariableError, match="not there: 'y'") as caught:
+            given.extarray.to_extarray(path, encoding={"y": {}})
+        assert isinstance(caught.value, KeyError)
+
+
 def test_large_coordinates_are_no_attributes(path):
     da = xr.DataArray(np.zeros(70_000), {"x": np.arange(70_000)}, "x")
     with pytest.raises(xa.ArgumentError, match="write a folder"):
@@ -312,33 +324,133 @@ def test_a_dataset_keeps_its_bounds(path):
         copy.close()
 
 
-def test_reading_is_lazy_and_bounded(path, monkeypatch):
+@pytest.fixture
+def board(path):
+    """100 x 100 elements, in chunks of 800 bytes."""
     x = np.arange(10_000.0).reshape(100, 100)
     xa.from_array(x, path, chunks=(10, 10), dims=("y", "x")).close()
-    sizes = []
-    read = xa.ExtArray.read
+    return x
 
-    def spy(self, selection=..., **options):
-        result = read(self, selection, **options)
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts what the kernel reads")
+@pytest.mark.parametrize(
+    ("select", "n_chunks"),
+    [
+        (lambda da: da[3, 4], 1),
+        (lambda da: da[5:20, 95:], 2),
+        (lambda da: da[::-30, 7], 4),
+        (lambda da: da.isel(y=[99, 0, 99], x=[55, 5]), 4),
+        (lambda da: da.isel(y=slice(10), x=[55, -1]), 2),
+        (lambda da: da.isel(y=xr.DataArray([0, 50, 99]), x=xr.DataArray([99, 5, 0])), 3),
+        (lambda da: da.isel(y=xr.DataArray([[0, 50], [99, 1]]), x=slice(20, 30)), 3),
+        (lambda da: da[[99, 1]].transpose("x", "y")[5:8].isel(y=0), 1),
+    ],
+)
+def test_no_more_is_read_than_is_selected(board, path, select, n_chunks):
+    """Whatever the index, only the chunks that it meets are read."""
+
+    def bytes_read():
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    with xa.config.set(engine="pread"), xr.open_dataarray(path, engine="extarray") as da:
+        selected = select(da)
+        bytes_read()
+        cost = bytes_read() - bytes_read()
+        before = bytes_read()
+        values = selected.values
+        n_bytes = bytes_read() - before + cost
+    np.testing.assert_array_equal(values, select(xr.DataArray(board, dims=("y", "x"))))
+    assert values.nbytes <= n_bytes <= n_chunks * 800
+
+
+def test_dask_reads_block_by_block(board, path, monkeypatch):
+    sizes = []
+    read = xa.ExtArray.__getitem__
+
+    def spy(self, key):
+        result = read(self, key)
         sizes.append(result.size)
         return result
 
-    monkeypatch.setattr(xa.ExtArray, "read", spy)
-    with xr.open_dataarray(path, engine="extarray", chunks={"y": 10, "x": 100}) as da:
+    monkeypatch.setattr(xa.ExtArray, "__getitem__", spy)
+    with xr.open_dataarray(f"{path}.xmd", chunks={"y": 10, "x": 100}) as da:
         assert sizes == []
-        np.testing.assert_array_equal(da.sum("x"), x.sum(1))
-        assert max(sizes) == 1000
+        np.testing.assert_array_equal(da.sum("x"), board.sum(1))
+        assert sizes == [1000] * 10
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+def test_every_kind_of_index(path, n_dims):
+    """As xarray's own adapter of NumPy's arrays has it, where the array has grown too."""
+    x = np.arange(7 * 6 * 5.0).reshape(7, 6, 5)
+    xa.from_array(x, path, chunks=(3, 2, 2)).close()
+    rng = np.random.default_rng(0)
+
+    def items(n):
+        yield from (slice(None), slice(4, None, -2), slice(1, 1), slice(-9, None, -1))
+        yield rng.integers(-n, n, (3, 2)[:n_dims])
+        yield rng.integers(-n, n, (1, 1)[:n_dims])
+
+    manager = xr.backends.CachingFileManager(xa.open, path, mode="r")
+    lazy = LazyArray(manager, x.shape, x.dtype)
+    expected = indexing.as_indexable(x)
+    with xa.open(path, "r+") as a:
+        for axis in range(3):
+            a.extend(axis, 1)
+    for key in itertools.product(*map(items, x.shape)):
+        if not any(isinstance(item, np.ndarray) for item in key):
+            continue
+        points = indexing.VectorizedIndexer(key)
+        np.testing.assert_array_equal(lazy[points], expected.vindex[points], strict=True)
+        if n_dims == 1:
+            product = indexing.OuterIndexer(key)
+            np.testing.assert_array_equal(lazy[product], expected.oindex[product], strict=True)
+    manager.close()
+
+
+def test_points_that_xarray_spreads_are_a_product(board, path, monkeypatch):
+    """Of a list of points along some dimensions, and all of the others."""
+    keys = []
+    read = xa.ExtArray.__getitem__
+
+    def spy(self, key):
+        keys.append([np.size(item) for item in key])
+        return read(self, key)
+
+    monkeypatch.setattr(xa.ExtArray, "__getitem__", spy)
+    places = xr.DataArray([3, 50, 3], dims="place")
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        np.testing.assert_array_equal(da.isel(x=places).T, board[:, [3, 50, 3]].T)
+        same = da.isel(y=xr.zeros_like(places), x=xr.zeros_like(places)).values
+    assert keys == [[100, 3], [1, 1]]
+    assert same.tolist() == [0, 0, 0]
+    assert same.flags.writeable
+
+
+def test_an_index_beyond_the_bounds(board, path):
     with xr.open_dataarray(path, engine="extarray") as da:
-        sizes.clear()
-        assert da[3, 4] == x[3, 4]
-        assert sizes == [1]
+        with xa.open(path, "r+") as a:
+            a.extend(0, 5)
+        for key in ([0, 103], xr.DataArray([103])):
+            with pytest.raises(IndexError, match="103 .*out of"):
+                pickle.loads(pickle.dumps(da)).isel(y=key).load()
+
+
+@pytest.mark.parametrize("shape", [(50, 100), (100,)])
+def test_an_array_that_was_replaced_by_a_smaller_one(board, path, shape):
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        xa.create(path, shape, overwrite=True).close()
+        np.testing.assert_array_equal(da, board)  # what is open stays
+        da.close()
+        with pytest.raises(xa.BoundsError, match=r"had the shape \(100, 100\), and has "):
+            da.load()
 
 
 def test_dask_chunks_are_those_of_the_array(path):
     xa.from_array(np.zeros((6, 5)), path, chunks=(4, 5), dims=("y", "x")).close()
-    with xr.open_dataarray(path, engine="extarray", chunks={}) as da:
+    with xr.open_dataarray(f"{path}.xmd", chunks={}) as da:
         assert da.chunks == ((4, 2), (5,))
-    with xr.open_dataarray(path, engine="extarray", chunks="auto") as da:
+    with xr.open_dataarray(f"{path}.xmd", chunks="auto") as da:
         assert da.chunks == ((6,), (5,))
 
 
@@ -364,6 +476,9 @@ def test_what_the_backend_opens(path, folder):
     assert backend.guess_can_open(folder)
     assert backend.guess_can_open(str(folder))
     assert backend.guess_can_open("scene.xmd")
+    assert not backend.guess_can_open(path)
+    xa.zeros(2, path=path).close()
+    assert backend.guess_can_open(path)
     assert backend.guess_can_open(path.with_suffix(".xta"))
     assert not backend.guess_can_open("scene.nc")
     assert not backend.guess_can_open(b"\0")
@@ -491,6 +606,44 @@ def test_modes_of_a_dataset(folder):
     with xr.open_dataset(folder) as got:
         xr.testing.assert_identical(got, weather((5,)).drop_vars("mask"))
     assert not list(folder.glob("mask*"))
+
+
+def test_variables_are_found_by_their_names(folder):
+    """A file may have another name than its variable; none takes the place of another."""
+    folder.mkdir()
+    xa.zeros((2,), path=folder / "t").close()
+    with xa.open(folder / "t", "r+") as a:
+        a.attrs.update(name="temperature", dims=["x"])
+    for names in (["t"], ["temperature", "t"]):
+        ds = xr.Dataset({name: ("x", [1.0, 2.0]) for name in names})
+        with pytest.raises(xa.ExistsError, match="it is the variable 'temperature'"):
+            ds.extarray.to_extarray(folder, mode="a")
+    ds[["temperature"]].extarray.to_extarray(folder, mode="a")
+    with xr.open_dataset(folder) as got:
+        assert list(got) == ["temperature"]
+        assert got.temperature.values.tolist() == [1, 2]
+    ds.extarray.to_extarray(folder, mode="w")
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, ds)
+
+
+def test_what_a_crash_left_is_replaced(folder):
+    weather().extarray.to_extarray(folder)
+    (folder / "wind.xmd").unlink()
+    weather((3,)).extarray.to_extarray(folder, mode="w")
+    with xr.open_dataset(folder) as got:
+        xr.testing.assert_identical(got, weather((3,)))
+
+
+def test_dask_takes_no_results_of_before_an_append(folder):
+    """xarray names tasks after the path and its time of modification."""
+    weather().extarray.to_extarray(folder)
+    names = set()
+    for day in (3, 4):
+        with xr.open_dataset(folder, chunks={}) as ds:
+            names.add(ds.wind.data.name)
+        weather((day,)).extarray.to_extarray(folder, append_dim="time")
+    assert len(names) == 2
 
 
 def test_arrays_that_are_no_dataset_are_not_replaced(folder):

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from ..model import MEMMAP, NUMPY, OURS
 from .base import Peer
 
-#: Name of a candidate: (package, module in this folder, class).
+#: Name of a candidate: (packages, module in this folder, class).
 CANDIDATES = {
     NUMPY: ("numpy", "numpy_arrays", "InMemory"),
     MEMMAP: ("numpy", "numpy_arrays", "Mapped"),
@@ -24,19 +24,21 @@ CANDIDATES = {
     "tensorstore": ("tensorstore", "tensorstore_zarr", "TensorStore"),
     "tiledb": ("tiledb", "tiledb_dense", "TileDB"),
     "blosc2": ("blosc2", "blosc2_frame", "Blosc2"),
+    "dask-h5py": ("dask h5py", "dask_arrays", "DaskH5py"),
+    "dask-zarr": ("dask zarr", "dask_arrays", "DaskZarr"),
 }
 #: The libraries to be compared with.
 LIBRARIES = tuple(n for n in CANDIDATES if n not in (NUMPY, MEMMAP, *OURS))
 
 
 def installed(name: str) -> bool:
-    """Tell whether the candidate's library is there, without importing it."""
-    return find_spec(CANDIDATES[name][0]) is not None
+    """Tell whether the candidate's packages are there, without importing them."""
+    return all(find_spec(package) is not None for package in CANDIDATES[name][0].split())
 
 
 def library_version(name: str) -> str:
     try:
-        return version(CANDIDATES[name][0])
+        return version(CANDIDATES[name][0].split()[0])
     except PackageNotFoundError:
         return "not installed but found"
 

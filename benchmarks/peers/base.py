@@ -10,6 +10,24 @@ import numpy as np
 from ..model import Layout, Unsupported
 
 
+class Computing:
+    """Computes as NumPy's arrays do: `array` has their methods, and NumPy's functions take it."""
+
+    array: Any
+
+    def total(self) -> float:
+        return self.array.sum()
+
+    def mean(self, axis: int) -> np.ndarray:
+        return self.array.mean(axis=axis)
+
+    def add_one(self) -> None:
+        self.array += 1
+
+    def square_roots(self, out: Peer) -> None:
+        np.sqrt(self.array, out=out.array)
+
+
 class Peer:
     """One open array of a library; a subclass says what its library does better or otherwise.
 
@@ -60,6 +78,14 @@ class Peer:
     def write(self, selection: Any, values: Any) -> None:
         self.array[selection] = values
 
+    def pick(self, selection: Any) -> np.ndarray:
+        """Read what a mask, an array of rows, or a tuple of arrays (points) selects."""
+        return np.asarray(self.array[selection])
+
+    def put(self, selection: Any, values: np.ndarray) -> None:
+        """Write to what a mask, an array of rows, or a tuple of arrays (points) selects."""
+        self.array[selection] = values
+
     def grow(self, axis: int, by: int) -> None:
         """Make the array longer by `by` elements along `axis`."""
         raise Unsupported("growth")
@@ -71,6 +97,22 @@ class Peer:
         selection = [slice(None)] * len(self.shape)
         selection[axis] = slice(start, None)
         self.write(tuple(selection), data)
+
+    def total(self) -> float:
+        """Sum of all elements."""
+        raise Unsupported("computing")
+
+    def mean(self, axis: int) -> np.ndarray:
+        """Means along an axis."""
+        raise Unsupported("computing")
+
+    def add_one(self) -> None:
+        """Add 1 to each element, in place."""
+        raise Unsupported("computing")
+
+    def square_roots(self, out: Peer) -> None:
+        """Write the square roots of all elements to another array of the same library."""
+        raise Unsupported("computing")
 
     def addresses(self, indices: np.ndarray) -> np.ndarray:
         """Map rows of `indices`, in chunks, to positions in the file."""

@@ -70,3 +70,7 @@ class Blosc2(Peer):
         shape[axis] += by
         check_chunks(tuple(shape), self.array.array.chunks)
         self.array.array.resize(tuple(shape))
+
+    def put(self, selection: Any, values: np.ndarray) -> None:
+        # Rows and masks are written in steps of Python, points not at all.
+        raise Unsupported("writes to selections by arrays")

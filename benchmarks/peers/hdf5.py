@@ -49,6 +49,35 @@ class H5pyDefault(Peer):
         self.array.read_direct(out, selection)
         return out
 
+    def pick(self, selection: Any) -> np.ndarray:
+        if isinstance(selection, tuple):
+            values = np.empty(len(selection[0]), self.array.dtype)
+            self.array.id.read(*self._points(selection), values)
+            return values
+        if selection.dtype == bool:
+            return self.array[selection]
+        # Rows have to increase.
+        order = np.argsort(selection)
+        rows = np.empty((len(order), *self.array.shape[1:]), self.array.dtype)
+        rows[order] = self.array[selection[order]]
+        return rows
+
+    def put(self, selection: Any, values: np.ndarray) -> None:
+        if isinstance(selection, tuple):
+            self.array.id.write(*self._points(selection), values)
+        elif selection.dtype == bool:
+            self.array[selection] = values
+        else:
+            order = np.argsort(selection)
+            self.array[selection[order]] = values[order]
+
+    def _points(self, indices: tuple[np.ndarray, ...]) -> tuple[h5py.h5s.SpaceID, ...]:
+        """Return spaces, in memory and in the file, of points: only HDF5 itself takes them."""
+        memory = h5py.h5s.create_simple((len(indices[0]),))
+        file = self.array.id.get_space()
+        file.select_elements(np.stack(indices, axis=1))
+        return memory, file
+
     def grow(self, axis: int, by: int) -> None:
         self.array.resize(self.array.shape[axis] + by, axis)
 

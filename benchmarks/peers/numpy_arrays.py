@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from ..model import Layout, Unsupported
-from .base import Peer
+from .base import Computing, Peer
 
 
-class InMemory(Peer):
+class InMemory(Computing, Peer):
     settings = "C-ordered ndarray in memory; growth by np.concatenate"
 
     def __init__(self, array: np.ndarray) -> None:
@@ -24,6 +24,10 @@ class InMemory(Peer):
             raise Unsupported("sparse")
         return cls(np.zeros(layout.shape, layout.dtype))
 
+    @classmethod
+    def set_threads(cls, count: int) -> None:
+        """NumPy's loops have one thread, whatever is asked for."""
+
     def read(self, selection: Any, order: str = "C") -> np.ndarray:
         # A slice of an ndarray is a view: the copy is the point.
         return np.array(self.array[selection], order=order)
@@ -31,6 +35,9 @@ class InMemory(Peer):
     def read_into(self, selection: Any, out: np.ndarray) -> np.ndarray:
         np.copyto(out, self.array[selection])
         return out
+
+    def pick(self, selection: Any) -> np.ndarray:
+        return self.array[selection]
 
     def append(self, data: np.ndarray, axis: int) -> None:
         self.array = np.concatenate((self.array, data), axis)

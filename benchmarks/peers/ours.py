@@ -10,10 +10,10 @@ import numpy as np
 import extarray as xa
 
 from ..model import Layout
-from .base import Peer
+from .base import Computing, Peer
 
 
-class MmapEngine(Peer):
+class MmapEngine(Computing, Peer):
     settings = "engine='mmap', one thread"
     replays = True
     engine: ClassVar[str] = "mmap"

@@ -121,6 +121,13 @@ class TileDB(Peer):
         array.shape = tuple(array.reader.shape)
         return cls(array)
 
+    def pick(self, selection: Any) -> np.ndarray:
+        # Points are ranges of one cell each, and each range costs as much as a box.
+        raise Unsupported("selections by arrays")
+
+    def put(self, selection: Any, values: np.ndarray) -> None:
+        raise Unsupported("selections by arrays")
+
     def close(self) -> None:
         self.array.close()
 

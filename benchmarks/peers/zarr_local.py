@@ -45,6 +45,17 @@ class Zarr(Peer):
         self.array.get_basic_selection(selection, out=buffer)
         return out
 
+    def _brackets(self, selection: Any) -> Any:
+        """Return the brackets that suit a selection best: rows are orthogonal, the rest points."""
+        is_rows = isinstance(selection, np.ndarray) and selection.dtype != bool
+        return self.array.oindex if is_rows else self.array.vindex
+
+    def pick(self, selection: Any) -> np.ndarray:
+        return self._brackets(selection)[selection]
+
+    def put(self, selection: Any, values: np.ndarray) -> None:
+        self._brackets(selection)[selection] = values
+
     def grow(self, axis: int, by: int) -> None:
         shape = list(self.array.shape)
         shape[axis] += by

@@ -16,8 +16,10 @@ if __name__ == "suites":
 
 from .bench_axial import axial
 from .bench_box import box
+from .bench_compute import compute
+from .bench_fancy import fancy
 from .bench_growth import append, growth, reopen
 from .bench_scalar import scalar
 from .bench_slab import create, slab, threads
 
-GROUPS = (scalar, slab, box, create, append, growth, reopen, axial, threads)
+GROUPS = (scalar, slab, box, fancy, create, append, growth, reopen, axial, threads, compute)

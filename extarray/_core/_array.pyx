@@ -274,6 +274,12 @@ cdef class ArrayCore:
             for j in range(self.rank)])
 
     @property
+    def _lead(self):
+        """Elements of the first chunk of each axis that lie before index 0."""
+        cdef int j
+        return tuple([self.layout.offset[j] % self.layout.chunk[j] for j in range(self.rank)])
+
+    @property
     def closed(self):
         """Whether `close` was called."""
         return not self.is_open
@@ -294,6 +300,9 @@ cdef class ArrayCore:
         raise NotImplementedError
 
     def _write_query(self, key, value):
+        raise NotImplementedError
+
+    def _write_shared(self, key, value):
         raise NotImplementedError
 
     cdef int _check_open(self) except -1:
@@ -527,8 +536,11 @@ cdef class ArrayCore:
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
             item = np.zeros((), self.kind)
-            item[()] = value
+            item[()] = np.asarray(value) if is_array(value) else value
             value = item
+        elif self._shares(value):
+            self._write_shared(key, value)
+            return 0
         else:
             value = self._as_values(value, self.kind)
         self._check_writable()          # and so may converting
@@ -548,11 +560,18 @@ cdef class ArrayCore:
         """What is assigned, as an array that stays what it is while this one is written."""
         if not is_array(value):
             return to_array(value, dtype)
-        if value is self or getattr(value, "base", None) is self:
+        if self._shares(value):
             return np.asarray(value)
         if isinstance(value, cnp.ndarray) and self._overlaps(value):
             return value.copy()
         return value
+
+    cdef bint _shares(self, object value) except -1:
+        """Whether a value is read late, box by box, and has elements of this array."""
+        if isinstance(value, cnp.ndarray):
+            return False
+        origin = getattr(value, "_origin", None)
+        return origin is not None and origin == self._origin
 
     cdef int _write_cast(self, selection_t *s, object value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
@@ -699,7 +718,7 @@ cdef class ArrayCore:
     def _move(self, query, cnp.ndarray values not None, bint write):
         """Move what a query selects from or (write) to an array of its shape and dtype.
 
-        `query` is one of `extarray.indexing.queries`; behind its dimensions `values` may have those
+        `query` is one of `extarray.indexing.query`; behind its dimensions `values` may have those
         of one element, which are contiguous.
         """
         cdef Plan plan

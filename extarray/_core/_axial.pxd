@@ -59,7 +59,6 @@ cdef class Axial:
     cdef int _lengthen(self, int axis, int side, index_t by) except -1
     cdef int _update_table(self, int axis, int side, index_t first) except -1
     cdef tuple _extents(self, int side)
-    cdef index_t _extent_after(self, int32_t segment) noexcept
     cdef int32_t _segment(self, segment) except -1
 
 

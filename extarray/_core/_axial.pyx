@@ -456,8 +456,8 @@ cdef class Axial:
         grid = tuple([before_of(s, n, END)[j] + before_of(s, n, START)[j] for j in range(s.ndim)])
         return s.axis[n], s.side[n], grid
 
-    def _box(self, segment):
-        """Box of chunks that a segment is.
+    def _growth(self, segment):
+        """What a segment made of the grid.
 
         Parameters
         ----------
@@ -467,55 +467,29 @@ cdef class Axial:
         Returns
         -------
         axis, side : int
-            Axis that grew, which varies slowest in the segment (downwards, where it grew at its
-            start); the others follow in their order.
+            What grew; the side is 0 for the end and 1 for the start.
         start, stop : tuple of int
-            Chunk indices, counted as they are now.
+            The grid after it, as a box of chunk indices, counted as they are now.
 
         Examples
         --------
         >>> axial = Axial((4, 3))
         >>> _ = axial.grow(1, 2), axial.grow(0, 1, "start")
-        >>> axial._box(1), axial._box(2)
-        ((1, 0, (1, 3), (5, 5)), (0, 1, (0, 0), (1, 5)))
+        >>> axial._growth(1), axial._growth(2)
+        ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
         """
         cdef axial_t *s = &self.state
         cdef int32_t n = self._segment(segment)
-        cdef int j, axis = s.axis[n], side = s.side[n]
-        cdef const index_t *end = before_of(s, n, END)
-        cdef const index_t *start = before_of(s, n, START)
-        cdef index_t zero, low, high
-        first = []
+        cdef int j
+        # The last segment may be lengthened meanwhile, and others may follow it.
+        cdef bint is_last = n + 1 == s.n_segments
+        start = []
         stop = []
         for j in range(s.ndim):
             zero = s.sides[START][j].extent
-            low = -start[j]
-            high = end[j]
-            if j == axis:
-                # It ends where the next segment of the side begins.
-                low = before_of(s, n, side)[j]
-                high = self._extent_after(n)
-                if side == START:
-                    low, high = -high, -low
-            first.append(zero + low)
-            stop.append(zero + high)
-        return axis, side, tuple(first), tuple(stop)
-
-    cdef index_t _extent_after(self, int32_t segment) noexcept:
-        """Extent of the side that a segment grew, after its growth."""
-        cdef axial_t *s = &self.state
-        cdef int side = s.side[segment], axis = s.axis[segment]
-        cdef const side_t *own = &s.sides[side][axis]
-        cdef int32_t low = 0, high = own.n_segments, middle
-        while low < high:       # the first that is later
-            middle = (low + high) // 2
-            if own.segments[middle] <= segment:
-                low = middle + 1
-            else:
-                high = middle
-        if low == own.n_segments:
-            return own.extent
-        return before_of(s, own.segments[low], side)[axis]
+            start.append(zero - (zero if is_last else before_of(s, n + 1, START)[j]))
+            stop.append(zero + (s.sides[END][j].extent if is_last else before_of(s, n + 1, END)[j]))
+        return s.axis[n], s.side[n], tuple(start), tuple(stop)
 
     cdef int32_t _segment(self, segment) except -1:
         cdef Py_ssize_t n = segment

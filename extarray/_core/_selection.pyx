@@ -1,7 +1,7 @@
 """NumPy's basic indexing: integers, slices, Ellipsis, newaxis -> a box of elements.
 
 Errors have NumPy's classes and NumPy's words.  What may be another kind of index (masks, arrays,
-lists, names of fields, and whatever NumPy refuses) is left to `extarray.indexing.queries`.
+lists, names of fields, and whatever NumPy refuses) is left to `extarray.indexing`.
 """
 
 import operator

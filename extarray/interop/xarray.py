@@ -61,7 +61,9 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             path = Path(filename_or_obj)
         except TypeError:
             return False
-        return path.suffix in (".xmd", ".xta") or bool(arrays_in(path))
+        if path.suffix in (".xmd", ".xta"):
+            return True
+        return os.path.exists(f"{path}.xmd") or bool(arrays_in(path))
 
     def open_dataset(
         self,
@@ -156,7 +158,7 @@ class ExtArrayDataArray:
         ------
         ExistsError
             A FileExistsError: the pair is there, and `mode` is "w-".
-        ShapeError, ArgumentError, CastingError
+        ShapeError, VariableError, ArgumentError, CastingError
             What is appended does not fit: dimensions, extents, coordinates or values.  Nothing was
             written.
         LockedError, StorageError
@@ -224,7 +226,7 @@ class ExtArrayDataset:
         ------
         ExistsError
             A FileExistsError: the folder has arrays, and `mode` is "w-".
-        ShapeError, ArgumentError, CastingError
+        ShapeError, VariableError, ArgumentError, CastingError
             What is appended does not fit: dimensions, extents, coordinates or values.  Nothing was
             written.
         LockedError, StorageError

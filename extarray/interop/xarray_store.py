@@ -8,7 +8,6 @@ are where the conventions ask for nothing else.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -19,9 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import extarray as xa
-from extarray.errors import ArgumentError, FormatError, MissingError, storage_error
+from extarray.errors import (
+    ArgumentError,
+    FormatError,
+    MissingError,
+    storage_error,
+)
 from extarray.extras import require
 from extarray.interop.values import decode, decode_array, encode, encode_array
+from extarray.interop.xarray_lazy import LazyArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,50 +55,6 @@ strings: Any = require("xarray.coding.strings", "xarray")
 DATASET = "dataset.json"
 #: Attributes of an array that are not those of the variable.
 RESERVED = ("dims", "name", "coords")
-
-
-class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
-    """Elements of an array, read when they are needed.
-
-    Parameters
-    ----------
-    manager : CachingFileManager
-        Opens the array, also after it was pickled.
-    shape : tuple of int
-        Bounds; those of the array may be larger by now.
-    dtype : dtype
-        The array's, or one that xarray has in its place.
-    """
-
-    __slots__ = ("_manager", "dtype", "shape")
-
-    def __init__(self, manager: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._manager = manager
-        self.shape = shape
-        self.dtype = dtype
-
-    def __getitem__(self, key: Any) -> Any:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.BASIC, self._read
-        )
-
-    async def async_getitem(self, key: Any) -> Any:
-        """Read in a thread: several variables are read at the same time."""
-        return await asyncio.to_thread(self.__getitem__, key)
-
-    def _read(self, key: tuple[Any, ...]) -> Any:
-        # Slices without an end mean the bounds as they were.
-        bounded = tuple(
-            _bounded(item, n) if isinstance(item, slice) else int(item)
-            for item, n in zip(key, self.shape, strict=True)
-        )
-        with self._manager.acquire_context() as a:
-            return a.read(bounded).astype(self.dtype, copy=False)
-
-
-def _bounded(item: slice, extent: int) -> slice:
-    start, stop, step = item.indices(extent)
-    return slice(start, None if stop < 0 else stop, step)
 
 
 class Entry(NamedTuple):

@@ -22,6 +22,7 @@ from extarray.errors import (
     CastingError,
     ExistsError,
     ShapeError,
+    VariableError,
     storage_error,
 )
 from extarray.extras import require
@@ -114,9 +115,13 @@ def _of_fixed_size(variable: Any, name: Any) -> Any:
 
 def _with_encoding(variables: dict[Any, Any], encoding: Mapping[Any, Any] | None) -> set[Any]:
     """Set the encodings that a user gives; returns the names."""
-    for name, given in (encoding or {}).items():
-        variables[name].encoding = given
-    return set(encoding or {})
+    given = dict(encoding or {})
+    unknown = sorted(map(repr, set(given) - set(variables)))
+    if unknown:
+        raise VariableError(f"encoding names variables that are not there: {', '.join(unknown)}")
+    for name, each in given.items():
+        variables[name].encoding = each
+    return set(given)
 
 
 # -- what is to be made --------------------------------------------------------------------------
@@ -277,18 +282,19 @@ def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str)
     if not any(dim in variable.dims for variable in stored.values()):
         raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
     for name in sorted(map(str, new - set(stored))):
-        raise ArgumentError(f"cannot append {name!r}: it is not in {where}")
+        raise VariableError(f"cannot append {name!r}: it is not in {where}")
     for name, variable in stored.items():
         if dim in variable.dims and name not in new:
-            raise ArgumentError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
+            raise VariableError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
 
 
 def _append(a: xa.ExtArray, source: Any, axis: int, start: int) -> None:
     """Append from an index on, where elements of an append that did not end may be."""
     there = min(a.shape[axis] - start, source.shape[axis])
     before = (slice(None),) * axis
-    for i in range(there):
-        a[(*before, slice(start + i, start + i + 1))] = source[(*before, slice(i, i + 1))]
+    for place in a.iter_chunks((*before, slice(start, start + there))):
+        own = slice(place[axis].start - start, place[axis].stop - start)
+        a[place] = source[(*place[:axis], own, *place[axis + 1 :])]
     if there < source.shape[axis]:
         a.append(source[(*before, slice(there, None))] if there else source, axis)
 
@@ -394,10 +400,12 @@ def write_dataset(
     given = _with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
     form = encode(dict(attrs))
     there = _what_is_there(target, mode, variables)
-    new = [
-        New.plan(there.get(name, target / name), variable, chunks, name in given, {})
-        for name, variable in encode_variables(variables).items()
-    ]
+    places = _places(target, mode, variables, there)
+    new = []
+    for name, variable in encode_variables(variables).items():
+        place = places[name]
+        extra = {} if place.name == name else {"name": name}
+        new.append(New.plan(place, variable, chunks, name in given, extra))
     _write_folder(target, new, mode, there)
     if mode == "a" and (target / DATASET).exists():
         with FolderStore(target) as store:
@@ -461,6 +469,23 @@ def _what_is_there(folder: Path, mode: str, variables: Mapping[Any, Any]) -> dic
         return {entry.name: Path(entry.path) for entry in store.entries}
 
 
+def _places(
+    folder: Path, mode: str, names: Iterable[Any], there: Mapping[Any, Path]
+) -> dict[Any, Path]:
+    """Path of the array of each variable: what is added takes no other's place."""
+    if mode != "a":
+        return {name: folder / name for name in names}
+    owners = {path: name for name, path in there.items()}
+    places = {name: there.get(name, folder / name) for name in names}
+    for name, path in places.items():
+        owner = owners.get(path, name)
+        if owner != name:
+            raise ExistsError(
+                errno.EEXIST, f"it is the variable {owner!r}; {name!r} cannot be there", str(path)
+            )
+    return places
+
+
 def _write_folder(folder: Path, new: list[New], mode: str, there: Mapping[Any, Path]) -> None:
     """Make the arrays; on an error those that were not there before go again."""
     with ExitStack() as undo:
@@ -472,7 +497,9 @@ def _write_folder(folder: Path, new: list[New], mode: str, there: Mapping[Any, P
             raise storage_error(error, f"cannot make the folder '{folder}'") from error
         kept = set(there.values())
         for array in new:
-            array.write(overwrite=mode != "w-")
+            # Not what this call wrote: "T" and "t" are one file on some file systems.
+            may_replace = array.path in kept or not _metadata(array.path).exists()
+            array.write(overwrite=mode != "w-" and may_replace)
             if array.path not in kept:
                 undo.callback(_remove, array.path)
         undo.pop_all()
@@ -481,10 +508,15 @@ def _write_folder(folder: Path, new: list[New], mode: str, there: Mapping[Any, P
             _remove(path)
 
 
+def _metadata(path: Path) -> Path:
+    """File of a pair without which it is none."""
+    return path.with_name(f"{path.name}.xmd")
+
+
 def _remove(path: Path) -> None:
     """Remove a pair of files; the metadata first, so that nothing is left that opens."""
-    for suffix in (".xmd", ".xta"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    _metadata(path).unlink(missing_ok=True)
+    path.with_name(f"{path.name}.xta").unlink(missing_ok=True)
 
 
 def _remove_folder(folder: Path) -> None:
@@ -515,3 +547,5 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
         for entry in growing:
             axis = entry.dims.index(dim)
             _append(arrays[entry.path], encoded[entry.name], axis, store.sizes[dim])
+        # xarray tells dask's tasks apart by the time of what is opened.
+        os.utime(folder)

@@ -104,7 +104,7 @@ def _sorted(axis: Any) -> bool:
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * np.pi) -> Any:
     """Streamed form: phases without jumps, by whole lanes."""
     p = as_array(p)
-    if not p.shape or 0 in p.shape:
+    if not p.shape or 0 in p.shape or np.ndim(discont) or np.ndim(period):
         return NotImplemented
     j = normalize_axis_index(axis, len(p.shape))
 

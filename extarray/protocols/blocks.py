@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK_BYTES", "Box", "Source", "box_bytes", "cuts", "load", "run", "tiles"]
+__all__ = ["BLOCK_BYTES", "Box", "Line", "Source", "box_bytes", "cuts", "load", "run", "tiles"]
 
 Box = tuple[slice, ...]
+
+#: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
+#: shows them in this order; None: in another one, -1: no axis, but one index.
+Line = tuple[int, int, int, "int | None"]
 
 #: Bytes of a box: its elements stay in the cache between two steps of an operation.
 BLOCK_BYTES = 1 << 21
@@ -61,6 +65,16 @@ class Source:
             """Write to a selection."""
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
+
+    @property
+    def _layout(self) -> tuple[Line, ...] | None:
+        """Where the elements are in the stored array, axis by axis of it; None: not known."""
+        return None
+
+    @property
+    def _lead(self) -> tuple[int, ...]:
+        """Elements of the first chunk of each axis that lie before index 0."""
+        return (0,) * len(self.shape)
 
     @property
     def ndim(self) -> int:

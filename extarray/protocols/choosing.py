@@ -55,7 +55,7 @@ def pieces(x: Any, *others: Any) -> Iterator[slice]:
 # -- taking --------------------------------------------------------------------------------------
 
 
-def _places(indices: Any, n: int, mode: str, axis: int | None) -> NDArray[np.intp]:
+def _places(indices: Any, n: int, mode: str, axis: int) -> NDArray[np.intp]:
     """Indices into an axis of length `n`, in [0, n)."""
     places: Any = np.asarray(indices)
     # Without elements: NumPy's refusal of other dtypes and modes.
@@ -71,8 +71,9 @@ def _places(indices: Any, n: int, mode: str, axis: int | None) -> NDArray[np.int
     else:
         wrong = (places < -n) | (places >= n)
         if wrong.any():
-            where = "" if axis is None else f"axis {axis} with "
-            raise BoundsError(f"index {places[wrong].flat[0]} is out of bounds for {where}size {n}")
+            raise BoundsError(
+                f"index {places[wrong].flat[0]} is out of bounds for axis {axis} with size {n}"
+            )
         result = np.where(places < 0, places + n, places)
     return result
 
@@ -93,7 +94,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
         axis = normalize_axis_index(axis, len(a.shape))
         before, after, n = a.shape[:axis], a.shape[axis + 1 :], a.shape[axis]
         shape = (*before, *indices.shape, *after)
-    places: Any = _places(indices, n, mode, axis)
+    places: Any = _places(indices, n, mode, 0 if axis is None else axis)
     # In mode "raise" NumPy buffers the output, and casts it as it pleases.
     target = target_for(out, shape, a.dtype, "take", "unsafe" if mode == "raise" else "same_kind")
     a = separate(a, out)
@@ -163,7 +164,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
     values = np.ravel(in_memory(v, "put"))
     size = math.prod(a.shape)
     np.put(np.zeros(1, a.dtype), np.empty(0, places.dtype), values, mode)  # type: ignore[arg-type]
-    places = _places(places, size, mode, None)
+    places = _places(places, size, mode, 0)
     if not len(places) or not len(values):
         return None
     limit = step_bytes() // (8 * max(1, len(a.shape)) + a.dtype.itemsize)

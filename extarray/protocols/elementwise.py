@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray._core._array import ArrayCore
 from extarray._core._mapping import Region
+from extarray.errors import ShapeError
 from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
 from extarray.protocols.limits import check_result
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.protocols.blocks import Box
+    from extarray.protocols.blocks import Box, Line
 
 __all__ = [
     "apart",
@@ -78,7 +78,7 @@ def elementwise(
            [2., 3., 4.]])
     """
     operands = [as_operand(x) for x in operands]
-    shape = np.broadcast_shapes(*map(shape_of, operands))
+    shape = _common_shape(operands)
     target = new_result(shape, dtype, name or function.__name__) if out is None else out
 
     def fill(*parts: Any, out: tuple[NDArray[Any], ...]) -> None:
@@ -86,6 +86,17 @@ def elementwise(
 
     stream(fill, operands, (target,))
     return target if out is not None or shape else target[()]
+
+
+def _common_shape(operands: list[Any]) -> tuple[int, ...]:
+    """The shape that operands are broadcast to."""
+    shapes = [shape_of(x) for x in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        # In the words of what NumPy calls, down to the last space.
+        texts = "".join(f"{shape} ".replace(", ", ",") for shape in shapes)
+        raise ShapeError(f"operands could not be broadcast together with shapes {texts}") from None
 
 
 def assigning(function: Callable[..., Any]) -> Callable[..., None]:
@@ -243,10 +254,10 @@ def part_of(x: Any, box: Box) -> Any:
     """
     if not isinstance(x, (Source, np.ndarray)):
         return x
-    own = tuple(
-        slice(0, 1) if n == 1 else s
-        for n, s in zip(x.shape, box[len(box) - len(x.shape) :], strict=True)
-    )
+    shape: tuple[int, ...] = x.shape
+    own: tuple[Any, ...] = box[len(box) - len(shape) :]
+    if 1 in shape:
+        own = tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])
     return load(x, own) if isinstance(x, Source) else x[(*own, ...)]
 
 
@@ -372,10 +383,32 @@ def meet(x: Any, out: Any) -> bool:
     bool
     """
     if isinstance(x, Source) and isinstance(out, Source):
-        return x._origin == out._origin
+        return x._origin == out._origin and _lines_meet(x._layout, out._layout)
     if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):
         return np.may_share_memory(x, out)
     return _is_of_a_chunk(x if isinstance(x, np.ndarray) else out)
+
+
+def _lines_meet(a: tuple[Line, ...] | None, b: tuple[Line, ...] | None) -> bool:
+    """Whether two layouts in one stored array may have an element in common."""
+    if a is None or b is None:
+        return True
+    return all(_have_common(one, other) for one, other in zip(a, b, strict=True))
+
+
+def _have_common(a: Line, b: Line) -> bool:
+    """Whether two progressions may have an index in common: their ranges meet, as do residues."""
+    ranges = []
+    for start, step, count, _ in (a, b):
+        if count == 0:
+            return False
+        last = start + (count - 1) * step
+        ranges.append((min(start, last), max(start, last)))
+    if max(low for low, _ in ranges) > min(high for _, high in ranges):
+        return False
+    # A lone index has no step.
+    common = math.gcd(*(step if count > 1 else 0 for _, step, count, _ in (a, b)))
+    return common == 0 or (a[0] - b[0]) % common == 0
 
 
 def _is_of_a_chunk(array: NDArray[Any]) -> bool:
@@ -392,8 +425,13 @@ def _coincide(x: Any, out: Any) -> bool:
         return True
     if x.shape != out.shape:
         return False
-    if isinstance(x, ArrayCore) and isinstance(out, ArrayCore):
-        return True
+    if isinstance(x, Source) and isinstance(out, Source):
+        layout = x._layout
+        return (
+            layout is not None
+            and layout == out._layout
+            and all(dim is not None for *_, dim in layout)
+        )
     return (
         isinstance(x, np.ndarray)
         and isinstance(out, np.ndarray)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError
+from extarray.errors import ArgumentError, BoundsError, SelectionError
+from extarray.protocols.blocks import Source
 from extarray.protocols.choosing import pieces
 from extarray.protocols.derived import flat
 from extarray.protocols.elementwise import part_of
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import ArrayLike, NDArray
-
-    from extarray.protocols.blocks import Source
 
 __all__ = ["FlatElements", "ndenumerate"]
 
@@ -101,6 +101,8 @@ class FlatElements:
         return np.take(self.base, places)
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
+        if isinstance(key, tuple) and not key:
+            raise SelectionError("Assigning to a flat iterator with a 0-D index is not supported.")
         places = self._places(key)
         if not isinstance(places, slice):
             np.put(self.base, places, values)
@@ -123,23 +125,38 @@ class FlatElements:
         n = len(self)
         if isinstance(key, tuple) and len(key) == 1:
             (key,) = key
-        if key is Ellipsis:
+        if key is Ellipsis or (isinstance(key, tuple) and not key):
             return slice(0, n)
         if isinstance(key, slice):
             low, high, step = key.indices(n)
             return slice(low, max(low, high)) if step == 1 else np.arange(low, high, step)
-        try:
-            return operator.index(key)
-        except TypeError:
-            pass
+        if not isinstance(key, (bool, np.bool_)):
+            with suppress(TypeError):
+                key = operator.index(key)
+        if type(key) is int:
+            if not -n <= key < n:
+                raise BoundsError(f"index {key} is out of bounds for size {n}")
+            return key
         chosen = np.asarray(key)
-        if chosen.dtype.kind in "biu" or not chosen.size:
-            if chosen.dtype.kind == "b" and chosen.shape == (n,):
-                return np.flatnonzero(chosen)
-            if chosen.dtype.kind != "b":
-                return chosen.astype(np.intp)
-        shadow(self.base).flat[key]  # raises what NumPy raises
-        raise AssertionError(f"NumPy takes {key!r} as an index of flat")
+        if isinstance(key, Source):
+            key = chosen
+        if chosen.dtype.kind == "b":
+            is_usual = chosen.shape == (n,) and not isinstance(key, list)
+        else:
+            is_usual = chosen.dtype.kind in "iu" or not chosen.size
+        if not is_usual or isinstance(key, tuple):
+            # NumPy refuses, or takes it with a warning: which, depends on its version.
+            try:
+                shadow(self.base).flat[key]
+            except IndexError as error:
+                raise SelectionError(str(error)) from None
+        if chosen.dtype.kind == "b":
+            return np.flatnonzero(chosen)
+        places = chosen.astype(np.intp)
+        wrong = places[(places < -n) | (places >= n)]
+        if wrong.size:
+            raise BoundsError(f"index {wrong[0]} is out of bounds for size {n}")
+        return places
 
     def copy(self) -> NDArray[Any]:
         """Copy of the elements.

@@ -18,13 +18,13 @@ from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import to_dask
 from extarray.protocols.derived import Computed
-from extarray.protocols.elementwise import assigning, elementwise
+from extarray.protocols.elementwise import as_operand, assigning, elementwise, shape_of
 from extarray.protocols.files import tofile
 from extarray.protocols.functions import dispatch
 from extarray.protocols.iteration import FlatElements
 from extarray.protocols.reductions import reduce
 from extarray.protocols.sorting import change_lanes
-from extarray.protocols.standins import shadow
+from extarray.protocols.standins import empty, shadow
 from extarray.protocols.ufuncs import apply
 
 if TYPE_CHECKING:
@@ -228,6 +228,8 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> a[...]
         array([7., 7., 7.])
         """
+        if np.ndim(value):
+            raise ArgumentError("setting an array element with a sequence.")
         self.write(..., value)
 
     def item(self, *args: Any) -> Any:
@@ -445,6 +447,10 @@ def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other
     """Comparison by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
+    if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
+        return function(a.read(), other.read() if isinstance(other, Source) else other)
+    if a.dtype.kind == "V":
+        function(empty(a), empty(as_operand(other)))  # NumPy's refusal
     try:
         return ufunc(a, other)
     except TypeError:

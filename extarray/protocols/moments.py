@@ -43,7 +43,7 @@ def _inner_dtype(x: np.dtype[Any], dtype: Any, out: Any) -> np.dtype[Any]:
 def _count(part: NDArray[Any], where: Any, axes: tuple[int, ...]) -> Any:
     """Number of elements that count: an int where all do."""
     if where is True:
-        return math.prod(part.shape[j] for j in axes)
+        return math.prod([part.shape[j] for j in axes])
     return np.add.reduce(np.broadcast_to(where, part.shape), axes, np.intp, keepdims=True)
 
 

@@ -49,6 +49,14 @@ def _apply(
     return elementwise(fill, operands, out, name=name)
 
 
+def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Whether a shape can be broadcast to another one."""
+    try:
+        return np.broadcast_shapes(shape, into) == into
+    except ValueError:
+        return False
+
+
 def _sample(x: Any) -> Any:
     """No elements of an array; a scalar as it is."""
     return hollow(x).reshape(-1)[:0] if isinstance(x, (Source, np.ndarray)) else x
@@ -177,9 +185,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     mask = where if isinstance(where, (bool, np.bool)) else as_operand(where)
     np.copyto(np.empty(0, dst.dtype), _sample(src), casting=casting, where=_sample(mask))
     for shape in (shape_of(src), shape_of(mask)):
-        if np.broadcast_shapes(dst.shape, shape) != dst.shape:
+        if not _fits(shape, dst.shape):
+            texts = [str(s).replace(" ", "") for s in (shape, dst.shape)]
             raise ShapeError(
-                f"could not broadcast input array from shape {shape} into shape {dst.shape}"
+                f"could not broadcast input array from shape {texts[0]} into shape {texts[1]}"
             )
 
     def fill(part: Any, out: tuple[NDArray[Any]], where: Any = True) -> None:

@@ -4,7 +4,7 @@ The elements are seen as unsigned integers, keys, that sort as the elements do. 
 array counts the keys by their leading bits; the next looks only at those keys whose leading bits
 are those of a wanted element, and counts them by the next bits; and so on, until so few are left
 that they fit into memory, where they are sorted.  So there are at most five passes over elements of
-64 bits, whatever their values.
+64 bits, whatever their values (nine where memory is so short that a pass looks at 8 bits).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.protocols.blocks import box_bytes, run, tiles
+from extarray.protocols.blocks import BLOCK_BYTES, run, tiles
 from extarray.protocols.elementwise import part_of
 from extarray.protocols.operands import chunks_of, step_bytes
 
@@ -28,8 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Ranked", "can_select"]
 
-#: Bits of the keys that one pass looks at.
+#: Bits of the keys that one pass looks at: at most, and at least.
 _BITS = 16
+_LEAST_BITS = 8
+
+
+def _bits() -> int:
+    """Bits of the keys to look at: as many as there is memory for their counts."""
+    # Eight tables of so many integers are in memory at a time, of all threads.
+    return max(_LEAST_BITS, min(_BITS, (step_bytes(8) // 8).bit_length() - 1))
 
 
 def can_select(dtype: np.dtype[Any]) -> bool:
@@ -69,7 +76,7 @@ class Ranked:
         self._width = 8 * x.dtype.itemsize
         self._top = self._key_dtype.type(2**self._width - 1)
         self._lock = threading.Lock()
-        self._known = min(_BITS, self._width)
+        self._known = min(_bits(), self._width)
         self.n_nan = 0
         #: How many keys there are for each value of their leading bits.
         self._counts = self._count_leading()
@@ -118,7 +125,7 @@ class Ranked:
         if int(left.sum()) * self._key_dtype.itemsize <= step_bytes():
             keys = self._gather(prefixes[used], known, int(left.sum()))
             return keys[ranks]
-        more = min(_BITS, self._width - known)
+        more = min(_bits(), self._width - known)
         found = np.empty(len(ranks), self._key_dtype)
         # As many prefixes at a time as there is memory for their counts.
         n_groups = max(1, step_bytes() // (8 << more))
@@ -146,7 +153,9 @@ class Ranked:
             work(self._keys(part_of(self._x, place)))
 
         itemsize = self._x.dtype.itemsize
-        boxes = tiles(self._shape, chunks_of(self._x), itemsize, limit=box_bytes())
+        # Keys, prefixes, places, and those that are chosen: a dozen arrays of the size of a box.
+        limit = min(BLOCK_BYTES, step_bytes(12))
+        boxes = tiles(self._shape, chunks_of(self._x), itemsize, limit=limit)
         run(step, boxes, math.prod(self._shape) * itemsize)
 
     def _count_leading(self) -> NDArray[np.intp]:
@@ -174,7 +183,11 @@ class Ranked:
         def work(keys: NDArray[Any]) -> None:
             group, keys = self._among(keys, prefixes, known)
             place = (group << more) + ((keys >> shift) & mask).astype(np.intp)
-            values, some = np.unique(place, return_counts=True)
+            values: Any
+            if len(place) < len(counts) // 4:  # a table of all would cost more than a sort
+                values, some = np.unique(place, return_counts=True)
+            else:
+                values, some = slice(None), np.bincount(place, minlength=len(counts))
             with self._lock:
                 counts[values] += some
 
@@ -205,6 +218,8 @@ class Ranked:
         # Most keys are outside of the few prefixes that are wanted.
         near = (leading >= prefixes[0]) & (leading <= prefixes[-1])
         keys, leading = keys[near], leading[near]
+        if len(prefixes) == 1:
+            return np.zeros(len(keys), np.intp), keys
         group = np.searchsorted(prefixes, leading)
         own = prefixes[group] == leading
         return group[own], keys[own]

@@ -1,0 +1,229 @@
+"""The elements elsewhere: copies, pickles, other dtypes, and dask's graphs."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+from extarray.casting import astype
+from extarray.chunking import check_chunks
+from extarray.errors import MissingError
+from extarray.protocols.blocks import Source
+from extarray.protocols.dask import builds_graph, to_dask
+from extarray.store import FileStore
+from extarray.stored import StoredArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.metadata import Header
+
+__all__ = ["CopiesMixin"]
+
+
+class CopiesMixin(StoredArray, Source):
+    """Ways of the elements to another array, process, dtype or library."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def _create(cls, path: Any, shape: tuple[int, ...], header: Header, attrs: str) -> Self: ...
+        @classmethod
+        def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> Self: ...
+        def _discard(self) -> None: ...
+        def close(self) -> None: ...  # noqa: D102
+
+    def copy(
+        self,
+        path: Any = None,
+        chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    ) -> Self:
+        """Copy into a fresh, dense array: one segment, no history.
+
+        Parameters
+        ----------
+        path : str or PathLike, optional
+            Of the new pair of files; None: in memory.
+        chunks : int or sequence of int, optional
+            Chunk shape; None: the present one.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+", with the same dtype, order, fill value and attributes.
+
+        Raises
+        ------
+        ExistsError, ChunksError, StorageError, ReserveError
+
+        Notes
+        -----
+        Called by `dask.array.from_array` it gives the array itself: tasks read it late.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.ones((4, 3), chunks=(2, 2))
+        >>> a.copy(chunks=(4, 1)).chunks
+        (4, 1)
+        """
+        self._check()
+        if path is None and chunks is None and builds_graph():
+            return self
+        header = self._store.header
+        shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
+        new = self._create(
+            path,
+            self.shape,
+            replace(header, uuid=uuid4().bytes, chunks=shape or header.chunks),
+            self._store.attrs,
+        )
+        try:
+            new[...] = self
+        except BaseException:
+            new._discard()
+            raise
+        return new
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check()
+        store = self._store
+        if isinstance(store, FileStore):
+            return self._reopen, (store.absolute, store.header.uuid, store.engine)
+        return self._restore, (store.header, store.attrs, self.read())
+
+    @classmethod
+    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
+        """Array in files that was pickled, open for reading."""
+        array = cls._open(Path(path), "r", 0, engine)
+        if array._store.header.uuid != uuid:
+            array.close()
+            raise MissingError(
+                errno.ENOENT,
+                "the array that was pickled is gone: another one has taken its place; pickle that "
+                "one",
+                path,
+            )
+        return array
+
+    @classmethod
+    def _restore(cls, header: Header, attrs: str, elements: NDArray[Any]) -> Self:
+        """Array in memory that was pickled: one segment, no history."""
+        header = replace(header, uuid=uuid4().bytes)
+        array = cls._create(None, elements.shape, header, attrs)
+        array[...] = elements
+        return array
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> Any:
+        """Elements in another dtype: read late, as from h5py's, or an ndarray, as NumPy's.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+        order : {"C", "F", "A", "K"}, optional
+            Memory order of an ndarray.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        subok : bool
+            As NumPy's; there is no subclass that could be passed on.
+        copy : bool, optional
+            True and False give the same: an ndarray is always a copy.
+
+        Returns
+        -------
+        AsType or ndarray
+            Without `order` and `copy`, which speak of memory: an object with brackets, operators,
+            and all of NumPy's functions, which reads and casts what these need at the moment that
+            they need it, box by box.  With one of them: an ndarray.
+
+        Raises
+        ------
+        CastingError
+            A TypeError: the rule does not allow it.
+        ResultError
+            A MemoryError: an ndarray larger than ``config.max_result``.
+
+        Notes
+        -----
+        What reads late shows the array as it is then, not as it was when `astype` was called.  It
+        cannot be written to: ``x = a.astype(float); x += 1`` makes `x` an ndarray, and
+        ``a.astype(float, copy=True)`` is one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> a.astype("f4")[0]
+        array([1., 2.], dtype=float32)
+        >>> a.astype(float).sum(), a.astype(float, copy=True)
+        (np.float64(10.0), array([[1., 2.],
+               [3., 4.]]))
+        """
+        self._check()
+        return astype(self, dtype, order, casting, copy)
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Dask array whose tasks read this array.
+
+        Parameters
+        ----------
+        chunks : int, tuple, str or dict, optional
+            As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
+            dask's setting ``array.chunk-size`` says, by default 128 MiB.
+
+        Returns
+        -------
+        dask.array.Array
+
+        Raises
+        ------
+        MissingExtraError
+            Dask is not installed.
+        ClosedError
+
+        Notes
+        -----
+        Nothing is read before the tasks run.  Tasks in other processes open the files there.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.ones((100, 100), chunks=10)
+        >>> x = a.to_dask(chunks=(50, 100))  # doctest: +SKIP
+        >>> x.sum().compute()  # doctest: +SKIP
+        np.float64(10000.0)
+        """
+        self._check()
+        return to_dask(self, chunks)
+
+    # The name by which ``dask.array.asarray`` finds it.
+    to_dask_array = to_dask
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """What names the elements in dask's graphs: it changes when they may have changed."""
+        self._check()
+        store = self._store
+        if isinstance(store, FileStore) and store.mode == "r":
+            return ("extarray", store.header.uuid.hex(), *store.generation)
+        changes = self._changes
+        return ("extarray", self._handle, uuid4().hex if changes is None else changes)

@@ -1,0 +1,131 @@
+"""A query: the outer product of factors, and the shape of what they select.
+
+Nothing is read or written here but masks that are arrays of ours, which are counted box by box.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from extarray.indexing.factors import Factor, Progression, cuts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    Shape: TypeAlias = tuple[int, ...]
+
+__all__ = ["Field", "Kind", "Query"]
+
+Kind: TypeAlias = Literal["basic", "mask", "advanced"]
+
+
+class Field(NamedTuple):
+    """A field of a structured dtype: what is moved of each element.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of the field.
+    offset : int
+        Bytes of an element before it.
+    """
+
+    dtype: np.dtype[Any]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """What is selected of an array, and the shape of the result.
+
+    Attributes
+    ----------
+    extents : tuple of int
+        Shape of the array.
+    shape : tuple of int
+        Shape of the result, without the axes of a field.
+    factors : tuple
+        One or more for each axis of the array, in the order of their first axes.
+    field : Field, optional
+        What is selected of each element; None: all of it.
+    kind : {"basic", "mask", "advanced"}
+        What NumPy calls the index; "mask" is one of the array's shape and nothing else.
+    """
+
+    extents: Shape
+    shape: Shape
+    factors: tuple[Factor, ...]
+    field: Field | None = None
+    kind: Kind = "basic"
+
+    @property
+    def size(self) -> int:
+        """Number of elements selected."""
+        return math.prod(self.shape)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether every axis has an integer or a slice."""
+        return all(isinstance(factor, Progression) for factor in self.factors)
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Memory that the factors take when they are made ready."""
+        return sum(factor.table_bytes(chunks) for factor in self.factors)
+
+    def cut(
+        self, share: float, chunks: Shape, by_tables: bool
+    ) -> Iterator[tuple[tuple[slice, ...], Query]]:
+        """Queries that follow each other, and the part of the result that each is.
+
+        Parameters
+        ----------
+        share : float
+            How much of this one each shall be, in (0, 1); it may have to be more.
+        chunks : tuple of int
+            Of the array: cuts lie between chunks where that is possible.
+        by_tables : bool
+            Whether to cut the factor whose tables are largest, and not the first dimension of the
+            result.
+
+        Yields
+        ------
+        part : tuple of slice
+        query : Query
+            Nothing comes out where it cannot be cut.
+        """
+        number: int | None
+        if by_tables:
+            sizes = [factor.table_bytes(chunks) for factor in self.factors]
+            number = sizes.index(max(sizes))
+            if not self.factors[number].can_be_cut:
+                return
+            # The first one, so that of values for one element the last is written last.
+            dims = self.factors[number].dims
+            dim = next((d for d in dims if self.shape[d] > 1), dims[0])
+        else:
+            long = next((d for d, n in enumerate(self.shape) if n > 1), None)
+            if long is None:
+                return
+            dim = long
+            found = (i for i, factor in enumerate(self.factors) if dim in factor.dims)
+            number = next(found, None)
+        factors = list(self.factors)
+        before, start = (slice(None),) * dim, 0
+        pieces: Iterator[tuple[Factor | None, int]]
+        if number is None:  # a dimension that repeats what is there
+            pieces = ((None, n) for _, n in cuts(self.shape[dim], share, 1))
+        else:
+            pieces = self.factors[number].cut(dim, share, chunks)
+        for factor, extent in pieces:
+            if number is not None and factor is not None:
+                factors[number] = factor
+            shape = (*self.shape[:dim], extent, *self.shape[dim + 1 :])
+            yield (
+                (*before, slice(start, start + extent)),
+                replace(self, shape=shape, factors=tuple(factors)),
+            )
+            start += extent

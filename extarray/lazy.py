@@ -1,0 +1,837 @@
+"""Views that read late and write through: what ``a.lazy[...]`` gives.
+
+A view is an array, and a query on it whose factors lie on one axis each: an integer or a slice
+(`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
+axes, and the two together are a query on the array, which runs it: elements move in one way.  A
+dimension that no factor fills is a new one, or one along which the elements are repeated.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from extarray.casting import astype
+from extarray.config import config
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BoundsError,
+    ReadOnlyError,
+    SelectionError,
+)
+from extarray.indexing.brackets import as_query
+from extarray.indexing.factors import Mask, Points, Progression, in_order
+from extarray.indexing.indexable import Accessor, Indexable
+from extarray.indexing.orthogonal import orthogonal_query
+from extarray.indexing.query import Query
+from extarray.indexing.transfers import read_query, write_query
+from extarray.protocols.blocks import Source
+from extarray.protocols.dask import builds_graph, to_dask
+from extarray.protocols.elementwise import apart
+from extarray.protocols.functions import streams
+from extarray.protocols.limits import check_result
+from extarray.protocols.mixin import NumpyMixin
+from extarray.protocols.standard import StandardMixin
+from extarray.protocols.standins import shadow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.casting import AsType
+    from extarray.indexing.factors import Factor
+    from extarray.protocols.blocks import Box, Line
+
+__all__ = ["Lazy", "LazyView", "everything"]
+
+Part: TypeAlias = Progression | Points
+
+# Memory that a true place of a mask takes, as a point: in the tables, and for each axis as an index
+# into the view and as one into the array.
+_POINT_BYTES = 48
+_INDEX_BYTES = 16
+
+
+class LazyView(Indexable, NumpyMixin, StandardMixin):
+    """Part of an array, its axes in any order, that reads late and writes through.
+
+    Made by `ExtArray.lazy`.  It has no elements of its own: brackets, operators and NumPy's
+    functions read what they need of the array when they need it, and assignment changes the array.
+    Where NumPy gives a view of an ndarray, transposed or with more or fewer axes, it gives one of
+    a view too.
+
+    Attributes
+    ----------
+    base : ExtArray
+        The array.
+    dtype : dtype
+    shape, chunks : tuple of int
+        Extents; those of `chunks` are the parts in which it is best read.
+
+    Notes
+    -----
+    The bounds are those of the time at which the view was made: a view does not grow.  It shows
+    the same elements also when the array has grown or shrunk at a start.
+
+    A view in which an element of the array occurs more than once can only be read: one of
+    ``np.broadcast_to``, or of indices that are repeated.
+
+    It is pickled with its array, by the rules for that one.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+    >>> v = a.lazy[:, ::-1].T
+    >>> v[...]
+    array([[3, 6],
+           [2, 5],
+           [1, 4]])
+    >>> v[0] = 0
+    >>> v += 10
+    >>> a[...]
+    array([[11, 12, 10],
+           [14, 15, 10]])
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_array",
+        "_needed",
+        "_own",
+        "_repeats",
+        "_shape",
+        "_shown",
+        "_zero",
+    )
+
+    _array: Any  # ExtArray, which stands above
+    _own: tuple[Part, ...]  # one for each axis of the array, in order
+    _zero: tuple[int, ...]  # the array's origin, from which they count
+    _shape: tuple[int, ...]
+    _shown: dict[int, Part]  # by axis of the view
+    _needed: tuple[tuple[int, int], ...]  # bounds that the array must have
+    _repeats: bool
+
+    def __init__(self, array: Any, parts: Iterable[Part], shape: Sequence[int]) -> None:
+        self._array = array
+        self._shape = tuple(shape)
+        self._settle(tuple(parts), array.origin)
+        new = any(n > 1 for d, n in enumerate(self._shape) if d not in self._shown)
+        self._repeats = new or any(
+            len(np.unique(part.indices[0])) < part.indices[0].size
+            for part in self._parts
+            if isinstance(part, Points)
+        )
+
+    def _settle(self, parts: tuple[Part, ...], zero: tuple[int, ...]) -> None:
+        """Count from an origin of the array."""
+        self._own, self._zero = parts, zero
+        self._shown = {part.dims[0]: part for part in parts if part.dims}
+        lines = [_line(part) for part in parts]
+        ends = [(_ends(line), line[2]) for line in lines]
+        self._needed = tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends)
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        """What is selected along each axis of the array, as its indices are now."""
+        zero = self._array.origin
+        if zero != self._zero:
+            # Growth at a start has shifted the indices; the view shows the same elements.
+            moved = map(_moved, self._own, map(operator.sub, zero, self._zero))
+            self._settle(tuple(moved), zero)
+        return self._own
+
+    # -- what the view is --------------------------------------------------------------------
+
+    @property
+    def base(self) -> Any:
+        """The array."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, in elements."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        dtype: np.dtype[Any] = self._array.dtype
+        return dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, each as often as it occurs."""
+        return self.size * self.itemsize
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of the parts in which the elements are best read: as many as a chunk has."""
+        return tuple(self._chunk(d, n) for d, n in enumerate(self._shape))
+
+    def _chunk(self, dim: int, extent: int) -> int:
+        part = self._shown.get(dim)
+        if part is None:
+            return max(extent, 1)
+        chunk: int = self._array.chunks[part.axes[0]]
+        return max(1, chunk // abs(part.step)) if isinstance(part, Progression) else chunk
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes, those of the array; None where it has none, or an axis is new."""
+        names = self._array.dims
+        if names is None or len(self._shown) < self.ndim:
+            return None
+        return tuple(names[self._shown[d].axes[0]] for d in range(self.ndim))
+
+    @property
+    def _origin(self) -> bytes:
+        origin: bytes = self._array._origin
+        return origin
+
+    @property
+    def _layout(self) -> tuple[Line, ...]:
+        return tuple(_line(part) for part in self._parts)
+
+    @property
+    def _is_mapped(self) -> bool:
+        mapped: bool = self._array._is_mapped
+        return mapped
+
+    def __repr__(self) -> str:
+        return f"<extarray.LazyView: shape {self.shape} of {self._array!r}>"
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of unsized object")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self._shape[0]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazyView, (self._array, self._parts, self._shape)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        parts = [
+            (part.axes, part.indices, part.dims) if isinstance(part, Points) else _line(part)
+            for part in self._parts
+        ]
+        return ("extarray.lazy", self._array.__dask_tokenize__(), parts, self._shape)
+
+    # -- views of the view -------------------------------------------------------------------
+
+    @property
+    def lazy(self) -> Lazy:
+        """Views of this view, which are views of the array.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> v = xa.from_array(range(10)).lazy[2:]
+        >>> v.lazy[::3][...]
+        array([2, 5, 8])
+        """
+        return Lazy(self)
+
+    def _select(self, query: Query) -> LazyView:
+        """The view of what a query selects, which `_is_orthogonal`."""
+        factors = [_points(f) if isinstance(f, Mask) else f for f in query.factors]
+        found = self._map(replace(query, factors=tuple(factors)))
+        # A query that selects nothing may say nothing of an axis.
+        parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
+        for factor in found.factors:
+            if isinstance(factor, Points) and not factor.dims:  # one point
+                factor = Progression(factor.axes[0], int(factor.indices[0]), 1, 1, -1)
+            parts[factor.axes[0]] = factor
+        return LazyView(self._array, parts, query.shape)
+
+    def _arrange(self, dims: Sequence[int | None], shape: Sequence[int]) -> LazyView:
+        """View whose axes show the given ones of this view; None: a new one."""
+        place = {old: new for new, old in enumerate(dims) if old is not None}
+        parts: list[Part] = []
+        for part in self._parts:
+            dim = place.get(part.dims[0], -1) if part.dims else -1
+            if isinstance(part, Progression):
+                parts.append(replace(part, dim=dim))
+            elif dim < 0:  # an axis of length 1 that goes
+                parts.append(Progression(part.axes[0], int(part.indices[0][0]), 1, 1, -1))
+            else:
+                parts.append(replace(part, dims=(dim,)))
+        return LazyView(self._array, parts, shape)
+
+    def _permute(self, permutes: Callable[[NDArray[Any]], NDArray[Any]]) -> LazyView:
+        """View with its axes in another order: the one that NumPy gives to a stand-in."""
+        # The stride of each axis is its number.
+        standin = np.lib.stride_tricks.as_strided(
+            np.zeros(1, "u1"), (1,) * self.ndim, tuple(range(self.ndim))
+        )
+        order = permutes(standin).strides
+        return self._arrange(order, [self._shape[d] for d in order])
+
+    # -- reading and writing -----------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        place = self._locate(key)
+        return self.read(key) if place is None else self._array[place]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.write(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        raise ArgumentError("cannot delete array elements")
+
+    def read(
+        self,
+        selection: Any = ...,
+        out: NDArray[Any] | None = None,
+        order: Literal["C", "F"] = "C",
+    ) -> NDArray[Any]:
+        """Read a selection: as `ExtArray.read`.
+
+        Parameters
+        ----------
+        selection : index expression
+        out : ndarray, optional
+        order : {"C", "F"}
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: a part of the selection is not possible; or the array no longer has
+            what the view shows.
+        SelectionError, ShapeError, CastingError, ClosedError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2], [3, 4]]).lazy[...].T.read(0)
+        array([1, 3])
+        """
+        if order not in ("C", "F"):
+            raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+        if out is not None and not isinstance(out, np.ndarray):
+            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        self._array._check()
+        return self._read_query(selection, out, order)
+
+    def write(self, selection: Any, values: Any) -> None:
+        """Write to a selection, and so to the array: as `ExtArray.write`.
+
+        Parameters
+        ----------
+        selection : index expression
+        values : array_like
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ClosedError, StorageError
+            As for `read` and `ExtArray.write`.
+        ReadOnlyError
+            The array is read-only, or the view has an element more than once.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3))
+        >>> a.lazy[:, 1:].write(0, [5, 6])
+        >>> a[0]
+        array([0., 5., 6.])
+        """
+        self._array._check("write to")
+        if self._repeats:
+            raise ReadOnlyError(
+                "cannot write to a view that has an element more than once; write to the array, or "
+                "to a view that is not broadcast and repeats no index"
+            )
+        place = self._locate(selection)
+        if place is not None:
+            self._array[place] = values
+            return
+        self._write_query(selection, values)
+
+    def _read_selected(
+        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]:
+        return read_query(self, query, out, order)  # type: ignore[arg-type]
+
+    def _write_selected(self, query: Query, value: Any) -> None:
+        if isinstance(value, Source):
+            target = self._select(query) if _is_orthogonal(query) else self
+            if query.field is None and target._is_same(value):
+                return  # the end of ``a.lazy[...] += 1``
+            value = apart(value, [target])
+        write_query(self, query, value)  # type: ignore[arg-type]
+
+    def _check_out(self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._array._check_out(out, shape, dtype)
+
+    def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        # Arrays of ours that share elements with this one are copies already.
+        return value if isinstance(value, Source) else self._array._as_values(value, dtype)
+
+    def _overlaps(self, values: NDArray[Any]) -> bool:
+        overlaps: bool = self._array._overlaps(values)
+        return overlaps
+
+    def _is_same(self, other: Source) -> bool:
+        """Whether another array shows the same elements at the same places."""
+        return (
+            isinstance(other, LazyView)
+            and other._array is self._array
+            and other._shape == self._shape
+            and all(map(_are_same, self._parts, other._parts))
+        )
+
+    def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
+        """Move what a query selects from or (write) to an array of its shape."""
+        self._check_bounds()
+        if query.size == 0:
+            return
+        masks = [f for f in query.factors if isinstance(f, Mask) and self._lifted(f) is None]
+        tables = sum(f.count * (_POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
+        share = config.max_memory // 2 / max(tables, 1)
+        if share < 1:
+            is_cut = False
+            for part, piece in query.cut(share, self.chunks, by_tables=True):
+                is_cut = True
+                self._move(piece, values[part], write)
+            if is_cut:
+                return
+        found = self._map(query)
+        filled = {dim for factor in found.factors for dim in factor.dims}
+        # Of elements that are repeated, the last is written; the first is read, and copied.
+        once = slice(-1, None) if write else slice(0, 1)
+        place = [slice(None) if dim in filled else once for dim in range(len(query.shape))]
+        block = values[(*place, ...)]
+        shape = block.shape[: len(query.shape)]
+        self._array._move(replace(found, shape=shape), block, write)
+        if not write and shape != query.shape:
+            values[...] = block
+
+    def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
+        """View of a box of elements that lies in one chunk, or None."""
+        self._check_bounds()
+        if writable and self._repeats:
+            return None
+        own: list[slice] = []
+        items: list[Any] = []
+        dims: list[int] = []
+        for part in self._parts:
+            if isinstance(part, Points):
+                return None
+            start, step, count = part.start, part.step, part.count
+            if part.dim < 0:
+                items.append(0)
+            else:
+                cut = box[part.dim]
+                start, count = start + cut.start * step, cut.stop - cut.start
+                items.append(slice(None, None, step))
+                dims.append(part.dim)
+            if count <= 0:
+                return None
+            low, high = _ends((start, step, count, None))
+            own.append(slice(low, high + 1))
+        block: NDArray[Any] | None = self._array._peek(tuple(own), writable)
+        if block is None:
+            return None
+        block = block[(*items, ...)].transpose(np.argsort(dims))
+        block = block[(*(slice(None) if d in self._shown else None for d in range(self.ndim)), ...)]
+        if not self._repeats:
+            return block
+        return np.broadcast_to(block, [cut.stop - cut.start for cut in box])
+
+    def _locate(self, key: Any) -> tuple[int, ...] | None:
+        """Index of an element in the array; None where `key` is no possible index of one."""
+        items = key if isinstance(key, tuple) else (key,)
+        if len(items) != self.ndim:
+            return None
+        indices: list[Any] = [_index(i, n) for i, n in zip(items, self._shape, strict=True)]
+        if None in indices:
+            return None
+        self._check_bounds()
+        place: list[int] = []
+        for part in self._parts:
+            i = indices[part.dims[0]] if part.dims else 0
+            if isinstance(part, Progression):
+                place.append(part.start + i * part.step)
+            else:
+                place.append(int(part.indices[0][i]))
+        return tuple(place)
+
+    def _check_bounds(self) -> None:
+        _ = self._parts  # as the indices are now
+        shape = self._array.shape
+        if any(low < 0 or n < high for n, (low, high) in zip(shape, self._needed, strict=True)):
+            raise BoundsError(
+                f"the array has shape {shape}, and no longer all elements of the view; take a new "
+                "view"
+            )
+
+    # -- queries on the view, as queries on the array ----------------------------------------
+
+    def _map(self, query: Query) -> Query:
+        """The query on the array that a query on the view is."""
+        factors: list[Factor] = [part for part in self._parts if not part.dims]
+        for factor in query.factors:
+            if isinstance(factor, Mask):
+                lifted = self._lifted(factor)
+                if lifted is not None:
+                    factors.append(lifted)
+                    continue
+                factor = _points(factor)
+            if isinstance(factor, Points):
+                factors += self._map_points(factor)
+            elif factor.axis in self._shown:
+                factors.append(_progress(self._shown[factor.axis], factor))
+        return replace(query, extents=self._array.shape, factors=in_order(factors))
+
+    def _lifted(self, mask: Mask) -> Mask | None:
+        """A mask on the array, where it lies there in one piece and in the same order."""
+        parts = [self._shown.get(axis) for axis in mask.axes]
+        first, origin = parts[0], []
+        for i, (part, start) in enumerate(zip(parts, mask.origin, strict=True)):
+            if not isinstance(part, Progression) or not isinstance(first, Progression):
+                return None
+            if part.step != 1 or part.axis != first.axis + i:
+                return None
+            origin.append(part.start + start)
+        assert first is not None
+        return replace(mask, axis=first.axes[0], origin=tuple(origin))
+
+    def _map_points(self, points: Points) -> Iterator[Points]:
+        """Points of the view as points of the array: none where all its axes are new."""
+        found: list[tuple[int, NDArray[np.intp]]] = []
+        for axis, indices in zip(points.axes, points.indices, strict=True):
+            part = self._shown.get(axis)
+            if part is None:
+                continue
+            indices = np.where(indices < 0, indices + self._shape[axis], indices)
+            if isinstance(part, Progression):
+                indices = part.start + part.step * indices
+            else:
+                indices = part.indices[0][indices]
+            found.append((part.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
+        if found:
+            found.sort(key=operator.itemgetter(0))
+            axes, mapped = zip(*found, strict=True)
+            yield Points(axes, mapped, points.dims)
+
+    # -- whole views -------------------------------------------------------------------------
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> AsType | NDArray[Any]:
+        """Elements in another dtype: as `ExtArray.astype`.
+
+        Parameters
+        ----------
+        dtype, order, casting, subok, copy
+
+        Returns
+        -------
+        AsType or ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([1, 2, 3]).lazy[1:].astype("f4")[0]
+        np.float32(2.0)
+        """
+        self._array._check()
+        return astype(self, dtype, order, casting, copy)
+
+    def copy(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
+        """All elements, as `numpy.ndarray.copy`.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ResultError
+            A MemoryError: it is larger than ``config.max_result``.
+
+        Notes
+        -----
+        Called by `dask.array.from_array` it gives the view itself: tasks read it late.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([1, 2, 3]).lazy[1:].copy()
+        array([2, 3])
+        """
+        if builds_graph():
+            return self
+        check_result(self.nbytes, "the result of copy", "extarray.from_array with a path")
+        return np.asarray(self.read(), order=order)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.copy()
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Dask array whose tasks read this view: as `ExtArray.to_dask`.
+
+        Parameters
+        ----------
+        chunks : int, tuple, str or dict, optional
+
+        Returns
+        -------
+        dask.array.Array
+
+        Raises
+        ------
+        MissingExtraError
+            Dask is not installed.
+        ClosedError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> v = xa.ones((100, 100), chunks=10).lazy[:50].T
+        >>> v.to_dask().sum().compute()  # doctest: +SKIP
+        np.float64(5000.0)
+        """
+        self._array._check()
+        return to_dask(self, chunks)
+
+    # The name by which ``dask.array.asarray`` finds it.
+    to_dask_array = to_dask
+
+
+class Lazy:
+    """Brackets that give a view, and read nothing: ``a.lazy``.
+
+    Parameters
+    ----------
+    view : LazyView
+        Of which they give views.
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: LazyView) -> None:
+        self._view = view
+
+    def __getitem__(self, key: Any) -> LazyView:
+        view = self._view
+        return self._get(as_query(key, view.shape, view.dtype), key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self[key].write(..., value)
+
+    @property
+    def oindex(self) -> Accessor:
+        """Views by an index for each axis: arrays and masks act on their axes one by one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        >>> a.lazy.oindex[[0, 2], [True, False, True]].T[...]
+        array([[0, 6],
+               [2, 8]])
+        """
+
+        def get(key: Any) -> LazyView:
+            return self._get(orthogonal_query(key, self._view.shape), key)
+
+        def set(key: Any, value: Any) -> None:  # noqa: A001
+            get(key).write(..., value)
+
+        return Accessor(get, set)
+
+    def _get(self, query: Query, key: Any) -> LazyView:
+        if not _is_orthogonal(query):
+            raise SelectionError(
+                f"{key!r} gives no view: it selects points; a view takes integers, slices, and "
+                "arrays of one axis each (lazy.oindex); read points with a[...] or a.vindex"
+            )
+        return self._view._select(query)
+
+
+def everything(array: Any) -> LazyView:
+    """View of a whole array.
+
+    Parameters
+    ----------
+    array : ExtArray
+
+    Returns
+    -------
+    LazyView
+    """
+    parts = (Progression(j, 0, 1, n, j) for j, n in enumerate(array.shape))
+    return LazyView(array, parts, array.shape)
+
+
+# -- parts ---------------------------------------------------------------------------------------
+
+
+def _moved(part: Part, by: int) -> Part:
+    """What is selected of an axis whose indices have shifted."""
+    if isinstance(part, Progression):
+        return replace(part, start=part.start + by)
+    return replace(part, indices=tuple(index + by for index in part.indices))
+
+
+def _line(part: Part) -> Line:
+    """Start, step and number of indices, and the dimension that has them in this order, if any."""
+    if isinstance(part, Progression):
+        return part.start, part.step, part.count, part.dim
+    (indices,) = part.indices
+    if not indices.size:
+        return 0, 1, 0, None
+    low = int(indices.min())
+    return low, 1, int(indices.max()) - low + 1, None
+
+
+def _ends(line: Line) -> tuple[int, int]:
+    """The least and the greatest index."""
+    start, step, count, _ = line
+    last = start + (count - 1) * step
+    return min(start, last), max(start, last)
+
+
+def _are_same(a: Part, b: Part) -> bool:
+    if isinstance(a, Points) and isinstance(b, Points):
+        return a.dims == b.dims and np.array_equal(a.indices[0], b.indices[0])
+    return type(a) is type(b) and a == b
+
+
+def _progress(part: Part, cut: Progression) -> Part:
+    """An integer or a slice of what a part selects."""
+    if isinstance(part, Progression):
+        step = part.step * cut.step if cut.count > 1 else 1
+        return Progression(part.axis, part.start + cut.start * part.step, step, cut.count, cut.dim)
+    (indices,) = part.indices
+    if cut.dim < 0:
+        return Progression(part.axes[0], int(indices[cut.start]), 1, 1, -1)
+    places = cut.start + cut.step * np.arange(cut.count)
+    return Points(part.axes, (indices[places],), cut.dims)
+
+
+def _points(mask: Mask) -> Points:
+    """The true places of a mask, one by one."""
+    places = np.nonzero(mask.part())
+    indices = tuple(first + place for first, place in zip(mask.origin, places, strict=True))
+    return Points(mask.axes, indices, mask.dims)
+
+
+def _is_orthogonal(query: Query) -> bool:
+    """Whether each axis is selected from by itself, to one dimension at most."""
+    return all(len(factor.axes) == 1 and len(factor.dims) <= 1 for factor in query.factors)
+
+
+def _index(item: Any, extent: int) -> int | None:
+    """An index of an axis, at least 0; None for what is no integer, or out of bounds."""
+    if isinstance(item, bool):
+        return None
+    try:
+        i = operator.index(item)
+    except TypeError:
+        return None
+    return i % extent if -extent <= i < extent else None
+
+
+# -- NumPy's functions that give views -----------------------------------------------------------
+
+# Of arrays, as opposed to views, NumPy's functions give NumPy's arrays.
+
+
+@streams(np.transpose)
+def _transpose(a: Any, axes: Any = None) -> Any:
+    if not isinstance(a, LazyView):
+        return NotImplemented
+    return a._permute(lambda x: np.transpose(x, axes))
+
+
+@streams(np.matrix_transpose)
+def _matrix_transpose(x: Any, /) -> Any:
+    if not isinstance(x, LazyView):
+        return NotImplemented
+    return x._permute(np.matrix_transpose)
+
+
+@streams(np.swapaxes)
+def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
+    if not isinstance(a, LazyView):
+        return NotImplemented
+    return a._permute(lambda x: np.swapaxes(x, axis1, axis2))
+
+
+@streams(np.moveaxis)
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    if not isinstance(a, LazyView):
+        return NotImplemented
+    return a._permute(lambda x: np.moveaxis(x, source, destination))
+
+
+@streams(np.expand_dims)
+def _expand_dims(a: Any, axis: Any) -> Any:
+    if not isinstance(a, LazyView):
+        return NotImplemented
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = a.ndim + len(axes)
+    new = normalize_axis_tuple(axes, ndim)
+    old = iter(range(a.ndim))
+    dims = [None if d in new else next(old) for d in range(ndim)]
+    return a._arrange(dims, [1 if d is None else a.shape[d] for d in dims])
+
+
+@streams(np.squeeze)
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    if not isinstance(a, LazyView):
+        return NotImplemented
+    np.squeeze(shadow(a), axis)  # raises what NumPy raises
+    if axis is None:
+        gone = [d for d, n in enumerate(a.shape) if n == 1]
+    else:
+        gone = list(normalize_axis_tuple(axis, a.ndim))
+    dims = [d for d in range(a.ndim) if d not in gone]
+    return a._arrange(dims, [a.shape[d] for d in dims])
+
+
+@streams(np.broadcast_to)
+def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    if not isinstance(array, LazyView):
+        return NotImplemented
+    extents = np.broadcast_to(shadow(array), shape).shape
+    missing = len(extents) - array.ndim
+    dims: list[int | None] = [None] * missing
+    for d, n in enumerate(array.shape):
+        dims.append(d if n == extents[missing + d] else None)
+    return array._arrange(dims, extents)

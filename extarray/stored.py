@@ -1,0 +1,118 @@
+"""What an array is, by what its store says: place, mode, attributes; and whether it may be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray._core._array import ArrayCore
+from extarray.attrs import Attributes
+from extarray.dims import check_dims, known_dims
+from extarray.errors import ClosedError, ReadOnlyError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from extarray.store import FileStore, MemoryStore
+
+__all__ = ["StoredArray"]
+
+
+class StoredArray(ArrayCore):
+    """Array of the core that has a store; the base of what is done with one."""
+
+    __slots__ = ("__weakref__", "_growth", "_handle", "_store")
+
+    _store: FileStore | MemoryStore
+    _growth: threading.RLock  # growth, and what reads before it writes, is one step for threads
+    _handle: str  # no other array has it, not even one on the same files
+
+    def _name(self) -> str:
+        return "the array" if self.path is None else f"'{self.path}'"
+
+    def _check(self, what: str | None = None) -> None:
+        """Raise where the array is closed, or `what` would change a read-only one."""
+        if self.closed:
+            raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
+        if what is not None and self.mode != "r+":
+            raise ReadOnlyError(
+                f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
+            )
+
+    @property
+    def path(self) -> Path | None:
+        """Path of the pair of files, without suffix; None for a memory-resident array."""
+        return self._store.path
+
+    @property
+    def mode(self) -> str:
+        """The mode: "r" or "r+"."""
+        return self._store.mode
+
+    @property
+    def fill_value(self) -> Any:
+        """Value of elements that were never written: a NumPy scalar.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).fill_value
+        np.float64(1.0)
+        """
+        return np.frombuffer(self._store.header.fill, self.dtype)[0]
+
+    @property
+    def attrs(self) -> Attributes:
+        """Attributes: a mutable mapping of JSON values, kept with the array.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2))
+        >>> a.attrs["unit"] = "mm"
+        >>> a.attrs["unit"]
+        'mm'
+        """
+        return Attributes(self._load_attrs, self._save_attrs, self._growth)
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes, or None where they have none.
+
+        Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
+        attribute ``"dims"``, and are no part of indexing.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (4, 3), dims=("y", "x"))
+        >>> a.dims
+        ('y', 'x')
+        >>> a.dims = ["line", "sample"]
+        >>> a.attrs["dims"]
+        ['line', 'sample']
+        """
+        return known_dims(self.attrs.get("dims"), self.ndim)
+
+    @dims.setter
+    def dims(self, dims: Sequence[str] | None) -> None:
+        if dims is None:
+            self.attrs.pop("dims", None)
+        else:
+            self.attrs["dims"] = check_dims(dims, self.ndim)
+
+    @property
+    def _origin(self) -> bytes:
+        """What tells the elements from those of other arrays."""
+        return self._store.header.uuid
+
+    def _load_attrs(self) -> str:
+        self._check()
+        return self._store.attrs
+
+    def _save_attrs(self, attrs: str) -> None:
+        self._check("change the attributes of")
+        self._store.set_attrs(attrs)

@@ -1,0 +1,81 @@
+"""NumPy's own tests of memory-mapped arrays, with arrays of ours in files in their place."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from foreign import Array, expectations, load, take_over
+
+import extarray as xa
+
+# NumPy's wheels have its tests; other builds may leave them out.
+PATH = Path(np.__file__).parent / "_core" / "tests" / "test_memmap.py"
+if not PATH.exists():
+    pytest.skip(f"this NumPy comes without {PATH}", allow_module_level=True)
+
+#: A memmap is closed by forgetting it; an array of ours complains.
+pytestmark = pytest.mark.filterwarnings("ignore:.* was not closed:ResourceWarning")
+
+
+#: What a test has opened.
+opened: list[weakref.ref] = []
+
+
+class Mapped(Array):
+    """An array of ours that is made and opened as `numpy.memmap` is."""
+
+    __slots__ = ()
+
+    def __new__(cls, filename, dtype=np.uint8, mode="r+", offset=0, shape=None, order="C"):
+        path = Path(filename if isinstance(filename, (str, Path)) else filename.name)
+        if offset:
+            raise NotImplementedError("an array of ours begins where its file begins")
+        is_new = not path.with_name(f"{path.name}.xmd").exists()
+        if mode == "w+" or (mode == "r+" and is_new and shape is not None):
+            array = xa.create(path, shape, dtype, order=order, overwrite=True)
+        else:
+            array = xa.open(path, mode=mode)
+        array.__class__ = cls
+        opened.append(weakref.ref(array))
+        return array
+
+    def __init__(self, *args, **kwargs):
+        """Do nothing more: the array is there."""
+
+    @property
+    def filename(self):
+        return self.path
+
+    @property
+    def flags(self):
+        return SimpleNamespace(writeable=self.mode != "r")
+
+
+module = load("foreign_numpy_memmap", PATH)
+module.memmap = Mapped
+globals().update(take_over(module))
+
+listed_tests_fail = expectations("numpy/test_memmap.py")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files_are_removed(tmp_path_factory):
+    """Files beside the temporary ones of the tests lie in a folder of this suite."""
+    folder = tmp_path_factory.mktemp("memmap")
+    module.NamedTemporaryFile = functools.partial(NamedTemporaryFile, dir=folder)
+
+
+@pytest.fixture(autouse=True)
+def arrays_are_closed():
+    """A test that fails keeps its arrays, in the traceback."""
+    yield
+    while opened:
+        array = opened.pop()()
+        if array is not None:
+            array.close()

@@ -1,0 +1,194 @@
+"""Operators: as NumPy's, from both sides and in place."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases, dtypes
+from streaming import compared, numbers, small_boxes
+
+import extarray as xa
+
+BINARY = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv]
+BINARY += [operator.mod, operator.pow, divmod, operator.lt, operator.le, operator.gt, operator.ge]
+BINARY += [operator.eq, operator.ne, operator.and_, operator.or_, operator.xor, operator.lshift]
+IN_PLACE = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv]
+IN_PLACE += [operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor]
+UNARY = [operator.neg, operator.pos, operator.abs, operator.invert]
+
+
+@given(data=st.data())
+def test_both_sides(memory, data):
+    function = data.draw(st.sampled_from(BINARY))
+    with built(memory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
+        other = data.draw(
+            st.sampled_from([2, 2.5, np.float32(3), True, None])
+            | numbers.map(lambda dtype: sample(dtype, array.shape[-1:], 6))
+        )
+        if other is None:
+            compared(lambda: function(array, array), lambda: function(model.data, model.data))
+            return
+        expected = model.data
+        compared(lambda: function(array, other), lambda: function(expected, other), expected)
+        compared(lambda: function(other, array), lambda: function(other, expected), expected)
+
+
+@given(data=st.data())
+def test_in_place(factory, data):
+    function = data.draw(st.sampled_from(IN_PLACE))
+    with built(factory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
+        other = data.draw(
+            st.sampled_from([3, 2.5, True])  # for 2, errors of NumPy speak of square
+            | numbers.map(lambda dtype: sample(dtype, array.shape[-1:], 6))
+        )
+        before = model.data.copy()
+
+        def ours():
+            assert function(array, other) is array
+            return array.read()
+
+        # NumPy's array without axes becomes a scalar where it is the operand of an operator.
+        compared(ours, lambda: function(model.data, other), before)
+
+
+@given(data=st.data())
+def test_unary(memory, data):
+    function = data.draw(st.sampled_from(UNARY))
+    with built(memory, data.draw(cases(dtypes=numbers, max_ndim=3))) as (array, model):
+        compared(lambda: function(array), lambda: function(model.data))
+
+
+@given(data=st.data())
+def test_equality_of_any_dtype(memory, data):
+    """Texts, dates and records; dtypes that have nothing in common are unequal everywhere."""
+    with built(memory, data.draw(cases(dtypes=dtypes, max_ndim=2))) as (array, model):
+        n = model.data
+        other = data.draw(st.sampled_from([n, n[..., :1] if n.ndim else n, 1, "abc", None]))
+        for function in (operator.eq, operator.ne):
+            compared(lambda: function(array, other), lambda: function(n, other))  # noqa: B023
+        compared(lambda: array == array, lambda: n == n)
+
+
+def test_equality_has_no_hash():
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(xa.zeros(3))
+
+
+def test_membership():
+    a = xa.from_array(np.arange(20.0).reshape(5, 4), chunks=(2, 3))
+    with small_boxes():
+        assert 19 in a
+        assert 20 not in a
+        assert [0, 17, 0, 0] in a  # NumPy's: any element that is equal
+    assert 3 not in xa.zeros((0, 4))
+    assert 3 in xa.full((), 3)
+
+
+@pytest.mark.parametrize("convert", [bool, int, float, complex, operator.index])
+@pytest.mark.parametrize("dtype", ["f8", "i4", "?"])
+@pytest.mark.parametrize("shape", [(), (2, 2)])
+def test_conversion(convert, dtype, shape):
+    n = np.ones(shape, dtype)
+    a = xa.from_array(n)
+    compared(lambda: convert(a), lambda: convert(n))
+
+
+def test_the_truth_of_many_is_not_read(path):
+    many = "truth value of an array with more than one element"
+    with (
+        xa.create(path, (2**20, 2**20), "u1", chunks=(2**12, 2**10), sparse=True) as a,
+        pytest.raises(ValueError, match=many),
+    ):
+        bool(a)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 5), (2, 4, 5)])
+def test_matmul(shape):
+    n = np.arange(float(np.prod(shape))).reshape(shape)
+    a = xa.from_array(n, chunks=(2,) * n.ndim)
+    other = np.arange(20.0).reshape(5, 4)[: n.shape[-1]]
+    compared(lambda: a @ other, lambda: n @ other, n)
+    if n.ndim > 1:
+        compared(lambda: other @ a, lambda: other @ n, n)
+
+
+def test_lists_and_scalars_of_numpy_on_the_left():
+    a = xa.from_array(np.arange(3.0))
+    for left in ([1, 2, 3], np.float32(2), np.arange(3), np.array(5)):
+        result = left + a
+        assert type(result) is np.ndarray
+        np.testing.assert_array_equal(result, left + np.arange(3.0))
+
+
+# -- methods -------------------------------------------------------------------------------------
+
+CALLS = [
+    ("all", (), {}),
+    ("any", (0,), {}),
+    ("argmax", (1,), {}),
+    ("argmin", (), {"keepdims": True}),
+    ("argsort", (0,), {}),
+    ("clip", (3, 9), {}),
+    ("clip", (), {"max": 9}),
+    ("compress", ([True, False, True], 0), {}),
+    ("conj", (), {}),
+    ("cumprod", (1,), {}),
+    ("cumsum", (), {}),
+    ("diagonal", (1,), {}),
+    ("dot", (np.arange(4.0),), {}),
+    ("flatten", ("F",), {}),
+    ("item", (7,), {}),
+    ("item", (-1,), {}),
+    ("item", (1, 2), {}),
+    ("item", ((1, 2),), {}),
+    ("item", (), {}),
+    ("item", (100,), {}),
+    ("max", (0,), {"initial": 3}),
+    ("mean", (0,), {"dtype": "f4"}),
+    ("min", (), {"keepdims": True}),
+    ("nonzero", (), {}),
+    ("prod", (1,), {}),
+    ("ravel", (), {}),
+    ("repeat", (2, 1), {}),
+    ("reshape", (4, 5), {}),
+    ("reshape", ((2, -1),), {}),
+    ("round", (1,), {}),
+    ("squeeze", (), {}),
+    ("std", (1,), {"ddof": 1}),
+    ("sum", (), {}),
+    ("swapaxes", (0, 1), {}),
+    ("take", ([1, -1], 0), {}),
+    ("tobytes", ("F",), {}),
+    ("tolist", (), {}),
+    ("trace", (), {}),
+    ("transpose", (), {}),
+    ("transpose", (1, 0), {}),
+    ("var", ((0, 1),), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), CALLS, ids=lambda x: str(x)[:20])
+def test_method(name, args, kwargs):
+    n = np.linspace(0, 10, 20).reshape(5, 4)
+    a = xa.from_array(n, chunks=(2, 3))
+    compared(
+        lambda: getattr(a, name)(*args, **kwargs), lambda: getattr(n, name)(*args, **kwargs), n
+    )
+
+
+def test_attributes():
+    n = sample("c8", (3, 4, 5))
+    a = xa.from_array(n, chunks=(2, 2, 2))
+    for name in ("T", "mT", "real", "imag"):
+        np.testing.assert_array_equal(getattr(a, name)[...], getattr(n, name))
+
+
+def test_fill():
+    a = xa.zeros((3, 4), "i4", chunks=(2, 2))
+    a.fill(5)
+    assert (a == 5).all()

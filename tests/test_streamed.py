@@ -1,0 +1,237 @@
+"""Functions that stream: every one of them gives what NumPy gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from operands import check, check_out
+from streaming import small_boxes
+
+from extarray.protocols.functions import streamed
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "numpy-functions.md"
+
+_rng = np.random.default_rng(11)
+
+#: Operands, which the calls below name.
+OPERANDS = {
+    "x": _rng.normal(size=(5, 4)).round(3),
+    "y": _rng.normal(size=(5, 4)).round(1),
+    "q": _rng.normal(size=(4, 3)),
+    "t": _rng.integers(-5, 5, (3, 4, 5)).astype("f4"),
+    "v": _rng.normal(size=17),
+    "w": _rng.random(17) + 0.1,
+    "i": _rng.integers(0, 6, 17),
+    "j": _rng.integers(0, 3, (5, 4)),
+    "k": _rng.integers(0, 4, (3, 4, 5), "u1"),
+    "c": _rng.normal(size=(4, 6)) + 1j * _rng.normal(size=(4, 6)),
+    "b": _rng.random((5, 4)) < 0.4,
+    "n": np.where(_rng.random((5, 4)) < 0.3, np.nan, _rng.normal(size=(5, 4))),
+    "s": np.sort(_rng.normal(size=17)),
+    "h": np.arange(20, dtype="f2").reshape(5, 4),
+    "d": np.arange(17).astype("M8[D]"),
+    "e": np.empty((0, 4)),
+}
+
+#: Calls of each function, named as in `numpy`; among them some that NumPy refuses.
+CALLS = """
+all(b)  all(b, axis=0, keepdims=True)  all(x, 1, where=b)
+allclose(x, x + 1e-9)  allclose(x, y)  allclose(n, n, equal_nan=True)  allclose(t, t[0])
+amax(x)  amin(t, axis=(0, 2))
+angle(c)  angle(c, deg=True)
+any(b)  any(b, axis=(0, 1))  any(e)
+append(x, y)  append(x, y, axis=1)
+apply_along_axis(sorted, 0, x)  apply_along_axis(np.sum, 1, t)
+apply_along_axis(lambda r: np.outer(r, r), 1, t)
+argmax(x)  argmax(t, axis=1)  argmax(n)  argmax(x, axis=0, keepdims=True)  argmax(e)
+argmin(x)  argmin(t, 2)  argmin(n, 0)
+argpartition(v, 3)[3]  argsort(x, kind="stable")  argsort(t, 0, "stable")  argsort(x, None)
+argwhere(b)  argwhere(t)
+around(x, 1)  around(k, -1)  array_equal(x, x)  array_equal(x, y)  array_equal(x, t)
+array_equal(n, n, equal_nan=True)  array_equiv(x, x[:1])  array_equiv(t, t)
+average(x)  average(x, axis=1)  average(v, weights=w)  average(t, 1, k + 1, returned=True)
+average(x, axis=0, weights=y, keepdims=True)
+bincount(i)  bincount(i, w, 9)  bincount(x)
+can_cast(x, "f4")  common_type(x, t)
+choose(j, (x, y, 7))  choose(j + 1, (x, y), mode="wrap")  choose(j, (x, y))
+clip(x, -0.5, 0.5)  clip(x, y, None)  clip(k, 1, 2)  clip(x, max=0)
+column_stack((v, w))  column_stack((x, y))
+compress([True, False, True], x, axis=0)  compress(b.ravel(), x)
+concatenate((x, y))  concatenate((x, y), axis=None)  concatenate((x, h), 1)  concatenate((x, v))
+concatenate((x, k[0].T), dtype="f4", casting="same_kind")
+copyto(x, y)  copyto(x, y, where=b)  copyto(k, 300)  copyto(x, y[0])  copyto(j, x)
+corrcoef(x)  corrcoef(x, y, rowvar=False)  corrcoef(c)
+count_nonzero(j)  count_nonzero(t, axis=(0, 1))  count_nonzero(b, 1, keepdims=True)
+cov(x)  cov(x, y)  cov(c, rowvar=False)  cov(v, w, ddof=0)  cov(v, fweights=i)  cov(v, aweights=w)
+cumprod(x, 1)  cumsum(x)  cumsum(t, 1)  cumsum(k, 0)  cumsum(x, 7)  cumsum(b)
+cumulative_prod(v)  cumulative_sum(x, axis=0)  cumulative_sum(v, include_initial=True)
+diagonal(x)  diagonal(t, 1, 1, 2)  diagonal(x, -2)
+broadcast_to(x, (2, *x.shape))  expand_dims(x, 1)  matrix_transpose(t)  moveaxis(t, 0, 2)
+squeeze(x[:1])  swapaxes(t, 0, 1)  transpose(t, (1, 0, 2))
+diff(x)  diff(t, 2, 0)  diff(v, prepend=1.0)  diff(d)  diff(x, 0)
+digitize(x, [-1, 0, 1])  digitize(v, s)
+dot(x, q)  dot(v, w)  dot(t, y)  dot(x, y)  dot(x, 2)  dot(j, np.arange(4))
+dstack((x, y))  dstack((v, w))
+einsum("ij,jk", x, q)  einsum("ij,ij->i", x, y)  einsum("kji->ik", t)
+einsum("...i,ji", t, q[:, :0])
+einsum("abc,cb->a", t, x)  einsum("ii", x[:4])  einsum("ij,ij,ij", x, y, x)  einsum("ij->j", x)
+einsum_path("ij,jk", x, q)[0]
+empty_like(x, shape=0)  extract(b, x)  extract(x > 9, y)
+fft.fft(x)  fft.fft(c, 3, 0, "ortho")  fft.ifft(c, axis=0)  fft.rfft(x)  fft.irfft(c)  fft.hfft(c)
+fft.ihfft(x)  fft.fft2(t)  fft.ifft2(c)  fft.fftn(t)  fft.ifftn(t, axes=(0, 2))  fft.rfft2(t)
+fft.rfftn(t)  fft.irfft2(c)  fft.irfftn(c)
+fix(x)  flatnonzero(b)  full_like(x, 3)  full_like(x, np.arange(4), "i2")
+gradient(v)  gradient(x)  gradient(t, 2.0, axis=1)  gradient(v, w.cumsum(), edge_order=2)
+histogram(v)  histogram(t, 4, (-2, 3))  histogram(x, [-1, 0, 1])  histogram(v, 5, weights=w)
+histogram(v, 5, density=True)  histogram(v, "auto")  histogram(v, "fd")  histogram(v, "doane")
+histogram2d(v, w, 3)  histogram_bin_edges(x)  histogram_bin_edges(v, "scott")
+histogramdd((v, w), 3)  histogramdd(x, (2, 2, 2, 2))
+hstack((x, y))  hstack((v, w))  i0(x)  imag(c)  imag(x)  inner(x, y)  inner(v, w)
+interp(x, [-1, 1], [0, 5])  interp(v, s, w)
+intersect1d(i, j)  isclose(x, y, atol=1)  isclose(n, n, equal_nan=True)  iscomplex(c)
+iscomplexobj(c)  isin(i, [1, 2])  isin(j, i, invert=True)  isneginf(x / 0.0)  isposinf(x)
+isreal(c)  isrealobj(c)
+linalg.matmul(x, q)  linalg.matrix_norm(t)  linalg.matrix_norm(x, ord=1, keepdims=True)
+linalg.norm(x)  linalg.norm(v, 1)  linalg.norm(x, np.inf, axis=0)  linalg.norm(t, axis=(0, 2))
+linalg.norm(c, 3, 1)  linalg.norm(x, 2)  linalg.norm(x, "nuc")  linalg.norm(v, 0)
+linalg.norm(x, -np.inf)  linalg.norm(t, "fro")
+linalg.tensordot(x, q, axes=1)  linalg.vecdot(x, y)  linalg.vector_norm(t, ord=1)
+linalg.vector_norm(c, axis=0)
+matmul(x, q)  matmul(t, x)  matmul(v, w)  matmul(x, y)  matmul(h, q.astype("f2"))
+max(x)  max(t, (0, 1))  max(x, 0, initial=1)  max(n)  max(e)  max(x, where=b, initial=-9)
+may_share_memory(x, y)
+mean(x)  mean(t, 1)  mean(k)  mean(h, 0)  mean(x, where=b)  mean(x, (0, 1), keepdims=True)  mean(e)
+median(x)  median(t, axis=1)  median(n)  median(k, (0, 2), keepdims=True)  median(h)  median(v)
+min(x)  min(t, 2)  nan_to_num(n)  nan_to_num(n, copy=False, nan=5)[0]  nan_to_num(x)
+nanargmax(n)  nanargmin(n, 1)  nancumprod(n)  nancumsum(n, 1)  nanmax(n)  nanmax(n, 0)  nanmean(n)
+nanmean(n, 1)  nanmedian(n)  nanmedian(n, 0)  nanmin(n, 1)  nanpercentile(n, [10, 90])
+nanprod(n)  nanquantile(n, 0.3, axis=0)  nanstd(n)  nansum(n, 1)  nansum(k)  nanvar(n, 0, ddof=1)
+ndim(t)  nonzero(b)  nonzero(t)  ones_like(k)  outer(v, w)  outer(x, q)
+partition(v, 5)[5]  partition(x, 2, 0)[2]
+percentile(x, 30)  percentile(t, [0, 50, 100], axis=2)  percentile(v, 33, method="lower")
+percentile(k, 50, method="nearest")  percentile(v, 101)
+place(x, b, [1, 2])  place(x, x > 9, [1])  prod(x, 0)  prod(k)  ptp(x)  ptp(t, 1)
+put(x, [0, -1, 0], [5, 6, 7])  put(x, [40], 1)  put(k, [70], 1, mode="wrap")
+putmask(x, b, y)  putmask(x, b, [1, 2, 3])
+quantile(v, 0.25)  quantile(x, [0.1, 0.9], 0, keepdims=True)  quantile(v, 0.4, method="hazen")
+quantile(v, 0.4, method="inverted_cdf")  quantile(n, 0.5)
+quantile(v, 0.5, weights=w, method="inverted_cdf")
+real(c)  real(x)  result_type(x, k)  round(x, 2)  round(c, 1)  round(j)
+save(FILE, x)  savez(FILE, x, one=y)  savez_compressed(FILE, x)
+searchsorted(s, v)  searchsorted(s, 0.0)  searchsorted(s, x, "right")
+select([b, x > 0], [x, y], 3)  setdiff1d(i, [1])  setxor1d(i, j)  shape(t)  sinc(x)  size(t)
+size(x, 1)  sort(x)  sort(t, 0)  sort(x, None)  sort(d)  stack((x, y))  stack((v, w), axis=-1)
+std(x)  std(t, 1)  std(c, 0, ddof=1)  std(k)  std(x, where=b)  std(h)  stack((x, t))
+sum(x)  sum(t, (0, 2))  sum(k)  sum(x, 0, dtype="f4")  sum(b)  sum(x, where=b)  sum(h, 1)  sum(e, 0)
+sum(x, axis=9)  sum(x, initial=5)
+take(x, [3, 0, 3], 1)  take(x, [[0, -1]])  take(x, 9, 0)  take(x, [7], 0, mode="clip")  take(v, 3)
+tensordot(x, y)  tensordot(t, x, ([2, 1], [0, 1]))  tensordot(x, q, 1)  tensordot(x, q)
+trace(x)  trace(t, 1, 0, 2)  trace(k)
+union1d(i, j)  unique(i)  unique(j, return_index=True, return_counts=True)  unique(n)
+unique(x, axis=0)
+unique(i, return_inverse=True)  unique_all(i)  unique_counts(j)  unique_inverse(i)  unique_values(t)
+unwrap(v * 5)  unwrap(x * 9, axis=0)  var(x)  var(t, (0, 1))  var(c)  var(x, 1, correction=1)
+var(x, mean=np.mean(x))  vdot(v, w)  vdot(c, c)  vecdot(x, y)  vstack((x, y))  vstack((v, w))
+where(b)  where(b, x, y)  where(b, x, 0)  where(b[0], x, k[0, 0, 0])  zeros_like(x)  where(b, x)
+"""
+
+#: Calls that take out=, an array of ours.
+OUT = """
+all(b, 0)  argmax(x, 1)  around(x, 1)  choose(j, (x, y, 7))  clip(x, 0, 1)
+compress([True, False, True], x, axis=0)  concatenate((x, y))  cumprod(x, 0)  cumsum(x)
+cumsum(t, 2)  dot(x, q)  einsum("ij,jk", x, q)  fft.fft(x)  fft.fftn(t)  matmul(x, q)  max(x, 0)
+mean(t, 1)  median(x, 0)  nancumsum(n, 0)  nanmax(n, 0)  nanmean(n, 0)  nanmedian(n, 0)
+nanstd(n, 1)  nansum(n, 0)  outer(v, w)  percentile(x, [5, 50], 0)  prod(x, 0)  ptp(x, 1)
+quantile(t, 0.5, 2)  stack((x, y))  std(x, 0)  sum(t, (0, 1))  take(x, [3, 0], 1)  trace(t)
+var(x, 1)  round(x)
+"""
+
+
+def calls(text: str) -> list[str]:
+    """The calls of a text, which stand on lines, or two spaces apart."""
+    return re.split(r"\n|  ", text.strip())
+
+
+def function_of(call: str):
+    """The function of a call; None where this NumPy does not have it."""
+    found = np
+    for name in call.partition("(")[0].split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def operation(call: str, **names):
+    """A call as a function of its operands, and these."""
+    found = re.findall(r"\b[a-z]\b(?!=)", re.sub(r'"[^"]*"', "", call))
+    used = sorted(OPERANDS.keys() & set(found))
+    code = compile(f"np.{call}", call, "eval")
+
+    def run(*arrays, **options):
+        given = {"np": np, **names, **options, **dict(zip(used, arrays, strict=True))}
+        return eval(code, given)
+
+    return run, [OPERANDS[name] for name in used]
+
+
+def test_all_are_here():
+    called = {function_of(call) for call in calls(CALLS)}
+    missing = [f.__name__ for f in streamed if f not in called]
+    assert not missing
+
+
+def test_the_reference_has_a_row_of_each():
+    """The table of the reference names all that stream, and nothing else."""
+    page = REFERENCE.read_text(encoding="utf-8")
+    rows = page.partition("## How they run")[2].partition("\n## ")[0].splitlines()
+    cells = [row.split("|")[1] for row in rows if row.startswith("| `")]
+    named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert len(named) == len(set(named))
+    present = {function_of(name) for name in named} - {None}
+    assert present == set(streamed)
+
+
+@pytest.mark.parametrize("layout", [0, 1, 2])
+@pytest.mark.parametrize("call", calls(CALLS))
+def test_like_numpy(memory, tmp_path, call, layout):
+    if function_of(call) is None:
+        pytest.skip("this NumPy does not have the function")
+    run, arrays = operation(call, FILE=tmp_path / "x")
+    check(memory, run, *arrays, layout=layout)
+
+
+@pytest.mark.parametrize("call", calls(CALLS)[::3])
+def test_like_numpy_on_disk(disk, tmp_path, call):
+    if function_of(call) is None:
+        pytest.skip("this NumPy does not have the function")
+    run, arrays = operation(call, FILE=tmp_path / "x")
+    check(disk, run, *arrays, layout=3)
+
+
+def test_saved(factory, tmp_path):
+    x, h = OPERANDS["x"], OPERANDS["h"]
+    with factory.array(x.shape, chunks=(2, 3)) as a:
+        a[...] = x
+        with small_boxes():
+            np.save(tmp_path / "x", a)
+            np.savez(tmp_path / "z", a, h=h)
+            np.savez_compressed(tmp_path / "c", a=a)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x)
+    with np.load(tmp_path / "z.npz") as saved:
+        np.testing.assert_array_equal(saved["arr_0"], x)
+        np.testing.assert_array_equal(saved["h"], h)
+    with np.load(tmp_path / "c.npz") as saved:
+        np.testing.assert_array_equal(saved["a"], x)
+
+
+@pytest.mark.parametrize("call", calls(OUT))
+def test_into_out(factory, call):
+    plain, arrays = operation(call)
+    into, _ = operation(f"{call[:-1]}, out=out)")
+
+    def run(*given, out=None):
+        return plain(*given) if out is None else into(*given, out=out)
+
+    check_out(factory, run, *arrays)
