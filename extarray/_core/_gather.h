@@ -65,16 +65,17 @@ static inline xa_divisor xa_make_divisor(int64_t by, int64_t most)
     for (int64_t i = 0; i < n; i++, index += step) {                                              \
         int64_t v;                                                                                \
         memcpy(&v, index, sizeof v);                                                              \
-        v += v < 0 ? extent : 0;                                                                  \
+        v += v < 0 ? extent + offset : offset;                                                                  \
         const int64_t q = (QUOTIENT);                                                             \
         key[i] = key[i] * grid + q;                                                               \
         entry[i].at += (v - q * d.by) * unit;                                                     \
     }
 
-/* Take one more axis into account: `n` indices, each in [-extent, extent).  Appends the chunk index
+/* Take one more axis into account: `n` indices, each in [-extent, extent), counted from element
+ * `offset` of the grid.  Appends the chunk index
  * to the keys, and adds the place in the chunk, in units of `unit`, to the entries. */
-static inline void xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, xa_divisor d,
-                      int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
+static inline void xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
+                      xa_divisor d, int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
 {
     if (d.shift >= 0) XA_LOCATE(v >> d.shift)
     else if (d.magic) XA_LOCATE((int64_t) (((unsigned __int128) (uint64_t) v * d.magic) >> 64))
