@@ -19,6 +19,7 @@ from extarray.habits import HabitsMixin
 from extarray.indexing.indexable import Indexable
 from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
+from extarray.live import LiveMixin
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
@@ -40,7 +41,14 @@ __all__ = ["ExtArray"]
 
 
 class ExtArray(
-    Indexable, Extendible, CopiesMixin, HabitsMixin, SeeingMixin, NumpyMixin, StandardMixin
+    Indexable,
+    Extendible,
+    LiveMixin,
+    CopiesMixin,
+    HabitsMixin,
+    SeeingMixin,
+    NumpyMixin,
+    StandardMixin,
 ):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 

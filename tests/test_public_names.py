@@ -34,6 +34,8 @@ METHODS = {
     "append": "data axis side",
     "shrink": "axis by side",
     "reserve": "shape",
+    "repack": "path",
+    "follow": "axis timeout",
     "resize": "shape axis",
     "read_direct": "dest source_sel dest_sel",
     "write_direct": "source source_sel dest_sel",

@@ -1,0 +1,131 @@
+"""Live data: what arrives in an array while it is read."""
+
+from __future__ import annotations
+
+import operator
+import time
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+
+from extarray.config import config
+from extarray.errors import ArgumentError, AxisError
+from extarray.stored import StoredArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+__all__ = ["LiveMixin"]
+
+# Seconds between two looks: short after news, longer while there are none.
+_SHORTEST, _LONGEST = 0.0005, 0.05
+
+
+class LiveMixin(StoredArray):
+    """Following an array that grows."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def refresh(self) -> bool: ...  # noqa: D102
+
+    def follow(
+        self, axis: SupportsIndex = 0, timeout: float | None = None
+    ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+        """Iterate over what arrives at an axis, as it arrives.
+
+        Parameters
+        ----------
+        axis : int
+            In [-ndim, ndim).
+        timeout : float, optional
+            Seconds without news after which the iteration ends; None: it goes on for ever.
+
+        Yields
+        ------
+        selection : tuple of slice
+            Of the elements that are new, in the array as it is then.
+        data : ndarray
+            ``a[selection]``; of much that arrives at once, at most ``config.max_memory`` bytes at a
+            time.
+
+        Raises
+        ------
+        AxisError, ArgumentError, ClosedError, CorruptError
+
+        Notes
+        -----
+        What was there when `follow` was called is not given: read it first, and nothing is missed.
+        An array open for reading refreshes itself before each look; a writer sees what its other
+        threads append.  Growth at the start of the axis is given too.  Each append is seen whole;
+        of several at once, the selection has all.  What is cut off before it was seen is not given.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (0, 2), "i4")
+        >>> news = a.follow(timeout=0)
+        >>> a.append([[1, 2]])
+        >>> for selection, data in news:
+        ...     print(selection, data)
+        (slice(0, 1, None), slice(0, 2, None)) [[1 2]]
+        """
+        self._check()
+        j = operator.index(axis)
+        if not -self.ndim <= j < self.ndim:
+            raise AxisError(j, self.ndim)
+        if timeout is not None and not timeout >= 0:
+            raise ArgumentError(f"timeout must be None or at least 0, not {timeout!r}")
+        j %= self.ndim
+        return self._news(j, timeout, *self._ends(j))
+
+    def _ends(self, axis: int) -> tuple[int, int]:
+        """Bounds of an axis, counted from where index 0 was at first."""
+        with self._growth:
+            first = -self.origin[axis]
+            return first, first + self.shape[axis]
+
+    def _news(
+        self, axis: int, timeout: float | None, low: int, high: int
+    ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+        """Elements before `low` and from `high` on."""
+        pause = _SHORTEST
+        last = time.monotonic()
+        while True:
+            self.refresh()
+            first, stop = self._ends(axis)
+            parts = [(first, min(low, stop)), (max(high, first), stop)]
+            low, high = min(low, first), max(high, stop)
+            if any(a < b for a, b in parts):
+                for a, b in parts:
+                    yield from self._read_parts(axis, a, b)
+                pause, last = _SHORTEST, time.monotonic()
+                continue
+            waited = time.monotonic() - last
+            if timeout is not None and waited >= timeout:
+                return
+            time.sleep(pause if timeout is None else min(pause, timeout - waited))
+            pause = min(2 * pause, _LONGEST)
+
+    def _read_parts(
+        self, axis: int, low: int, high: int
+    ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+        """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
+        while True:
+            with self._growth:
+                zero, shape = self.origin[axis], self.shape
+            # Another thread may have cut some off.
+            low, high = max(low, -zero), min(high, shape[axis] - zero)
+            if low >= high:
+                return
+            layer = self.itemsize * int(np.prod(shape)) // max(1, shape[axis])
+            stop = min(high, low + max(1, config.max_memory // max(1, layer)))
+            selection = tuple(
+                slice(low + zero, stop + zero) if i == axis else slice(0, n)
+                for i, n in enumerate(shape)
+            )
+            yield selection, self.read(selection)
+            low = stop

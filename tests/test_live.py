@@ -1,0 +1,116 @@
+"""Following an array that grows, in this process and in another."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from compare import assert_same
+
+import extarray as xa
+
+WRITER = """
+import sys, time
+import numpy as np
+import extarray as xa
+with xa.open(sys.argv[1], mode="r+", engine=sys.argv[2]) as array:
+    print("ready", flush=True)
+    row = len(array)
+    for n in (1, 3, 2) * 100:
+        array.append(np.arange(row, row + n, dtype="i4")[:, None] + np.zeros(2, "i4"))
+        row += n
+        if row % 50 == 1:
+            time.sleep(0.01)
+"""
+
+
+def test_all_that_another_process_appends(disk, script):
+    with disk.array((4, 2), "i4", chunks=(7, 2)) as array:
+        array[...] = np.arange(4)[:, None]
+        path = array.path
+        array.flush()
+        with disk.open(array) as reader:
+            array.close()
+            news = reader.follow(axis=0, timeout=5)
+            found = [reader[...]]
+            process = script.start(WRITER, path, disk.engine)
+            try:
+                for selection, data in news:
+                    assert_same(data, reader[selection])
+                    assert selection[0].start == sum(map(len, found))
+                    found.append(data)
+                    if len(reader) == 604:
+                        break
+            finally:
+                process.kill()
+                process.communicate()
+            assert_same(np.concatenate(found)[:, 1], np.arange(604, dtype="i4"))
+
+
+def test_threads_of_one_process(memory):
+    with memory.array((0, 3), "i4", chunks=(4, 3)) as array:
+        news = array.follow(timeout=2)
+
+        def work():
+            for n in range(50):
+                array.append(np.full((1, 3), n, "i4"))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        found = []
+        for _, data in news:
+            found.extend(data[:, 0].tolist())
+            if len(found) == 50:
+                break
+        thread.join()
+        assert found == list(range(50))
+
+
+def test_both_ends_and_other_axes(factory):
+    with factory.array((2, 2), "i4", chunks=(3, 3)) as array:
+        array[...] = 1
+        news = array.follow(0, timeout=0)
+        array.append([[2, 2]], side="start")
+        array.extend(1, 1)
+        array.append([[3, 3, 3]])
+        got = [(selection, data.tolist()) for selection, data in news]
+        assert got == [
+            (np.s_[0:1, 0:3], [[2, 2, 0]]),
+            (np.s_[3:4, 0:3], [[3, 3, 3]]),
+        ]
+        assert list(array.follow(0, timeout=0)) == []
+
+
+def test_what_is_cut_off_before_it_was_seen(memory):
+    with memory.array((2, 2), "i4") as array:
+        news = array.follow(timeout=0)
+        array.extend(0, 5)
+        array.shrink(0, 6, side="start")
+        assert [selection[0] for selection, _ in news] == [slice(0, 1)]
+
+
+def test_much_at_once_comes_in_parts(memory):
+    with memory.array((0, 100), "u1", chunks=(10, 100)) as array:
+        news = array.follow(timeout=0)
+        array.extend(0, 1000)
+        with xa.config.set(max_memory=10_000):
+            sizes = [data.shape for _, data in news]
+        assert sizes == [(100, 100)] * 10
+
+
+def test_it_ends_after_the_time_given(disk):
+    with disk.array((1, 1)) as array:
+        began = time.monotonic()
+        assert list(array.follow(timeout=0.05)) == []
+        assert time.monotonic() - began >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [((2,), xa.AxisError), ((0, -1), xa.ArgumentError), ((0, float("nan")), xa.ArgumentError)],
+)
+def test_refused_at_once(memory, arguments, error):
+    with memory.array((2, 2)) as array, pytest.raises(error):
+        array.follow(*arguments)
