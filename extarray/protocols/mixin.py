@@ -16,11 +16,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from extarray.errors import ArgumentError
 from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed forms
 from extarray.protocols.blocks import Source
-from extarray.protocols.dask import to_dask
 from extarray.protocols.derived import Computed
 from extarray.protocols.elementwise import as_operand, assigning, elementwise, shape_of
 from extarray.protocols.files import tofile
-from extarray.protocols.functions import dispatch
+from extarray.protocols.functions import dispatch, fall_back
 from extarray.protocols.iteration import FlatElements
 from extarray.protocols.reductions import reduce
 from extarray.protocols.sorting import change_lanes
@@ -67,6 +66,67 @@ def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..
     return method
 
 
+def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """A binary operator: of the left operand, of the right one, and in place."""
+    ufunc_of_left, ufunc_of_right, ufunc_in_place = (
+        getattr(NDArrayOperatorsMixin, f"__{prefix}{name}__", None) for prefix in ("", "r", "i")
+    )
+    function = _function(name)
+
+    def of_left(self: NumpyMixin, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (self, other), {})
+        return ufunc_of_left(self, other)
+
+    def of_right(self: NumpyMixin, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (other, self), {})
+        return ufunc_of_right(self, other)
+
+    def in_place(self: NumpyMixin, other: Any) -> Any:
+        # What has a protocol is an operand like others.
+        return NotImplemented if _has_priority(other) else ufunc_in_place(self, other)
+
+    for method, prefix in ((of_left, ""), (of_right, "r"), (in_place, "i")):
+        method.__name__ = f"__{prefix}{name}__"
+        method.__qualname__ = f"NumpyMixin.{method.__name__}"
+    return of_left, of_right, in_place
+
+
+def _function(name: str) -> Callable[[Any, Any], Any]:
+    function: Callable[[Any, Any], Any]
+    function = divmod if name == "divmod" else getattr(operator, f"__{name}__")
+    return function
+
+
+def _decides(other: Any, name: str) -> bool:
+    """Whether NumPy leaves an operator to the other operand, which then needs NumPy's array.
+
+    It does so for a class that had no protocol but a priority, as sparse matrices; Python does so
+    for a subclass of ndarray with an operator of its own, as ``np.matrix``.
+    """
+    kind = type(other)
+    if kind is np.ndarray or isinstance(other, Source):
+        return False
+    if issubclass(kind, np.ndarray):
+        reflected = _REFLECTED.get(name, f"__r{name}__")
+        return getattr(kind, reflected) is not getattr(np.ndarray, reflected)
+    return _has_priority(other)
+
+
+_REFLECTED = {"lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__"}
+_REFLECTED |= {"eq": "__eq__", "ne": "__ne__"}
+
+
+def _has_priority(other: Any) -> bool:
+    """Whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
+    kind = type(other)
+    if hasattr(kind, "__array_ufunc__"):
+        return False
+    priority: float = getattr(kind, "__array_priority__", 0.0)
+    return priority > 0.0
+
+
 class NumpyMixin(NDArrayOperatorsMixin, Source):
     """NumPy's protocols on what can be read and written box by box."""
 
@@ -84,12 +144,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        result = apply(ufunc, method, inputs, kwargs)
-        if result is NotImplemented and any(hasattr(x, "__dask_graph__") for x in inputs):
-            # Dask's arrays refuse arrays that they do not know; of tasks, they know all.
-            tasks = [to_dask(x) if isinstance(x, Source) else x for x in inputs]
-            return getattr(ufunc, method)(*tasks, **kwargs)
-        return result
+        return apply(ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -100,7 +155,28 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     ) -> Any:
         return dispatch(function, types, args, kwargs)
 
-    # -- operators that are more than a ufunc ------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------
+
+    __add__, __radd__, __iadd__ = _operators("add")
+    __sub__, __rsub__, __isub__ = _operators("sub")
+    __mul__, __rmul__, __imul__ = _operators("mul")
+    __matmul__, __rmatmul__, __imatmul__ = _operators("matmul")
+    __truediv__, __rtruediv__, __itruediv__ = _operators("truediv")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators("floordiv")
+    __mod__, __rmod__, __imod__ = _operators("mod")
+    __divmod__, __rdivmod__, _ = _operators("divmod")
+    __pow__, __rpow__, __ipow__ = _operators("pow")
+    __lshift__, __rlshift__, __ilshift__ = _operators("lshift")
+    __rshift__, __rrshift__, __irshift__ = _operators("rshift")
+    __and__, __rand__, __iand__ = _operators("and")
+    __xor__, __rxor__, __ixor__ = _operators("xor")
+    __or__, __ror__, __ior__ = _operators("or")
+
+    __lt__, _, _ = _operators("lt")
+    __le__, _, _ = _operators("le")
+    __gt__, _, _ = _operators("gt")
+    __ge__, _, _ = _operators("ge")
+    del _
 
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
@@ -393,7 +469,8 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
         Returns
         -------
-        ndarray
+        LazyView
+            Writes go to the array.  Of an array that is read in another dtype: an ndarray.
 
         Examples
         --------
@@ -424,12 +501,12 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
-        """The array with its axes reversed."""
+        """The array with its axes reversed: a view, as `transpose` gives it."""
         return np.transpose(self)
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- NumPy's name
-        """The array with its last two axes exchanged."""
+        """The array with its last two axes exchanged: a view, as `transpose` gives it."""
         return np.matrix_transpose(self)
 
     @property
@@ -447,6 +524,8 @@ def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other
     """Comparison by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
+    if _decides(other, function.__name__):
+        return fall_back(function, (a, other), {})
     if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
         return function(a.read(), other.read() if isinstance(other, Source) else other)
     if a.dtype.kind == "V":
