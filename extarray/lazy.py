@@ -62,10 +62,10 @@ _INDEX_BYTES = 16
 class LazyView(Indexable, NumpyMixin, StandardMixin):
     """Part of an array, its axes in any order, that reads late and writes through.
 
-    Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with more
-    or fewer axes: by ``a.T``, ``np.moveaxis(a, 0, 1)``, ``np.squeeze(a)`` and their like.  It has no
-    elements of its own: brackets, operators and NumPy's functions read what they need of the array
-    when they need it, and assignment changes the array.
+    Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with
+    more or fewer axes: by ``a.T``, ``np.moveaxis(a, 0, 1)``, ``np.squeeze(a)`` and their like.  It
+    has no elements of its own: brackets, operators and NumPy's functions read what they need of
+    the array when they need it, and assignment changes the array.
 
     Parameters
     ----------

@@ -440,9 +440,9 @@ def test_turning_reads_nothing(path):
         array.T  # noqa: B018
 
 
-def test_copies(pair):
+def test_what_is_no_view_is_a_copy(pair):
     array, data = pair
-    for copy in (
+    for function in (
         lambda x: x[:2],
         lambda x: x.reshape(-1),
         lambda x: x.ravel(),
@@ -450,7 +450,7 @@ def test_copies(pair):
         lambda x: x.T.copy(),
         lambda x: x.astype("f4").T,
     ):
-        got, expected = copy(array), copy(data)
+        got, expected = function(array), function(data)
         assert type(got) is np.ndarray
         got[...] = 0
         assert_same(array[...], data)

@@ -1,4 +1,4 @@
-"""dask: arrays of tasks that read an array late, and operations on a mix of them and arrays of ours.
+"""dask: arrays of tasks that read an array late, and operations on them and arrays of ours.
 
 Dask's arrays refuse arrays that they do not know; of tasks, they know all.  So where dask's arrays
 are among the operands, those of ours become tasks too.  Results are then late, unless they go to an

@@ -66,64 +66,86 @@ def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..
     return method
 
 
-def _operators(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """A binary operator: of the left operand, of the right one, and in place."""
-    ufunc_of_left, ufunc_of_right, ufunc_in_place = (
-        getattr(NDArrayOperatorsMixin, f"__{prefix}{name}__", None) for prefix in ("", "r", "i")
-    )
-    function = _function(name)
-
-    def of_left(self: NumpyMixin, other: Any) -> Any:
-        if _decides(other, name):
-            return fall_back(function, (self, other), {})
-        return ufunc_of_left(self, other)
-
-    def of_right(self: NumpyMixin, other: Any) -> Any:
-        if _decides(other, name):
-            return fall_back(function, (other, self), {})
-        return ufunc_of_right(self, other)
-
-    def in_place(self: NumpyMixin, other: Any) -> Any:
-        # What has a protocol is an operand like others.
-        return NotImplemented if _has_priority(other) else ufunc_in_place(self, other)
-
-    for method, prefix in ((of_left, ""), (of_right, "r"), (in_place, "i")):
-        method.__name__ = f"__{prefix}{name}__"
-        method.__qualname__ = f"NumpyMixin.{method.__name__}"
-    return of_left, of_right, in_place
+#: Operators by name, and what Python calls of the right operand.
+_OPERATORS = {
+    **{name: f"__r{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv")},
+    **{name: f"__r{name}__" for name in ("mod", "divmod", "pow", "lshift", "rshift")},
+    **{name: f"__r{name}__" for name in ("and", "or", "xor")},
+    "lt": "__gt__",
+    "le": "__ge__",
+    "gt": "__lt__",
+    "ge": "__le__",
+    "eq": "__eq__",
+    "ne": "__ne__",
+}
 
 
-def _function(name: str) -> Callable[[Any, Any], Any]:
+def _operator(name: str) -> Callable[[Any, Any], Any]:
     function: Callable[[Any, Any], Any]
     function = divmod if name == "divmod" else getattr(operator, f"__{name}__")
     return function
 
 
+def _of_left(name: str) -> Callable[..., Any]:
+    """A binary operator of the left operand."""
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__{name}__"), _operator(name)
+
+    def method(self: NumpyMixin, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (self, other), {})
+        return by_ufunc(self, other)
+
+    return _named(method, f"__{name}__")
+
+
+def _of_right(name: str) -> Callable[..., Any]:
+    """A binary operator of the right operand."""
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__r{name}__"), _operator(name)
+
+    def method(self: NumpyMixin, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (other, self), {})
+        return by_ufunc(self, other)
+
+    return _named(method, f"__r{name}__")
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """An operator in place: as NumPy's, it leaves to others those that had no protocol alone."""
+    by_ufunc = getattr(NDArrayOperatorsMixin, f"__i{name}__")
+
+    def method(self: NumpyMixin, other: Any) -> Any:
+        return NotImplemented if _has_priority(other) else by_ufunc(self, other)
+
+    return _named(method, f"__i{name}__")
+
+
+def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    method.__name__ = name
+    method.__qualname__ = f"NumpyMixin.{name}"
+    return method
+
+
 def _decides(other: Any, name: str) -> bool:
     """Whether NumPy leaves an operator to the other operand, which then needs NumPy's array.
 
-    It does so for a class that had no protocol but a priority, as sparse matrices; Python does so
-    for a subclass of ndarray with an operator of its own, as ``np.matrix``.
+    It does so for a class without the protocol and with a priority, as sparse matrices; Python does
+    so for a subclass of ndarray with an operator of its own, as ``np.matrix``.
     """
     kind = type(other)
     if kind is np.ndarray or isinstance(other, Source):
         return False
     if issubclass(kind, np.ndarray):
-        reflected = _REFLECTED.get(name, f"__r{name}__")
-        return getattr(kind, reflected) is not getattr(np.ndarray, reflected)
+        own = _OPERATORS[name]
+        return getattr(kind, own) is not getattr(np.ndarray, own)
     return _has_priority(other)
-
-
-_REFLECTED = {"lt": "__gt__", "le": "__ge__", "gt": "__lt__", "ge": "__le__"}
-_REFLECTED |= {"eq": "__eq__", "ne": "__ne__"}
 
 
 def _has_priority(other: Any) -> bool:
     """Whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
-    kind = type(other)
-    if hasattr(kind, "__array_ufunc__"):
+    if hasattr(other, "__array_ufunc__"):
         return False
-    priority: float = getattr(kind, "__array_priority__", 0.0)
+    priority: float = getattr(other, "__array_priority__", 0.0)
     return priority > 0.0
 
 
@@ -157,26 +179,39 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     # -- operators ---------------------------------------------------------------------------
 
-    __add__, __radd__, __iadd__ = _operators("add")
-    __sub__, __rsub__, __isub__ = _operators("sub")
-    __mul__, __rmul__, __imul__ = _operators("mul")
-    __matmul__, __rmatmul__, __imatmul__ = _operators("matmul")
-    __truediv__, __rtruediv__, __itruediv__ = _operators("truediv")
-    __floordiv__, __rfloordiv__, __ifloordiv__ = _operators("floordiv")
-    __mod__, __rmod__, __imod__ = _operators("mod")
-    __divmod__, __rdivmod__, _ = _operators("divmod")
-    __pow__, __rpow__, __ipow__ = _operators("pow")
-    __lshift__, __rlshift__, __ilshift__ = _operators("lshift")
-    __rshift__, __rrshift__, __irshift__ = _operators("rshift")
-    __and__, __rand__, __iand__ = _operators("and")
-    __xor__, __rxor__, __ixor__ = _operators("xor")
-    __or__, __ror__, __ior__ = _operators("or")
+    __add__, __radd__ = _of_left("add"), _of_right("add")
+    __sub__, __rsub__ = _of_left("sub"), _of_right("sub")
+    __mul__, __rmul__ = _of_left("mul"), _of_right("mul")
+    __matmul__, __rmatmul__ = _of_left("matmul"), _of_right("matmul")
+    __truediv__, __rtruediv__ = _of_left("truediv"), _of_right("truediv")
+    __floordiv__, __rfloordiv__ = _of_left("floordiv"), _of_right("floordiv")
+    __mod__, __rmod__ = _of_left("mod"), _of_right("mod")
+    __divmod__, __rdivmod__ = _of_left("divmod"), _of_right("divmod")
+    __pow__, __rpow__ = _of_left("pow"), _of_right("pow")
+    __lshift__, __rlshift__ = _of_left("lshift"), _of_right("lshift")
+    __rshift__, __rrshift__ = _of_left("rshift"), _of_right("rshift")
+    __and__, __rand__ = _of_left("and"), _of_right("and")
+    __xor__, __rxor__ = _of_left("xor"), _of_right("xor")
+    __or__, __ror__ = _of_left("or"), _of_right("or")
 
-    __lt__, _, _ = _operators("lt")
-    __le__, _, _ = _operators("le")
-    __gt__, _, _ = _operators("gt")
-    __ge__, _, _ = _operators("ge")
-    del _
+    __iadd__ = _in_place("add")
+    __isub__ = _in_place("sub")
+    __imul__ = _in_place("mul")
+    __imatmul__ = _in_place("matmul")
+    __itruediv__ = _in_place("truediv")
+    __ifloordiv__ = _in_place("floordiv")
+    __imod__ = _in_place("mod")
+    __ipow__ = _in_place("pow")
+    __ilshift__ = _in_place("lshift")
+    __irshift__ = _in_place("rshift")
+    __iand__ = _in_place("and")
+    __ixor__ = _in_place("xor")
+    __ior__ = _in_place("or")
+
+    __lt__ = _of_left("lt")
+    __le__ = _of_left("le")
+    __gt__ = _of_left("gt")
+    __ge__ = _of_left("ge")
 
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 

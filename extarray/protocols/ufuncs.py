@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,8 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
     kinds = {type(x) for x in (*inputs, *kwargs.get("out", ()))}
     strangers = [kind for kind in kinds if foreign(kind, "__array_ufunc__")]
     if not all(issubclass(kind, late_type()) for kind in strangers):
-        return NotImplemented
+        bare = _without_names(strangers, inputs)
+        return NotImplemented if bare is None else getattr(ufunc, method)(*bare, **kwargs)
     if strangers or has_late(kwargs.values()):
         return _call_with_late(ufunc, method, bool(strangers), inputs, kwargs)
     if all(plain(kind) for kind in kinds):
@@ -55,6 +57,21 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
         if result is not NotImplemented:
             return result
     return fall_back(getattr(ufunc, method), inputs, kwargs)
+
+
+def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] | None:
+    """Operands for xarray, which takes what has ``dims`` for its own; None where nothing changes.
+
+    An array that is read late in its own dtype is the same array, and has no names of axes.
+    """
+    if not any(base.__module__.startswith("xarray.") for x in strangers for base in x.__mro__):
+        return None
+    bare = [x.astype(x.dtype) if _has_names(x) else x for x in inputs]
+    return None if all(map(operator.is_, bare, inputs)) else bare
+
+
+def _has_names(x: Any) -> bool:
+    return isinstance(x, Source) and hasattr(x, "dims")
 
 
 def _call_with_late(
