@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from extarray.casting import astype
 from extarray.chunking import check_chunks
-from extarray.errors import MissingError
+from extarray.errors import ArgumentError, MissingError
+from extarray.order import check_order
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
 from extarray.store import FileStore
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from extarray.metadata import Header
 
 __all__ = ["CopiesMixin"]
+
+# What `numpy.ndarray.copy` takes where `copy` takes a path.
+_NUMPY_ORDERS = ("C", "F", "A", "K")
 
 
 class CopiesMixin(StoredArray, Source):
@@ -45,6 +49,8 @@ class CopiesMixin(StoredArray, Source):
         self,
         path: Any = None,
         chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        *,
+        order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
     ) -> Self:
         """Copy into a fresh, dense array: one segment, no history.
 
@@ -54,14 +60,19 @@ class CopiesMixin(StoredArray, Source):
             Of the new pair of files; None: in memory.
         chunks : int or sequence of int, optional
             Chunk shape; None: the present one.
+        order : {"C", "F", "A", "K", "Z", "H"}
+            Of the elements in a chunk, as for `create`; "K" and "A": the present one.
 
         Returns
         -------
         ExtArray
-            Open in mode "r+", with the same dtype, order, fill value and attributes.
+            Open in mode "r+", with the same dtype, fill value and attributes.
 
         Raises
         ------
+        ArgumentError
+            A ValueError: no such order; or `path` is an order, which `numpy.ndarray.copy` takes
+            first.
         ExistsError, ChunksError, StorageError, ReserveError
 
         Notes
@@ -78,12 +89,22 @@ class CopiesMixin(StoredArray, Source):
         self._check()
         if path is None and chunks is None and builds_graph():
             return self
+        if isinstance(path, str) and path in _NUMPY_ORDERS:
+            raise ArgumentError(
+                f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
+                f'path="./{path}" for files of this name'
+            )
         header = self._store.header
         shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
         new = self._create(
             path,
             self.shape,
-            replace(header, uuid=uuid4().bytes, chunks=shape or header.chunks),
+            replace(
+                header,
+                uuid=uuid4().bytes,
+                chunks=shape or header.chunks,
+                order=header.order if order in ("A", "K") else check_order(order),
+            ),
             self._store.attrs,
         )
         try:

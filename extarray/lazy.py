@@ -1,4 +1,4 @@
-"""Views that read late and write through: what ``a.lazy[...]`` gives.
+"""Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
 
 A view is an array, and a query on it whose factors lie on one axis each: an integer or a slice
 (`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
@@ -38,6 +38,7 @@ from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
 from extarray.protocols.standins import shadow
+from extarray.stored import StoredArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,10 +62,10 @@ _INDEX_BYTES = 16
 class LazyView(Indexable, NumpyMixin, StandardMixin):
     """Part of an array, its axes in any order, that reads late and writes through.
 
-    Made by `ExtArray.lazy`.  It has no elements of its own: brackets, operators and NumPy's
-    functions read what they need of the array when they need it, and assignment changes the array.
-    Where NumPy gives a view of an ndarray, transposed or with more or fewer axes, it gives one of
-    a view too.
+    Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with
+    more or fewer axes: by ``a.T``, ``np.moveaxis(a, 0, 1)``, ``np.squeeze(a)`` and their like.  It
+    has no elements of its own: brackets, operators and NumPy's functions read what they need of
+    the array when they need it, and assignment changes the array.
 
     Parameters
     ----------
@@ -776,69 +777,85 @@ def _index(item: Any, extent: int) -> int | None:
 
 # -- NumPy's functions that give views -----------------------------------------------------------
 
-# Of arrays, as opposed to views, NumPy's functions give NumPy's arrays.
+# Of what is neither a view nor stored, an array that is read in another dtype say, they give NumPy
+# arrays.
+
+
+def _view_of(array: Any) -> LazyView | None:
+    """An array of ours as a view; None where there is no view of it."""
+    if isinstance(array, StoredArray):
+        array._check()
+        return everything(array)
+    return array if isinstance(array, LazyView) else None
 
 
 @streams(np.transpose)
 def _transpose(a: Any, axes: Any = None) -> Any:
-    if not isinstance(a, LazyView):
+    view = _view_of(a)
+    if view is None:
         return NotImplemented
-    return a._permute(lambda x: np.transpose(x, axes))
+    return view._permute(lambda x: np.transpose(x, axes))
 
 
 @streams(np.matrix_transpose)
 def _matrix_transpose(x: Any, /) -> Any:
-    if not isinstance(x, LazyView):
+    view = _view_of(x)
+    if view is None:
         return NotImplemented
-    return x._permute(np.matrix_transpose)
+    return view._permute(np.matrix_transpose)
 
 
 @streams(np.swapaxes)
 def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
-    if not isinstance(a, LazyView):
+    view = _view_of(a)
+    if view is None:
         return NotImplemented
-    return a._permute(lambda x: np.swapaxes(x, axis1, axis2))
+    return view._permute(lambda x: np.swapaxes(x, axis1, axis2))
 
 
 @streams(np.moveaxis)
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    if not isinstance(a, LazyView):
+    view = _view_of(a)
+    if view is None:
         return NotImplemented
-    return a._permute(lambda x: np.moveaxis(x, source, destination))
+    return view._permute(lambda x: np.moveaxis(x, source, destination))
 
 
 @streams(np.expand_dims)
 def _expand_dims(a: Any, axis: Any) -> Any:
-    if not isinstance(a, LazyView):
+    view = _view_of(a)
+    if view is None:
         return NotImplemented
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = a.ndim + len(axes)
+    ndim = view.ndim + len(axes)
     new = normalize_axis_tuple(axes, ndim)
-    old = iter(range(a.ndim))
+    old = iter(range(view.ndim))
     dims = [None if d in new else next(old) for d in range(ndim)]
-    return a._arrange(dims, [1 if d is None else a.shape[d] for d in dims])
+    return view._arrange(dims, [1 if d is None else view.shape[d] for d in dims])
 
 
 @streams(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Any:
-    if not isinstance(a, LazyView):
+    view = _view_of(a)
+    if view is None:
         return NotImplemented
-    np.squeeze(shadow(a), axis)  # raises what NumPy raises
+    np.squeeze(shadow(view), axis)  # raises what NumPy raises
     if axis is None:
-        gone = [d for d, n in enumerate(a.shape) if n == 1]
+        gone = [d for d, n in enumerate(view.shape) if n == 1]
     else:
-        gone = list(normalize_axis_tuple(axis, a.ndim))
-    dims = [d for d in range(a.ndim) if d not in gone]
-    return a._arrange(dims, [a.shape[d] for d in dims])
+        gone = list(normalize_axis_tuple(axis, view.ndim))
+    dims = [d for d in range(view.ndim) if d not in gone]
+    return view._arrange(dims, [view.shape[d] for d in dims])
 
 
 @streams(np.broadcast_to)
 def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    if not isinstance(array, LazyView):
+    view = _view_of(array)
+    if view is None:
         return NotImplemented
-    extents = np.broadcast_to(shadow(array), shape).shape
-    missing = len(extents) - array.ndim
+    extents = np.broadcast_to(shadow(view), shape).shape
+    missing = len(extents) - view.ndim
     dims: list[int | None] = [None] * missing
-    for d, n in enumerate(array.shape):
+    for d, n in enumerate(view.shape):
         dims.append(d if n == extents[missing + d] else None)
-    return array._arrange(dims, extents)
+    return view._arrange(dims, extents)

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.lazy import LazyView
 from extarray.protocols import blocks
 
 __all__ = ["assert_close", "compared", "masks", "numbers", "outcome", "small_boxes", "some_nans"]
@@ -64,12 +65,18 @@ def compared(ours, numpys, data=None, exact: bool = False) -> None:
 
 
 def assert_close(got, expected, data=None, exact: bool = False) -> None:
-    """The same type, dtype and shape, and the same values up to rounding."""
+    """The same type, dtype and shape, and the same values up to rounding.
+
+    A lazy view is what NumPy's view is.
+    """
     if isinstance(expected, (tuple, list)):
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
             assert_close(one, other, data, exact)
         return
+    if isinstance(got, LazyView):
+        assert expected.base is not None
+        got = got[...] if got.ndim else got.read()
     assert type(got) is type(expected)
     if not isinstance(expected, (np.ndarray, np.generic)):
         assert got == expected

@@ -42,6 +42,16 @@ def test_all_names_are_there():
     assert [name for name in xp.linalg.__all__ if not hasattr(xp.linalg, name)] == []
     assert [name for name in xp.fft.__all__ if not hasattr(xp.fft, name)] == []
     assert set(xp.__all__) <= set(dir(xp))
+
+
+def test_functions_of_numpy_beside_the_standard():
+    """Libraries look for them in the namespace; nobody is shown them."""
+    assert "pad" not in dir(xp)
+    assert "pad" not in xp.__all__
+    assert xp.pad(xa.ones(2), 1).tolist() == [0, 1, 1, 0]
+    for name in ("no_function", "__no_name__", "_core"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+            getattr(xp, name)
     with pytest.raises(AttributeError, match="no_such"):
         _ = xp.no_such
 

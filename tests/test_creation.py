@@ -192,6 +192,34 @@ def test_copy_to_disk_and_back(factory, path):
         again.append(expected)
 
 
+@pytest.mark.parametrize("order", "CFZHAK")
+def test_copy_in_an_order(factory, order):
+    with factory.array((5, 6), "u2", chunks=4, order="F") as array:
+        array[...] = expected = sample("u2", (5, 6))
+        with array.copy(order=order) as copy:
+            assert copy.order == ("F" if order in "AK" else order)
+            assert_same(copy[...], expected)
+
+
+@pytest.mark.parametrize("order", "CFAK")
+def test_an_order_is_no_path_of_a_copy(tmp_path, monkeypatch, order):
+    """As ``ndarray.copy("F")`` means it; files of this name have to be meant."""
+    monkeypatch.chdir(tmp_path)
+    array = xa.zeros(3)
+    with pytest.raises(xa.errors.ArgumentError, match=rf'order=\'{order}\'.*path="./{order}"'):
+        array.copy(order)
+    assert not any(tmp_path.iterdir())
+    array.copy(f"./{order}").close()
+    assert (tmp_path / f"{order}.xmd").exists()
+
+
+def test_numpy_copies_into_memory():
+    array = xa.from_array(sample("i4", (3, 4)))
+    for got in (np.copy(array), np.copy(array, order="F"), np.array(array, order="F")):
+        assert_same(np.ascontiguousarray(got), array[...])
+    assert np.copy(array, order="F").flags.f_contiguous
+
+
 # Chunks ------------------------------------------------------------------------------------------
 
 

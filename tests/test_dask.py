@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 
 import numpy as np
@@ -115,6 +116,101 @@ def test_operators_with_dask_arrays(filled):
     for late in [filled - graph, np.subtract(filled, graph)]:
         assert isinstance(late, da.Array)
         assert_same(late.compute(), filled[...] - 1)
+
+
+#: Functions of an array of ours and one of dask's, that dask has.
+MIXED = {
+    "where": lambda x, y: np.where(y > 700, x, 0),
+    "concatenate": lambda x, y: np.concatenate([x, y]),
+    "stack": lambda x, y: np.stack([y, x]),
+    "dot": lambda x, y: np.dot(x, y.T),
+    "tensordot": lambda x, y: np.tensordot(y, x, ((0,), (0,))),
+    "clip": lambda x, y: np.clip(x, y, 900),
+    "isclose": lambda x, y: np.isclose(y, x),
+    "matmul": lambda x, y: y.T @ x,
+    "outer": lambda x, y: (
+        np.add.outer(x[0], y[0]) if isinstance(x, np.ndarray) else np.add.outer(x.lazy[0], y[0])
+    ),
+    "comparison": lambda x, y: x == y,
+    "divmod": lambda x, y: np.divmod(x, y)[1],
+}
+
+
+@pytest.mark.parametrize("function", MIXED.values(), ids=MIXED.keys())
+def test_functions_of_both_are_late(filled, function):
+    n = filled[...]
+    graph = da.from_array(n[:, ::-1] % 1000 + 1, chunks=20)
+    got = function(filled, graph)
+    assert isinstance(got, da.Array)
+    np.testing.assert_array_equal(got.compute(), function(n, graph.compute()))
+
+
+#: What dask has not, or does not look at: its arrays are computed.
+COMPUTED = {
+    "array_equal": lambda x, y: np.array_equal(y, x),
+    "sum where": lambda x, y: np.sum(x, where=y > 700),
+    "reduce where": lambda x, y: np.add.reduce(x, axis=1, where=y > 700),
+    "ufunc where": lambda x, y: np.add(x, 1, where=y > 700, out=np.zeros(x.shape, int)),
+    "out of NumPy": lambda x, y: np.add(x, y, out=np.zeros(x.shape, int)),
+}
+
+
+@pytest.mark.parametrize("function", COMPUTED.values(), ids=COMPUTED.keys())
+def test_arrays_of_dask_are_computed(filled, function):
+    n = filled[...]
+    graph = da.from_array(n[:, ::-1] % 1000 + 1, chunks=20)
+    got = function(filled, graph)
+    assert not isinstance(got, da.Array)
+    np.testing.assert_array_equal(got, function(n, graph.compute()))
+    with xa.config.set(max_result=1000), pytest.raises(MemoryError, match="computing one of dask"):
+        function(filled, graph)
+
+
+#: Ways for a result of dask's into an array of ours.
+INTO = {
+    "+=": lambda x, y: operator.iadd(x, y),
+    "+= broadcast": lambda x, y: operator.iadd(x, y[0]),
+    "out": lambda x, y: np.add(y, 1, out=x),
+    "out, where": lambda x, y: np.add(y, 1, out=x, where=y > 700),
+    "out, cast": lambda x, y: np.true_divide(y, 2, out=x, casting="unsafe"),
+    "two": lambda x, y: np.divmod(y, 3, out=(x, x.copy()))[0],
+    "sum": lambda x, y: np.sum(np.stack([y, y]), axis=0, out=x),
+    "clip": lambda x, y: np.clip(y, 5, 9, x),
+    "copyto": lambda x, y: np.copyto(x, y) or x,
+    "itself": lambda x, y: np.add(x[::-1] if isinstance(x, np.ndarray) else x.lazy[::-1], y, out=x),
+}
+
+
+@pytest.mark.parametrize("function", INTO.values(), ids=INTO.keys())
+def test_results_go_into_an_array(filled, function):
+    n = filled[...]
+    graph = da.from_array(n[:, ::-1] % 1000 + 1, chunks=20)
+    assert function(filled, graph) is filled
+    function(n, graph.compute())
+    np.testing.assert_array_equal(filled[...], n)
+
+
+def test_results_that_do_not_fit(filled):
+    graph = filled.to_dask()
+    with pytest.raises(xa.CastingError, match="Cannot cast output from dtype\\('float64'\\)"):
+        np.true_divide(graph, 2, out=filled)
+    with pytest.raises(ValueError, match="broadcast"):
+        np.add(graph, 1, out=filled.lazy[:10])
+    for change in (
+        lambda: np.copyto(graph, filled),
+        lambda: np.add.at(graph, 0, filled.lazy[0]),
+        lambda: np.add.reduce(filled, out=graph),
+    ):
+        with pytest.raises(TypeError):
+            change()
+
+
+def test_a_result_larger_than_memory_goes_into_an_array(tmp_path):
+    shape = (2**20, 2**8)
+    with xa.create(tmp_path / "large", shape, "u1", chunks=(2**14, 2**8), sparse=True) as array:
+        with xa.config.set(max_result=1000):
+            array += da.ones(shape, dtype="u1", chunks=(2**18, -1))
+        assert array[-1, -1] == 1
 
 
 # -- schedulers ----------------------------------------------------------------------------------

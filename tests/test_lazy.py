@@ -395,10 +395,66 @@ def test_an_index_of_one_axis_each_gives_a_view(pair):
     assert_same(array.lazy[:, []].T.lazy[:, 2:][...], data[:, []].T[:, 2:])
 
 
-def test_arrays_beside_views_are_copies(pair):
-    array, _ = pair
-    for x in (array[:2], array.T, np.transpose(array), np.broadcast_to(array, (2, 9, 7))):
-        assert type(x) is np.ndarray
+#: Ways to a view of a whole array.
+TURNS = {
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "transpose": lambda x: x.transpose(1, 0),
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "np.transpose": np.transpose,
+    "np.matrix_transpose": np.matrix_transpose,
+    "np.swapaxes": lambda x: np.swapaxes(x, 0, 1),
+    "np.moveaxis": lambda x: np.moveaxis(x, 0, 1),
+    "np.expand_dims": lambda x: np.expand_dims(x, 1),
+    "np.squeeze": np.squeeze,
+}
+
+
+@pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS.keys())
+def test_a_turned_array_writes_through(pair, turn):
+    array, data = pair
+    v, w = turn(array), turn(data)
+    assert isinstance(v, LazyView)
+    assert v.base is array
+    v[1:] = w[1:] = 4
+    v += 1
+    w += 1
+    assert_same(v[...], w)
+    assert_same(array[...], data)
+
+
+def test_a_broadcast_array_is_read_late(pair):
+    array, data = pair
+    view = np.broadcast_to(array, (2, *data.shape))
+    array[0] = data[0] = 5
+    assert_same(view[...], np.broadcast_to(data, view.shape))
+    with pytest.raises(xa.errors.ReadOnlyError, match="more than once"):
+        view[0] = 1
+
+
+def test_turning_reads_nothing(path):
+    with xa.create(path, (2**20, 2**20), chunks=512, sparse=True) as array:
+        array[3, 5] = 7
+        assert array.T[5, :4].tolist() == [0, 0, 0, 7]
+    with pytest.raises(xa.errors.ClosedError):
+        array.T  # noqa: B018
+
+
+def test_what_is_no_view_is_a_copy(pair):
+    array, data = pair
+    for function in (
+        lambda x: x[:2],
+        lambda x: x.reshape(-1),
+        lambda x: x.ravel(),
+        lambda x: x.flatten(),
+        lambda x: x.T.copy(),
+        lambda x: x.astype("f4").T,
+    ):
+        got, expected = function(array), function(data)
+        assert type(got) is np.ndarray
+        got[...] = 0
+        assert_same(array[...], data)
+        assert got.shape == expected.shape
 
 
 def test_indexers_of_a_view(pair):

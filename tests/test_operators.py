@@ -125,6 +125,92 @@ def test_lists_and_scalars_of_numpy_on_the_left():
         np.testing.assert_array_equal(result, left + np.arange(3.0))
 
 
+# -- operands that have the word -----------------------------------------------------------------
+
+
+class Prior:
+    """An operand without ``__array_ufunc__``, of a priority above NumPy's."""
+
+    __array_priority__ = 1.0
+
+    def __radd__(self, other):
+        return "right", type(other)
+
+    __gt__ = __radd__
+
+
+class Deaf:
+    """An operand that has no part in ufuncs."""
+
+    __array_ufunc__ = None
+
+    def __radd__(self, other):
+        return "right", type(other)
+
+
+def sparse(values):
+    return pytest.importorskip("scipy.sparse").csr_array(values)
+
+
+GUESTS = {
+    "matrix": np.matrix,
+    "masked": lambda values: np.ma.masked_equal(values, 2.0),
+    "sparse": sparse,
+    "memmap": lambda values: np.asarray(values).view(np.memmap),
+    "priority": lambda values: Prior(),
+    "lower": lambda values: np.float64(2.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("guest", GUESTS.values(), ids=GUESTS.keys())
+@pytest.mark.parametrize(
+    "function",
+    [operator.add, operator.mul, operator.matmul, operator.lt, operator.eq, operator.iadd],
+)
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_who_decides(guest, function, side):
+    """Sparse matrices, np.matrix, masked arrays: NumPy leaves the operator to them."""
+    n = np.array([[1.0, 2.0], [3.0, 4.0]])
+    other = guest(n.T)
+
+    def call(array):
+        array = array.copy()
+        first, second = (array, other) if side == "left" else (other, array)
+        try:
+            result = function(first, second)
+        except (TypeError, ValueError) as error:
+            return type(error)
+        if function is operator.iadd and isinstance(result, xa.ExtArray):
+            assert result is array
+            result = result[...]
+        return result
+
+    got, expected = call(xa.from_array(n, chunks=1)), call(n)
+    assert type(got) is type(expected)
+    if isinstance(expected, np.ma.MaskedArray):
+        np.testing.assert_array_equal(got.mask, expected.mask)
+        np.testing.assert_array_equal(got.data, expected.data)
+    elif hasattr(expected, "toarray"):
+        np.testing.assert_array_equal(got.toarray(), expected.toarray())
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(got, expected)
+    else:
+        assert got == expected
+
+
+def test_none_for_the_protocol_leaves_the_operator():
+    assert xa.zeros(3) + Deaf() == ("right", xa.ExtArray)
+    with pytest.raises(TypeError, match="does not support ufuncs"):
+        np.add(xa.zeros(3), Deaf())
+
+
+def test_who_decides_gets_numpy_arrays_within_limits():
+    array = xa.zeros(1000)
+    with xa.config.set(max_result=1000), pytest.raises(MemoryError, match="add works on whole"):
+        array + Prior()
+
+
 # -- methods -------------------------------------------------------------------------------------
 
 CALLS = [

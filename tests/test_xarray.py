@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import pickle
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -741,3 +743,91 @@ def test_a_netcdf_file_becomes_a_folder(tmp_path, folder):
 
 def test_importing_the_package_does_not_import_xarray(script):
     assert script("import sys, extarray; print('xarray' in sys.modules)").split() == ["False"]
+
+
+# -- arrays of ours beside xarray's objects, and in them -----------------------------------------
+
+
+@pytest.fixture(params=[None, ("y", "x"), ("a", "b")], ids=str)
+def named(request):
+    n = np.arange(20.0).reshape(4, 5)
+    return xa.from_array(n, chunks=2), n, request.param
+
+
+BESIDE = {
+    "add": lambda a, x: a + x,
+    "reflected": lambda a, x: x + a,
+    "ufunc": lambda a, x: np.add(a, x),
+    "comparison": lambda a, x: a == x,
+    "in place": lambda a, x: operator.iadd(a, x),
+}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("function", BESIDE.values(), ids=BESIDE.keys())
+def test_operators_with_objects_of_xarray(named, function, late):
+    """Positions count, as with NumPy's arrays, and not the names that an array may have."""
+    array, n, array.dims = named
+    other = xr.DataArray(n % 3, dims=("y", "x"), coords={"y": [1, 2, 3, 4]})
+    expected = function(n.copy(), other)
+    for x in (other, other.variable):
+        got = function(array.copy(), x.chunk(y=2) if late else x)
+        assert type(got) is type(x)
+        assert got.dims == expected.dims
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_in_place_the_array_is_written():
+    array = a = xa.zeros((2, 3))
+    a += xr.DataArray(np.ones((2, 3)))
+    assert array.sum() == 6
+
+
+def test_without_dask_nothing_is_a_task(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    other = xr.DataArray(np.ones((2, 3)))
+    assert isinstance(xa.zeros((2, 3)) + other, xr.DataArray)
+
+
+INSIDE = {
+    "rolling": lambda x: x.rolling(y=2).mean(),
+    "pad": lambda x: x.pad(y=1),
+    "dot": lambda x: x.dot(x),
+    "quantile": lambda x: x.quantile(0.5, "y"),
+    "weighted": lambda x: x.weighted(x).mean("y"),
+    "differentiate": lambda x: x.differentiate("y"),
+    "isel": lambda x: x.isel(y=[0, 2], x=[1, 1]),
+    "sel": lambda x: x.sel(y=[4, 1]),
+    "where": lambda x: x.where(x > 3, 0),
+    "T": lambda x: x.T[1:],
+    "concat": lambda x: xr.concat([x, x], "y"),
+    "groupby": lambda x: x.groupby("y").mean(),
+}
+
+
+@pytest.mark.parametrize("function", INSIDE.values(), ids=INSIDE.keys())
+def test_an_array_in_a_dataarray(function):
+    n = np.arange(20.0).reshape(4, 5)
+    coords = {"y": [1, 2, 3, 4]}
+    got, expected = (
+        function(xr.DataArray(x, coords, ("y", "x"))) for x in (xa.from_array(n, chunks=2), n)
+    )
+    np.testing.assert_allclose(np.asarray(got), np.asarray(expected))
+    assert got.dims == expected.dims
+
+
+def test_what_a_dataarray_of_an_array_lacks():
+    """xarray has points only of arrays that it knows; its lazy ones, dask's and NumPy's."""
+    array = xa.ones((4, 5))
+    points = {"dim_0": xr.DataArray([0, 2], dims="p"), "dim_1": xr.DataArray([1, 3], dims="p")}
+    with pytest.raises(TypeError, match="Vectorized indexing is not supported"):
+        xr.DataArray(array).isel(points)
+    with pytest.raises(TypeError, match="NoneType"):
+        xr.where(xr.DataArray(array) > 3, array, 0)
+    with pytest.raises(TypeError, match="NoneType"):
+        np.add(xr.DataArray(array), array)
+    with pytest.raises(TypeError, match="Chunk Manager"):
+        xr.DataArray(array).load()
+    for way in (array[...], array.to_dask()):
+        assert xr.DataArray(way).isel(points).sum() == 2
+    assert xr.where(xr.DataArray(array) > 3, array[...], 0).sum() == 0

@@ -4,7 +4,8 @@
 NumPy's functions stream; what they create or return are memory-resident arrays of ours.  Operators
 (``a + b``) and brackets give NumPy arrays here as everywhere, which all functions accept.
 
-The version of the standard is that of the installed NumPy.
+The version of the standard is that of the installed NumPy.  Functions of NumPy that it does not
+have are here too, for libraries that look for them here, but not listed; they give NumPy arrays.
 
 >>> import extarray as xa
 >>> a = xa.from_array([[1.0, 2.0], [3.0, 4.0]])
@@ -65,5 +66,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    # Every name is set above; this tells a type checker that there are more than it sees.
+    # Other libraries look here for functions of NumPy that the standard does not have; xarray for
+    # ``pad``, say.  Those work on arrays of ours as they are.
+    if name in np.__all__:
+        return getattr(np, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from extarray.protocols.blocks import Source
+from extarray.protocols.dask import call_late, computed, has_late, is_known, late_type
 from extarray.protocols.limits import check_result
 
 if TYPE_CHECKING:
@@ -83,14 +84,34 @@ def dispatch(
         What NumPy's function returns for NumPy arrays; NotImplemented where an argument belongs to
         another package that has the protocol.
     """
-    if any(foreign(kind, "__array_function__") for kind in types):
+    strangers = [kind for kind in types if foreign(kind, "__array_function__")]
+    if not all(issubclass(kind, late_type()) for kind in strangers):
         return NotImplemented
+    if strangers or has_late((*args, *kwargs.values())):
+        return _call_with_late(function, bool(strangers), args, kwargs)
     form = streamed.get(function)
     if form is not None and all(issubclass(kind, Source) or plain(kind) for kind in types):
         result = form(*args, **kwargs)
         if result is not NotImplemented:
             return result
     return fall_back(function, args, kwargs)
+
+
+def _call_with_late(
+    function: Function, is_seen: bool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function with arrays of ours and of dask's.
+
+    Dask itself works on arrays that it sees: it looks for them where NumPy does, not in ``where=``.
+    """
+    changed = [x for x in _changed(function, args, kwargs) if x is not None]
+    is_named = all(x is kwargs.get("out") for x in changed)
+    if is_seen and is_named and is_known(function):
+        return call_late(function, args, kwargs)
+    if has_late(changed):  # it would change a copy
+        return NotImplemented
+    args, kwargs = computed(function.__name__, (args, kwargs))
+    return function(*args, **kwargs)
 
 
 def foreign(kind: type, protocol: str) -> bool:

@@ -16,11 +16,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from extarray.errors import ArgumentError
 from extarray.protocols import catalogue  # noqa: F401 -- registers the streamed forms
 from extarray.protocols.blocks import Source
-from extarray.protocols.dask import to_dask
 from extarray.protocols.derived import Computed
 from extarray.protocols.elementwise import as_operand, assigning, elementwise, shape_of
 from extarray.protocols.files import tofile
-from extarray.protocols.functions import dispatch
+from extarray.protocols.functions import dispatch, fall_back
 from extarray.protocols.iteration import FlatElements
 from extarray.protocols.reductions import reduce
 from extarray.protocols.sorting import change_lanes
@@ -67,6 +66,89 @@ def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..
     return method
 
 
+#: Operators by name, and what Python calls of the right operand.
+_OPERATORS = {
+    **{name: f"__r{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv")},
+    **{name: f"__r{name}__" for name in ("mod", "divmod", "pow", "lshift", "rshift")},
+    **{name: f"__r{name}__" for name in ("and", "or", "xor")},
+    "lt": "__gt__",
+    "le": "__ge__",
+    "gt": "__lt__",
+    "ge": "__le__",
+    "eq": "__eq__",
+    "ne": "__ne__",
+}
+
+
+def _operator(name: str) -> Callable[[Any, Any], Any]:
+    function: Callable[[Any, Any], Any]
+    function = divmod if name == "divmod" else getattr(operator, f"__{name}__")
+    return function
+
+
+def _of_left(name: str) -> Callable[..., Any]:
+    """A binary operator of the left operand."""
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__{name}__"), _operator(name)
+
+    def method(self: NumpyMixin, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (self, other), {})
+        return by_ufunc(self, other)
+
+    return _named(method, f"__{name}__")
+
+
+def _of_right(name: str) -> Callable[..., Any]:
+    """A binary operator of the right operand."""
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__r{name}__"), _operator(name)
+
+    def method(self: NumpyMixin, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (other, self), {})
+        return by_ufunc(self, other)
+
+    return _named(method, f"__r{name}__")
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """An operator in place: as NumPy's, it leaves to others those that had no protocol alone."""
+    by_ufunc = getattr(NDArrayOperatorsMixin, f"__i{name}__")
+
+    def method(self: NumpyMixin, other: Any) -> Any:
+        return NotImplemented if _has_priority(other) else by_ufunc(self, other)
+
+    return _named(method, f"__i{name}__")
+
+
+def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    method.__name__ = name
+    method.__qualname__ = f"NumpyMixin.{name}"
+    return method
+
+
+def _decides(other: Any, name: str) -> bool:
+    """Whether NumPy leaves an operator to the other operand, which then needs NumPy's array.
+
+    It does so for a class without the protocol and with a priority, as sparse matrices; Python does
+    so for a subclass of ndarray with an operator of its own, as ``np.matrix``.
+    """
+    kind = type(other)
+    if kind is np.ndarray or isinstance(other, Source):
+        return False
+    if issubclass(kind, np.ndarray):
+        own = _OPERATORS[name]
+        return getattr(kind, own) is not getattr(np.ndarray, own)
+    return _has_priority(other)
+
+
+def _has_priority(other: Any) -> bool:
+    """Whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
+    if hasattr(other, "__array_ufunc__"):
+        return False
+    priority: float = getattr(other, "__array_priority__", 0.0)
+    return priority > 0.0
+
+
 class NumpyMixin(NDArrayOperatorsMixin, Source):
     """NumPy's protocols on what can be read and written box by box."""
 
@@ -84,12 +166,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        result = apply(ufunc, method, inputs, kwargs)
-        if result is NotImplemented and any(hasattr(x, "__dask_graph__") for x in inputs):
-            # Dask's arrays refuse arrays that they do not know; of tasks, they know all.
-            tasks = [to_dask(x) if isinstance(x, Source) else x for x in inputs]
-            return getattr(ufunc, method)(*tasks, **kwargs)
-        return result
+        return apply(ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -100,7 +177,41 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     ) -> Any:
         return dispatch(function, types, args, kwargs)
 
-    # -- operators that are more than a ufunc ------------------------------------------------
+    # -- operators ---------------------------------------------------------------------------
+
+    __add__, __radd__ = _of_left("add"), _of_right("add")
+    __sub__, __rsub__ = _of_left("sub"), _of_right("sub")
+    __mul__, __rmul__ = _of_left("mul"), _of_right("mul")
+    __matmul__, __rmatmul__ = _of_left("matmul"), _of_right("matmul")
+    __truediv__, __rtruediv__ = _of_left("truediv"), _of_right("truediv")
+    __floordiv__, __rfloordiv__ = _of_left("floordiv"), _of_right("floordiv")
+    __mod__, __rmod__ = _of_left("mod"), _of_right("mod")
+    __divmod__, __rdivmod__ = _of_left("divmod"), _of_right("divmod")
+    __pow__, __rpow__ = _of_left("pow"), _of_right("pow")
+    __lshift__, __rlshift__ = _of_left("lshift"), _of_right("lshift")
+    __rshift__, __rrshift__ = _of_left("rshift"), _of_right("rshift")
+    __and__, __rand__ = _of_left("and"), _of_right("and")
+    __xor__, __rxor__ = _of_left("xor"), _of_right("xor")
+    __or__, __ror__ = _of_left("or"), _of_right("or")
+
+    __iadd__ = _in_place("add")
+    __isub__ = _in_place("sub")
+    __imul__ = _in_place("mul")
+    __imatmul__ = _in_place("matmul")
+    __itruediv__ = _in_place("truediv")
+    __ifloordiv__ = _in_place("floordiv")
+    __imod__ = _in_place("mod")
+    __ipow__ = _in_place("pow")
+    __ilshift__ = _in_place("lshift")
+    __irshift__ = _in_place("rshift")
+    __iand__ = _in_place("and")
+    __ixor__ = _in_place("xor")
+    __ior__ = _in_place("or")
+
+    __lt__ = _of_left("lt")
+    __le__ = _of_left("le")
+    __gt__ = _of_left("gt")
+    __ge__ = _of_left("ge")
 
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
@@ -393,7 +504,8 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
         Returns
         -------
-        ndarray
+        LazyView
+            Writes go to the array.  Of an array that is read in another dtype: an ndarray.
 
         Examples
         --------
@@ -424,12 +536,12 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
-        """The array with its axes reversed."""
+        """The array with its axes reversed: a view, as `transpose` gives it."""
         return np.transpose(self)
 
     @property
     def mT(self) -> Any:  # noqa: N802 -- NumPy's name
-        """The array with its last two axes exchanged."""
+        """The array with its last two axes exchanged: a view, as `transpose` gives it."""
         return np.matrix_transpose(self)
 
     @property
@@ -447,6 +559,8 @@ def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other
     """Comparison by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
+    if _decides(other, function.__name__):
+        return fall_back(function, (a, other), {})
     if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
         return function(a.read(), other.read() if isinstance(other, Source) else other)
     if a.dtype.kind == "V":

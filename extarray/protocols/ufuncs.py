@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from extarray.protocols.accumulations import accumulate, reduceat
 from extarray.protocols.blocks import Source
+from extarray.protocols.dask import call_late, computed, has_late, late_type
 from extarray.protocols.derived import widened
 from extarray.protocols.elementwise import as_operand, new_result, shape_of, stream
 from extarray.protocols.functions import fall_back, foreign, plain, streamed
@@ -44,13 +46,50 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
         package that has the protocol.
     """
     kinds = {type(x) for x in (*inputs, *kwargs.get("out", ()))}
-    if any(foreign(kind, "__array_ufunc__") for kind in kinds):
-        return NotImplemented
+    strangers = [kind for kind in kinds if foreign(kind, "__array_ufunc__")]
+    if not all(issubclass(kind, late_type()) for kind in strangers):
+        bare = _without_names(strangers, inputs)
+        return NotImplemented if bare is None else getattr(ufunc, method)(*bare, **kwargs)
+    if strangers or has_late(kwargs.values()):
+        return _call_with_late(ufunc, method, bool(strangers), inputs, kwargs)
     if all(plain(kind) for kind in kinds):
         result = _METHODS[method](ufunc, *inputs, **kwargs)
         if result is not NotImplemented:
             return result
     return fall_back(getattr(ufunc, method), inputs, kwargs)
+
+
+def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] | None:
+    """Operands for xarray, which takes what has ``dims`` for its own; None where nothing changes.
+
+    An array that is read late in its own dtype is the same array, and has no names of axes.
+    """
+    if not any(base.__module__.startswith("xarray.") for x in strangers for base in x.__mro__):
+        return None
+    bare = [x.astype(x.dtype) if _has_names(x) else x for x in inputs]
+    return None if all(map(operator.is_, bare, inputs)) else bare
+
+
+def _has_names(x: Any) -> bool:
+    return isinstance(x, Source) and hasattr(x, "dims")
+
+
+def _call_with_late(
+    ufunc: np.ufunc, method: str, is_seen: bool, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a method with arrays of ours and of dask's: dask itself works on those that it sees."""
+    call = getattr(ufunc, method)
+    outs = kwargs.get("out", ())
+    if is_seen and method in ("__call__", "outer"):
+        if has_late(outs) or not outs:
+            return call_late(call, inputs, kwargs)
+        if all(isinstance(out, Source) for out in outs):
+            options = {name: x for name, x in kwargs.items() if name != "where"}
+            return call_late(call, inputs, options, kwargs.get("where", True))
+    if has_late(outs) or (method == "at" and has_late(inputs[:1])):  # it would fill a copy
+        return NotImplemented
+    inputs, kwargs = computed(ufunc.__name__, (inputs, kwargs))
+    return call(*inputs, **kwargs)
 
 
 def _call(
