@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from extarray.casting import astype
 from extarray.chunking import check_chunks
-from extarray.errors import ArgumentError, MissingError
+from extarray.errors import ArgumentError, ArgumentTypeError, MissingError
 from extarray.order import check_order
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
@@ -113,6 +113,37 @@ class CopiesMixin(StoredArray, Source):
             new._discard()
             raise
         return new
+
+    def repack(self, path: Any) -> Self:
+        """Write the elements inside the bounds into a fresh, dense array.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Of the new pair of files.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+": one segment, no holes, the file as long as it has to be.
+
+        Raises
+        ------
+        ExistsError, StorageError, ClosedError
+
+        Examples
+        --------
+        >>> import os, tempfile, extarray as xa
+        >>> a = xa.zeros((1000, 4), chunks=(10, 4))
+        >>> a.shrink(0, 990)
+        >>> b = a.repack(os.path.join(tempfile.mkdtemp(), "small"))
+        >>> a.grid, b.grid
+        ((100, 1), (1, 1))
+        >>> b.close()
+        """
+        if path is None:
+            raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
+        return self.copy(path)
 
     def __copy__(self) -> Self:
         return self.copy()

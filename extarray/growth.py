@@ -27,7 +27,6 @@ from extarray.walk import address_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Self
 
     from numpy.typing import ArrayLike
 
@@ -51,7 +50,6 @@ class Extendible(StoredArray):
     if TYPE_CHECKING:
 
         def _attach_store(self) -> None: ...
-        def copy(self, path: Any = None, chunks: Any = None) -> Self: ...  # noqa: D102
 
     # -- growth ------------------------------------------------------------------------------
 
@@ -294,37 +292,6 @@ class Extendible(StoredArray):
                 raise ShapeError(f"cannot reserve {new}: the array has {len(old)} axes")
             room = tuple(max(n, m) for n, m in zip(new, old, strict=True))
             self._rebound(None, old, room=room)
-
-    def repack(self, path: Any) -> Self:
-        """Write the elements inside the bounds into a fresh, dense array.
-
-        Parameters
-        ----------
-        path : str or PathLike
-            Of the new pair of files.
-
-        Returns
-        -------
-        ExtArray
-            Open in mode "r+": one segment, no holes, the file as long as it has to be.
-
-        Raises
-        ------
-        ExistsError, StorageError, ClosedError
-
-        Examples
-        --------
-        >>> import os, tempfile, extarray as xa
-        >>> a = xa.zeros((1000, 4), chunks=(10, 4))
-        >>> a.shrink(0, 990)
-        >>> b = a.repack(os.path.join(tempfile.mkdtemp(), "small"))
-        >>> a.grid, b.grid
-        ((100, 1), (1, 1))
-        >>> b.close()
-        """
-        if path is None:
-            raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
-        return self.copy(path)
 
     def _axis(self, axis: SupportsIndex) -> int:
         j = _integer(axis, "axis")
