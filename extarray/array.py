@@ -163,8 +163,8 @@ class ExtArray(Indexable, CopiesMixin, HabitsMixin, SeeingMixin, NumpyMixin, Sta
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
 
-    def _write_shared(self, selection: Any, value: Any) -> None:
-        # A view of the selection knows what it has in common with other views.
+    def _write_late(self, selection: Any, value: Any) -> None:
+        # A view of the selection knows what it has in common with other views, and streams.
         self.lazy[selection] = value
 
     @property
@@ -402,7 +402,7 @@ class ExtArray(Indexable, CopiesMixin, HabitsMixin, SeeingMixin, NumpyMixin, Sta
 
     def _fill_box(self, start: tuple[int, ...], stop: tuple[int, ...], values: Any) -> None:
         """Write what `as_source` gives to a box; what is no array in memory goes block by block."""
-        if isinstance(values, (np.ndarray, ArrayCore)):
+        if isinstance(values, np.ndarray):
             self._write_box(start, stop, values)
             return
         extents = [high - low for low, high in zip(start, stop, strict=True)]

@@ -5,8 +5,11 @@
 - `Mask`: the true places of an array of booleans that lies on some neighbouring axes.
 
 Each has the same members: the ``axes`` of the array, the ``dims`` of the result, the memory of its
-tables (``table_bytes``), its parts (``can_be_cut``, ``cut``), and ``add_to``, which hands it to the
-compiled core.
+tables (``table_bytes``), its parts (``can_be_cut``, ``cut``), ``apart``, which copies what a write
+to the array would change, and ``add_to``, which hands it to the compiled core.
+
+Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, with the
+number of its true places; indices it checks itself.
 """
 
 from __future__ import annotations
@@ -17,10 +20,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from extarray.config import config
+from extarray.errors import SelectionError
 from extarray.protocols.blocks import Source, load, tiles
+from extarray.protocols.elementwise import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -47,7 +54,12 @@ class _Plan(Protocol):
         self, axes: tuple[int, ...], indices: tuple[Indices, ...], user_steps: tuple[int, ...]
     ) -> None: ...
     def add_mask(
-        self, axis: int, origin: tuple[int, ...], mask: NDArray[np.bool_], user_step: int
+        self,
+        axis: int,
+        origin: tuple[int, ...],
+        mask: NDArray[np.bool_],
+        count: int,
+        user_step: int,
     ) -> None: ...
 
 
@@ -131,6 +143,10 @@ class Progression:
         for first, n in cuts(self.count, share, 1):
             yield replace(self, start=self.start + first * self.step, count=n), n
 
+    def apart(self, target: Any) -> Progression:
+        """The factor itself."""
+        return self
+
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
         plan.add_progression(
@@ -172,6 +188,10 @@ class Points:
             part = (*(slice(None),) * along, slice(first, first + n))
             yield replace(self, indices=tuple(index[part] for index in self.indices)), n
 
+    def apart(self, target: Any) -> Points:
+        """The factor, with copies of indices that share elements with an array."""
+        return replace(self, indices=tuple(apart(index, [target]) for index in self.indices))
+
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
         plan.add_points(self.axes, self.indices, tuple(strides[d] for d in self.dims))
@@ -194,6 +214,8 @@ class Mask:
         How many elements of the box are true.
     dim : int
         Dimension of the result.
+    is_copy : bool
+        Whether `mask` is a copy, which nobody changes.
     """
 
     axis: int
@@ -202,6 +224,7 @@ class Mask:
     box: tuple[slice, ...]
     count: int
     dim: int
+    is_copy: bool = False
 
     @classmethod
     def of_array(cls, axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Mask:
@@ -219,7 +242,7 @@ class Mask:
         Mask
         """
         box = tuple(slice(0, n) for n in mask.shape)
-        return cls(axis, (0,) * len(mask.shape), mask, box, count_true(mask, box), dim)
+        return cls(axis, (0,) * len(mask.shape), mask, box, 0, dim)._counted()
 
     @property
     def axes(self) -> Shape:
@@ -241,30 +264,65 @@ class Mask:
         extents: list[int] = [part.stop - part.start for part in self.box]
         grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
         rows = math.prod(extents[:-1]) * grid[-1]
-        return _TRUE_BYTES * self.count + _ROW_BYTES * rows + _PART_BYTES * math.prod(grid)
+        tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + _PART_BYTES * math.prod(grid)
+        return tables if self.is_copy else tables + self._size
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Factors that follow each other along a dimension, and the extent of each."""
         # In C order: along the first axis that there is.
         along = next((j for j, part in enumerate(self.box) if part.stop - part.start > 1), 0)
         before, part, behind = self.box[:along], self.box[along], self.box[along + 1 :]
+        found = 0
         for first, n in cuts(part.stop - part.start, share, chunks[self.axis + along]):
             start = part.start + first
             box = (*before, slice(start, start + n), *behind)
             origin = list(self.origin)
             origin[along] += first
-            count = count_true(self.mask, box)
-            yield replace(self, box=box, count=count, origin=tuple(origin)), count
+            piece = replace(self, box=box, origin=tuple(origin))._counted()
+            found += piece.count
+            if found > self.count:
+                break
+            yield piece, piece.count
+        self._check_count(found)
+
+    def apart(self, target: Any) -> Mask:
+        """The factor, with a copy of a mask that shares elements with an array."""
+        mask = self.mask if self.is_copy else apart(self.mask, [target])
+        return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
 
     def part(self) -> NDArray[np.bool_]:
-        """The elements of the mask."""
+        """The elements of the mask, as many true as were counted, in an array of their own."""
+        part = self.mask[self.box] if self.is_copy else self._copy()  # type: ignore[index]
+        self._check_count(int(np.count_nonzero(part)))
+        return part
+
+    @property
+    def _size(self) -> int:
+        return math.prod(part.stop - part.start for part in self.box)
+
+    def _counted(self) -> Mask:
+        """The factor with its count, and with a copy of what is counted if memory has room."""
+        if self.is_copy or self._size > config.max_memory // 2:
+            return replace(self, count=count_true(self.mask, self.box))
+        part = self._copy()
+        box = tuple(slice(0, n) for n in part.shape)
+        return replace(self, mask=part, box=box, count=count_true(part, box), is_copy=True)
+
+    def _copy(self) -> NDArray[np.bool_]:
         if isinstance(self.mask, np.ndarray):
-            return self.mask[self.box]
-        return load(self.mask, self.box)
+            return self.mask[self.box].copy()
+        return self.mask.read(self.box)
+
+    def _check_count(self, found: int) -> None:
+        if found != self.count:
+            raise SelectionError(
+                f"a mask changed while it was used: {self.count} of its elements were true, now "
+                f"there are {'more' if found > self.count else 'fewer'}"
+            )
 
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_mask(self.axis, self.origin, self.part(), strides[self.dim])
+        plan.add_mask(self.axis, self.origin, self.part(), self.count, strides[self.dim])
 
 
 Factor: TypeAlias = Progression | Points | Mask
