@@ -406,7 +406,9 @@ class ExtArray(Indexable, CopiesMixin, HabitsMixin, SeeingMixin, NumpyMixin, Sta
             self._write_box(start, stop, values)
             return
         extents = [high - low for low, high in zip(start, stop, strict=True)]
-        for part in blocks(extents, grain(values, self.chunks), self.itemsize, config.max_memory):
+        # Half: a block is there while the next one is read, and while it is cast.
+        limit = config.max_memory // 2
+        for part in blocks(extents, grain(values, self.chunks), self.itemsize, limit):
             block = np.asarray(values[part])
             wanted = tuple(s.stop - s.start for s in part)
             if block.shape != wanted:
