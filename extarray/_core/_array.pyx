@@ -343,7 +343,13 @@ cdef class ArrayCore:
                 # Converting a value may run any code, also code that closes this array: convert
                 # first, then store.
                 memcpy(item, place, self.layout.itemsize)
-                PyArray_Pack(self.kind, item, value)
+                try:
+                    PyArray_Pack(self.kind, item, value)
+                except TypeError:
+                    if not is_late(value):
+                        raise
+                    self._write(key, value)     # which raises what NumPy raises for arrays
+                    return
                 self._check_writable()
                 place = self._locate(key)       # growth may have moved the window
                 if place != NULL and self.writes_direct:
