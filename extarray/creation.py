@@ -7,12 +7,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from extarray.array import ExtArray, as_source
+from extarray.array import ExtArray
 from extarray.attrs import decode_attrs, encode_attrs
 from extarray.chunking import blocks, check_chunks, check_shape, grain
 from extarray.config import check_engine, config
 from extarray.dims import check_dims
 from extarray.errors import ArgumentError, CastingError
+from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
 from extarray.protocols.blocks import Source

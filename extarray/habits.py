@@ -130,7 +130,7 @@ class HabitsMixin(StoredArray):
     def iter_chunks(
         self, sel: Any = None, order: Literal["address", "grid"] = "address"
     ) -> Iterator[Any]:
-        """Iterate over the chunks of the grid, or over those that meet a selection.
+        """Iterate over the chunks that hold elements, or over those that meet a selection.
 
         Parameters
         ----------
@@ -171,20 +171,22 @@ class HabitsMixin(StoredArray):
         if order not in ("address", "grid"):
             raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
         self._check()
-        shape, chunks = self.shape, self.chunks
+        shape, chunks, offset = self.shape, self.chunks, self._store.offset
         if sel is None:
-            grid = grid_of(shape, chunks)
-            indices = chunk_indices(self.axial, (0,) * len(grid), grid, order)
+            # Those that the bounds need.
+            first = tuple(map(operator.floordiv, offset, chunks))
+            last = grid_of(tuple(map(operator.add, offset, shape)), chunks)
+            indices = chunk_indices(self.axial, first, last if self.size else first, order)
             return ((index, self.chunk(index)) for index in indices)
-        start, stop = region(sel, shape)
-        first = tuple(n // c for n, c in zip(start, chunks, strict=True))
+        start, stop = (tuple(map(operator.add, edge, offset)) for edge in region(sel, shape))
+        first = tuple(map(operator.floordiv, start, chunks))
         # An empty selection meets no chunk.
         last = first if any(map(operator.eq, start, stop)) else grid_of(stop, chunks)
         return (
             # With the step that h5py gives.
             tuple(
-                slice(max(i * c, low), min((i + 1) * c, high), 1)
-                for i, c, low, high in zip(index, chunks, start, stop, strict=True)
+                slice(max(i * c, low) - b, min((i + 1) * c, high) - b, 1)
+                for i, c, b, low, high in zip(index, chunks, offset, start, stop, strict=True)
             )
             for index in chunk_indices(self.axial, first, last, order)
         )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["describe"]
 
+Growth = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
 # From the first growth to the last: dark blue, teal, green, yellow; apart also without colour.
 _RAMP = [(58, 76, 139), (40, 122, 142), (53, 163, 124), (134, 200, 84), (240, 214, 73)]
 _SHADES = 16  # colours; of more growths, neighbours share one
@@ -50,9 +52,7 @@ _CELL = (
 _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 
 
-def describe(
-    facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], tuple[int, tuple[int, ...]]]
-) -> str:
+def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
     """HTML element that shows an array.
 
     Parameters
@@ -62,7 +62,8 @@ def describe(
     n_growths : int
         Segments: the first is the array as it was created.
     growth : callable
-        Gives, for the number of a growth, its axis and the grid after it.  It is asked for few.
+        Gives, for the number of a growth, its axis and side (0 for the end, 1 for the start), and
+        the grid after it as a box of chunk indices.  It is asked for few.
 
     Returns
     -------
@@ -73,13 +74,13 @@ def describe(
     --------
     >>> import extarray as xa
     >>> facts = xa.zeros((4, 3), chunks=(2, 2)).info()
-    >>> text = describe(facts, 1, lambda n: (0, (2, 2)))
+    >>> text = describe(facts, 1, lambda n: (0, 0, (0, 0), (2, 2)))
     >>> text.startswith("<div"), text.count("<svg"), "(4, 3)" in text
     (True, 1, True)
     """
     history = _History(n_growths, growth)
     names = _names(facts)
-    if history.is_empty:
+    if history.is_empty or 0 in facts["shape"]:
         picture = _nothing()
     else:
         picture, left = _grid(facts, names, history)
@@ -162,20 +163,25 @@ class _History:
     that share a colour, the grid after the last is all that has to be known.
     """
 
-    def __init__(self, n: int, growth: Callable[[int], tuple[int, tuple[int, ...]]]) -> None:
+    def __init__(self, n: int, growth: Callable[[int], Growth]) -> None:
         # Before all axes have an extent there is no chunk.
-        first = bisect_left(range(n), True, key=lambda number: 0 not in growth(number)[1])
+        first = bisect_left(range(n), True, key=lambda number: 0 not in _extents(growth(number)))
         self._growth = growth
         self._first = first
         self._n = n = n - first
         self.is_empty = n == 0
         self.n_shades = min(n, _SHADES)
         self._lasts = [(shade + 1) * n // self.n_shades - 1 for shade in range(self.n_shades)]
-        self.stops = np.array([growth(first + last)[1] for last in self._lasts], np.int64)
+        grids = [growth(first + last) for last in self._lasts]
+        self.starts = np.array([start for *_, start, _ in grids], np.int64)
+        self.stops = np.array([stop for *_, stop in grids], np.int64)
 
     def shades(self, axis: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first shade in which an axis had these chunk indices."""
-        return np.searchsorted(self.stops[:, axis], indices, side="right")
+        return np.maximum(
+            np.searchsorted(self.stops[:, axis], indices, side="right"),
+            np.searchsorted(-self.starts[:, axis], -indices, side="left"),
+        )
 
     def colour(self, shade: int) -> str:
         """Colour of a shade, in CSS."""
@@ -187,7 +193,7 @@ class _History:
 
     def shares(self) -> list[float]:
         """Part of the file that ends with each shade."""
-        totals = [math.prod(stop) for stop in self.stops.tolist()]
+        totals = [math.prod(extents) for extents in (self.stops - self.starts).tolist()]
         return [total / totals[-1] for total in totals]
 
     def told(self, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -196,16 +202,24 @@ class _History:
         numbers = range(n) if n <= _LISTED + 1 else [*range(_LISTED - 1), n - 1]
         words = []
         for k in numbers:
-            axis, stop = self._growth(self._first + k)
+            axis, side, *_ = growth = self._growth(self._first + k)
+            extents = _extents(growth)
             if k == 0:
-                text = f"first {'×'.join(map(str, stop))}"
+                text = f"first {'×'.join(map(str, extents))}"
             else:
-                before = self._growth(self._first + k - 1)[1]
-                text = f"{names[axis]} +{stop[axis] - before[axis]:,}"
+                before = _extents(self._growth(self._first + k - 1))
+                where = " at its start" if side else ""
+                text = f"{names[axis]} +{extents[axis] - before[axis]:,}{where}"
             words.append((self.colour(bisect_left(self._lasts, k)), text))
         if len(words) < n:
             words.insert(-1, ("", f"… {n - len(words):,} more"))
         return words
+
+
+def _extents(growth: Growth) -> list[int]:
+    """Extents of the grid after a growth."""
+    *_, start, stop = growth
+    return [b - a for a, b in zip(start, stop, strict=True)]
 
 
 def _growth(names: Sequence[str], history: _History, left: float) -> str:
@@ -283,7 +297,10 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> 
     shape, grid = facts["shape"], facts["grid"]
     most = sorted(sorted(range(len(shape)), key=lambda j: -grid[j])[:3])
     longest = max((shape[j] for j in most), default=1)
-    axes = [_axis(j, names[j], shape[j], facts["chunks"][j], longest, history) for j in most]
+    axes = [
+        _axis(j, names[j], shape[j], facts["offset"][j], facts["chunks"][j], longest, history)
+        for j in most
+    ]
     while len(axes) < 2:  # a row, or one cell
         axes.insert(0, _Axis("", [0.0, _SHORTEST], np.zeros(1, np.int64), False))
     rows, columns = axes[-2:]
@@ -329,9 +346,18 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> 
     return svg, left
 
 
-def _axis(axis: int, name: str, extent: int, chunk: int, longest: int, history: _History) -> _Axis:
-    """An axis with a bounded number of cells."""
-    n = -(-extent // chunk)
+def _axis(
+    axis: int,
+    name: str,
+    extent: int,
+    offset: int,
+    chunk: int,
+    longest: int,
+    history: _History,
+) -> _Axis:
+    """An axis with a bounded number of cells, of the chunks that hold the elements."""
+    first, lead = divmod(offset, chunk)
+    n = -(-(extent + lead) // chunk)
     length = max(_SHORTEST, _LONGEST * extent / longest)
     cells = min(n, _MOST_CELLS)
     stops = [(cell + 1) * n // cells for cell in range(cells)]
@@ -339,8 +365,8 @@ def _axis(axis: int, name: str, extent: int, chunk: int, longest: int, history: 
     middles = [(low + high) // 2 for low, high in zip([0, *stops], stops, strict=False)]
     return _Axis(
         label=f"{name} · {extent:,}",
-        edges=[0.0, *(min(stop * chunk, extent) / extent * length for stop in stops)],
-        shades=history.shades(axis, np.array(middles, np.int64)),
+        edges=[0.0, *(min(stop * chunk - lead, extent) / extent * length for stop in stops)],
+        shades=history.shades(axis, first + np.array(middles, np.int64)),
         has_lines=cells == n and length / n >= _LEAST_CELL,
     )
 

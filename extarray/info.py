@@ -6,6 +6,9 @@ from typing import Any
 
 __all__ = ["Info", "format_bytes"]
 
+# What growth at the start makes; not worth a line before.
+_SHIFTS = ("origin", "offset")
+
 
 def format_bytes(n: int) -> str:
     """Number of bytes in words of the user.
@@ -61,6 +64,8 @@ class Info(dict[str, Any]):
                 text = format_bytes(value)
             elif key == "utilisation":
                 text = f"{100 * value:.1f} %"
+            elif key in _SHIFTS and not any(value):
+                continue
             elif value is None:
                 if key != "path":
                     continue

@@ -83,7 +83,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     Notes
     -----
-    The bounds are those of the time at which the view was made: a view does not grow.
+    The bounds are those of the time at which the view was made: a view does not grow.  It shows
+    the same elements also when the array has grown or shrunk at a start.
 
     A view in which an element of the array occurs more than once can only be read: one of
     ``np.broadcast_to``, or of indices that are repeated.
@@ -106,28 +107,53 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
            [14, 15, 10]])
     """
 
-    __slots__ = ("__weakref__", "_array", "_needed", "_parts", "_repeats", "_shape", "_shown")
+    __slots__ = (
+        "__weakref__",
+        "_array",
+        "_needed",
+        "_own",
+        "_repeats",
+        "_shape",
+        "_shown",
+        "_zero",
+    )
 
     _array: Any  # ExtArray, which stands above
-    _parts: tuple[Part, ...]  # one for each axis of the array, in order
+    _own: tuple[Part, ...]  # one for each axis of the array, in order
+    _zero: tuple[int, ...]  # the array's origin, from which they count
     _shape: tuple[int, ...]
     _shown: dict[int, Part]  # by axis of the view
-    _needed: tuple[int, ...]  # least bounds of the array
+    _needed: tuple[tuple[int, int], ...]  # bounds that the array must have
     _repeats: bool
 
     def __init__(self, array: Any, parts: Iterable[Part], shape: Sequence[int]) -> None:
         self._array = array
-        self._parts = tuple(parts)
         self._shape = tuple(shape)
-        self._shown = {part.dims[0]: part for part in self._parts if part.dims}
-        lines = [_line(part) for part in self._parts]
-        self._needed = tuple(max(_ends(line)) + 1 if line[2] else 0 for line in lines)
+        self._settle(tuple(parts), array.origin)
         new = any(n > 1 for d, n in enumerate(self._shape) if d not in self._shown)
         self._repeats = new or any(
             len(np.unique(part.indices[0])) < part.indices[0].size
             for part in self._parts
             if isinstance(part, Points)
         )
+
+    def _settle(self, parts: tuple[Part, ...], zero: tuple[int, ...]) -> None:
+        """Count from an origin of the array."""
+        self._own, self._zero = parts, zero
+        self._shown = {part.dims[0]: part for part in parts if part.dims}
+        lines = [_line(part) for part in parts]
+        ends = [(_ends(line), line[2]) for line in lines]
+        self._needed = tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends)
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        """What is selected along each axis of the array, as its indices are now."""
+        zero = self._array.origin
+        if zero != self._zero:
+            # Growth at a start has shifted the indices; the view shows the same elements.
+            moved = map(_moved, self._own, map(operator.sub, zero, self._zero))
+            self._settle(tuple(moved), zero)
+        return self._own
 
     # -- what the view is --------------------------------------------------------------------
 
@@ -464,11 +490,12 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         return tuple(place)
 
     def _check_bounds(self) -> None:
+        _ = self._parts  # as the indices are now
         shape = self._array.shape
-        if any(map(operator.lt, shape, self._needed)):
+        if any(low < 0 or n < high for n, (low, high) in zip(shape, self._needed, strict=True)):
             raise BoundsError(
-                f"the array has shape {shape}, and no longer all elements of the view, which needs "
-                f"{self._needed}; take a new view"
+                f"the array has shape {shape}, and no longer all elements of the view; take a new "
+                "view"
             )
 
     # -- queries on the view, as queries on the array ----------------------------------------
@@ -684,6 +711,13 @@ def everything(array: Any) -> LazyView:
 
 
 # -- parts ---------------------------------------------------------------------------------------
+
+
+def _moved(part: Part, by: int) -> Part:
+    """What is selected of an axis whose indices have shifted."""
+    if isinstance(part, Progression):
+        return replace(part, start=part.start + by)
+    return replace(part, indices=tuple(index + by for index in part.indices))
 
 
 def _line(part: Part) -> Line:

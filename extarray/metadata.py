@@ -79,6 +79,7 @@ _EXTENT_HEAD = struct.Struct("<QII")
 
 _SPARSE = 1
 _SEALED = 1
+_UNCLEAN = 2
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ class Superblock(NamedTuple):
         Number of the commit.
     sealed : bool
         The uuid follows the last chunk in ``.xta``.
+    unclean : bool
+        Elements of the grid outside the bounds may hold anything, and chunks there may be holes.
     n_segments : int
         Records of the growth log that count.
     data_bytes : int
@@ -136,12 +139,13 @@ class Superblock(NamedTuple):
         Room for the next version of the attributes.
     end : int
         Where ``.xmd`` has free space.
-    shape, origin, grid : tuple of int
+    shape, offset, grid : tuple of int
         Bounds in elements, elements of the grid before the bounds, and the grid in chunks.
     """
 
     sequence: int
     sealed: bool
+    unclean: bool
     n_segments: int
     data_bytes: int
     attrs_offset: int
@@ -152,7 +156,7 @@ class Superblock(NamedTuple):
     spare_capacity: int
     end: int
     shape: tuple[int, ...]
-    origin: tuple[int, ...]
+    offset: tuple[int, ...]
     grid: tuple[int, ...]
 
 
@@ -446,7 +450,7 @@ def encode_superblock(block: Superblock) -> bytes:
     """
     shape = block.shape
     body = _SUPERBLOCK_BODIES[len(shape)].pack(
-        _SEALED if block.sealed else 0,
+        (_SEALED if block.sealed else 0) | (_UNCLEAN if block.unclean else 0),
         block.sequence,
         block.n_segments,
         block.data_bytes,
@@ -458,7 +462,7 @@ def encode_superblock(block: Superblock) -> bytes:
         block.attrs_crc,
         block.end,
         *shape,
-        *block.origin,
+        *block.offset,
         *block.grid,
     )
     return _CHECKSUM.pack(crc32c(body)) + body
@@ -490,6 +494,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
     return Superblock(
         sequence=sequence,
         sealed=bool(flags & _SEALED),
+        unclean=bool(flags & _UNCLEAN),
         n_segments=n_segments,
         data_bytes=data_bytes,
         attrs_offset=attrs_offset,
@@ -500,7 +505,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         spare_capacity=spare_capacity,
         end=end,
         shape=extents[:ndim],
-        origin=extents[ndim : 2 * ndim],
+        offset=extents[ndim : 2 * ndim],
         grid=extents[2 * ndim :],
     )
 
@@ -510,7 +515,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
 
 def _record_type(ndim: int) -> np.dtype[Any]:
     return np.dtype(
-        [("crc", "<u4"), ("kind", "u1"), ("axis", "u1"), ("zero", "<u2"), ("grid", "<i8", (ndim,))]
+        [("crc", "<u4"), ("side", "u1"), ("axis", "u1"), ("zero", "<u2"), ("grid", "<i8", (ndim,))]
     )
 
 
@@ -528,13 +533,13 @@ def record_bytes(ndim: int) -> int:
     return 8 + 8 * ndim
 
 
-def encode_record(axis: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
+def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
     """Bytes of the record of a segment.
 
     Parameters
     ----------
-    axis : int
-        Axis that the segment grew.
+    axis, side : int
+        Axis that the segment grew; 0 at its end, 1 at its start.
     grid : tuple of int
         Grid before the segment.
     uuid : bytes
@@ -544,14 +549,14 @@ def encode_record(axis: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
     -------
     bytes
     """
-    body = _RECORD_BODIES[len(grid)].pack(0, axis, 0, *grid)
+    body = _RECORD_BODIES[len(grid)].pack(side, axis, 0, *grid)
     return _CHECKSUM.pack(crc32c(uuid + body)) + body
 
 
 def decode_records(
     rows: np.ndarray[Any, Any], uuid: bytes
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Axes and grids from the bytes of records.
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Axes, sides and grids from the bytes of records.
 
     Parameters
     ----------
@@ -561,7 +566,7 @@ def decode_records(
 
     Returns
     -------
-    axes : (n,) array of uint8
+    axes, sides : (n,) array of uint8
     grids : (n, k) array of int64
         Views of `rows`.
 
@@ -574,9 +579,9 @@ def decode_records(
     wrong = np.flatnonzero(crc32c_rows(rows[:, 4:], crc32c(uuid)) != records["crc"])
     if wrong.size:
         raise CorruptError(f"record {wrong[0]} of the growth log is damaged")
-    if records["kind"].any():
+    if (records["side"] > 1).any():
         raise CorruptError("the growth log has a record of an unknown kind")
-    return records["axis"], records["grid"]
+    return records["axis"], records["side"], records["grid"]
 
 
 def extent_capacity(number: int) -> int:

@@ -40,7 +40,7 @@ class Segment(NamedTuple):
     """
 
     axis: int
-    start_index: int  # the first chunk index of the segment along its axis
+    start_index: int  # the lowest chunk index of the segment along its axis
     by: int  # how many chunk indices it adds there
     start_address: int
     size: int  # how many chunks it holds
@@ -77,18 +77,19 @@ def segments(a: Any) -> list[Segment]:
     found = []
     for axis, bound in enumerate(axial.grid):
         start_index, start_address, coefficients = axial.records(axis)
-        stop_index = [*start_index[1:].tolist(), bound]  # one too many where there is no record
-        for start, stop, address, one in zip(
-            start_index.tolist(),
-            stop_index,
-            start_address.tolist(),
+        starts = start_index.tolist()
+        for m, (start, address, one) in enumerate(
             # One index along the axis of growth is as many chunks as its coefficient says.
-            coefficients[:, axis].tolist(),
-            strict=False,
+            zip(starts, start_address.tolist(), coefficients[:, axis].tolist(), strict=True)
         ):
-            by, size = stop - start, (stop - start) * one
-            if size > 0:
-                found.append(Segment(axis, start, by, address, size))
+            if one < 0:  # grown at the start of the axis, downwards
+                low = starts[m - 1] + 1 if m else 0
+                by = start + 1 - low
+            else:
+                low = start
+                by = (starts[m + 1] if m + 1 < len(starts) else bound) - start
+            if by * one:
+                found.append(Segment(axis, low, by, address, by * abs(one)))
     return sorted(found, key=lambda segment: segment.start_address)
 
 

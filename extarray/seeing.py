@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from html import escape
 
 from extarray.html import describe
 from extarray.info import Info
 from extarray.store import FileStore
 from extarray.stored import StoredArray
-from extarray.walk import growth
 
 __all__ = ["SeeingMixin"]
 
@@ -25,7 +23,8 @@ class SeeingMixin(StoredArray):
         Returns
         -------
         Info
-            A dict; ``print`` of it is a table.  ``records`` is the number of records of each axis,
+            A dict; ``print`` of it is a table.  ``offset`` is what the grid has before the bounds,
+            in elements, ``records`` is the number of records of each axis,
             ``utilisation`` the share of the allocated elements that lie inside the bounds.
 
         Examples
@@ -43,10 +42,12 @@ class SeeingMixin(StoredArray):
         facts = Info(
             path=None if self.path is None else str(self.path),
             shape=self.shape,
+            origin=self.origin,
             dims=self.dims,
             dtype=self.dtype,
             chunks=self.chunks,
             grid=self.grid,
+            offset=store.offset,
             order=self.order,
             fill_value=self.fill_value,
             engine=store.engine,
@@ -79,4 +80,4 @@ class SeeingMixin(StoredArray):
         """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
         if self.closed:
             return f"<code>{escape(repr(self))}</code>"
-        return describe(self.info(), self.axial.segments, partial(growth, self.axial))
+        return describe(self.info(), self.axial.segments, self.axial._growth)

@@ -22,7 +22,7 @@ import numpy as np
 from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
-from extarray._core._mapping import Region
+from extarray._core._mapping import Region, punch_range, reserve_range
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
     ArgumentError,
@@ -164,6 +164,10 @@ def _publish(temporary: str, name: str, overwrite: bool) -> None:
         os.unlink(temporary)
 
 
+# Axes, sides and grids of records of the growth log.
+_Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
+
+
 class _State(NamedTuple):
     """A committed state, as read."""
 
@@ -178,9 +182,9 @@ class MemoryStore:
 
     Attributes
     ----------
-    unclean : set of int
-        Axes along which elements outside the bounds, in chunks that the bounds cut, may hold
-        something else than the fill value: an append failed.
+    unclean : bool
+        Elements of the grid outside the bounds may hold something else than the fill value: the
+        bounds have moved in, or an append failed.
     """
 
     path = None
@@ -195,7 +199,8 @@ class MemoryStore:
         self.header = header
         self.attrs = attrs
         self.shape = shape
-        self.unclean: set[int] = set()
+        self.offset = (0,) * header.ndim
+        self.unclean = False
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
         self._used = 0
@@ -214,9 +219,20 @@ class MemoryStore:
         if self.region is not None and self._used > old:
             self.region.fill(b"\0", old, self._used)
 
-    def commit(self, shape: tuple[int, ...], axial: Axial, data_bytes: int) -> None:
-        """Make a growth count; memory has no reader but this process."""
+    def commit(
+        self, shape: tuple[int, ...], offset: tuple[int, ...], axial: Axial, data_bytes: int
+    ) -> None:
+        """Make new bounds count; memory has no reader but this process."""
         self.shape = shape
+        self.offset = offset
+
+    def reserve_again(self, start: int, stop: int) -> None:
+        """Nothing to do: memory comes when it is touched."""
+
+    def give_back(self, start: int, stop: int) -> None:
+        """Let the system have the memory of bytes that no longer count: they are zero."""
+        if self.region is not None:
+            self.region.discard(start, stop)
 
     def begin_append(self) -> None:
         """Nothing to do."""
@@ -225,9 +241,9 @@ class MemoryStore:
         """Keep the attributes (a JSON text)."""
         self.attrs = attrs
 
-    def refresh(self, axial: Axial) -> tuple[int, ...] | None:
-        """Return None: nobody else can have changed anything."""
-        return None
+    def refresh(self, axial: Axial) -> bool:
+        """Return False: nobody else can have changed anything."""
+        return False
 
     def flush(self) -> None:
         """Nothing to do."""
@@ -253,9 +269,10 @@ class FileStore:
     ----------
     hollow : bool
         A load from a hole, through the mapping, may find no space.
-    unclean : set of int
-        Axes along which elements outside the bounds, in chunks that the bounds cut, may hold
-        something else than the fill value: an append failed, or its writer died.
+    unclean : bool
+        Elements of the grid outside the bounds may hold something else than the fill value, and
+        chunks there may have no disk space: the bounds have moved in, an append failed, or the last
+        writer died.
     """
 
     header: Header
@@ -269,7 +286,7 @@ class FileStore:
         self.engine = "mmap"
         self.region = None
         self.hollow = False
-        self.unclean: set[int] = set()
+        self.unclean = False
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -361,6 +378,7 @@ class FileStore:
         self.state = Superblock(
             sequence=0,
             sealed=False,
+            unclean=False,
             n_segments=axial.segments,
             data_bytes=data_bytes,
             attrs_offset=log_end,
@@ -371,7 +389,7 @@ class FileStore:
             spare_capacity=0,
             end=log_end + room,
             shape=shape,
-            origin=(0,) * header.ndim,
+            offset=(0,) * header.ndim,
             grid=axial.grid,
         )
         self.reserve(0, data_bytes)
@@ -478,6 +496,7 @@ class FileStore:
             )
         state, axial, self.attrs = found.state, found.axial, found.attrs
         self.state = state
+        self.unclean = state.unclean
         self.engine = choose_engine(engine, self._data, writable)
         self.hollow = self.header.sparse and maps_no_holes(self._data)
         if writable:
@@ -485,7 +504,7 @@ class FileStore:
         if writable and not state.sealed:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
-            self.unclean = set(range(self.header.ndim))
+            self.unclean = True
         self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
         if writable:
             lock.note_holder(self._metadata, True)
@@ -568,8 +587,8 @@ class FileStore:
     def _whole(self, slot: int, state: Superblock) -> _State:
         """A state with all that belongs to it; CorruptError where something is damaged."""
         self._extents = []  # those of a newer state, which is not whole, are free space in this one
-        axes, grids = self._read_log(0, state.n_segments)
-        axial = Axial._replay(axes, grids, state.grid)
+        axes, sides, grids = self._read_log(0, state.n_segments)
+        axial = Axial._replay(axes, sides, grids, state.grid)
         self._check_state(state, axial)
         return _State(slot, state, axial, self._read_attrs(state))
 
@@ -585,17 +604,19 @@ class FileStore:
         header = self.header
         fits = (
             axial.size * header.chunk_bytes == state.data_bytes
-            and all(n >= 0 for n in state.shape)
-            and not any(state.origin)
+            and all(n >= 0 for n in (*state.shape, *state.offset))
             and all(
-                n <= g * c for n, g, c in zip(state.shape, state.grid, header.chunks, strict=True)
+                b + n <= g * c
+                for b, n, g, c in zip(
+                    state.offset, state.shape, state.grid, header.chunks, strict=True
+                )
             )
         )
         if not fits:
             raise CorruptError("the superblock is damaged: its values are not possible")
 
-    def _read_log(self, first: int, stop: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Axes and grids of the records first ... stop - 1 of the growth log."""
+    def _read_log(self, first: int, stop: int) -> _Log:
+        """Axes, sides and grids of the records first ... stop - 1 of the growth log."""
         uuid, size = self.header.uuid, record_bytes(self.header.ndim)
         if (stop - first) * size > os.fstat(self._metadata).st_size:
             raise CorruptError("the growth log is shorter than the superblock says")
@@ -682,6 +703,28 @@ class FileStore:
         if self.region is not None and not self.region.holds(new):
             self.region = Region.file(self._data, new, True, True)
 
+    def reserve_again(self, start: int, stop: int) -> None:
+        """Give bytes of the grid their disk space, which `give_back` may have taken."""
+        if self.header.sparse or not _CAN_RESERVE:
+            return
+        with _family(f"cannot make room in '{self.path}.xta'"):
+            failure = reserve_range(self._data, start, stop - start)
+            if failure == errno.EOPNOTSUPP:
+                # The system's own way writes: nobody else may write to this range, outside the
+                # bounds.
+                os.posix_fallocate(self._data, start, stop - start)
+            elif failure:
+                raise OSError(failure, os.strerror(failure))
+
+    def give_back(self, start: int, stop: int) -> None:
+        """Give the disk space of bytes that no longer count back to the file system.
+
+        Where it cannot punch holes, they stay as they are.  So they do where a hole would show a
+        reader that has not refreshed something else than the fill value.
+        """
+        if not any(self.header.fill):
+            punch_range(self._data, start, stop - start)
+
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
         if least > self._length:
@@ -722,6 +765,11 @@ class FileStore:
         """Bounds that are committed."""
         return self.state.shape
 
+    @property
+    def offset(self) -> tuple[int, ...]:
+        """Elements of the grid before the bounds."""
+        return self.state.offset
+
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
         if self.state.sealed:
@@ -741,15 +789,19 @@ class FileStore:
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
-        if not self.state.sealed and not self.unclean:
+        if not self.state.sealed:
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
             _write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
-            self._write_superblock(state._replace(sequence=state.sequence + 1, sealed=True))
+            self._write_superblock(
+                state._replace(sequence=state.sequence + 1, sealed=True, unclean=self.unclean)
+            )
 
-    def commit(self, shape: tuple[int, ...], axial: Axial, data_bytes: int) -> None:
-        """Make a growth count: log first, superblock last."""
+    def commit(
+        self, shape: tuple[int, ...], offset: tuple[int, ...], axial: Axial, data_bytes: int
+    ) -> None:
+        """Make new bounds count: log first, superblock last."""
         state = self.state
         end = state.end
         known = self._extents
@@ -761,6 +813,7 @@ class FileStore:
                 Superblock(
                     state.sequence + 1,
                     state.sealed,
+                    self.unclean,
                     n_segments,
                     data_bytes,
                     state.attrs_offset,
@@ -771,13 +824,13 @@ class FileStore:
                     state.spare_capacity,
                     end,
                     shape,
-                    state.origin,
+                    offset,
                     axial.grid,
                 )
             )
         except OSError as error:
             self._extents = known
-            raise storage_error(error, f"cannot commit the growth of '{self.path}'") from error
+            raise storage_error(error, f"cannot commit the new bounds of '{self.path}'") from error
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
@@ -851,13 +904,13 @@ class FileStore:
 
     # -- readers, durability, end ------------------------------------------------------------
 
-    def refresh(self, axial: Axial) -> tuple[int, ...] | None:
-        """Take up what was committed since; returns the bounds, or None where nothing is new.
+    def refresh(self, axial: Axial) -> bool:
+        """Take up what was committed since; returns whether there is anything new.
 
         Reads the superblocks and the records that are new.
         """
         if self.mode != "r":
-            return None
+            return False
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with _family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
@@ -866,9 +919,9 @@ class FileStore:
                     continue
                 state = blocks[0][1]
                 if state.sequence <= self.state.sequence:
-                    return None
+                    return False
                 try:
-                    axes, grids = self._read_log(axial.segments, state.n_segments)
+                    axes, sides, grids = self._read_log(axial.segments, state.n_segments)
                     attrs = self._read_attrs(state)
                 except CorruptError as error:
                     problem = error
@@ -879,7 +932,7 @@ class FileStore:
             if problem is not None:
                 raise problem
         mark = axial._mark()
-        axial._replay_more(axes, grids, state.grid)
+        axial._replay_more(axes, sides, grids, state.grid)
         try:
             self._check_state(state, axial)
         except CorruptError:
@@ -890,7 +943,7 @@ class FileStore:
             self.region = Region.file(self._data, state.data_bytes, False, True)
         self.state = state
         self.attrs = attrs
-        return state.shape
+        return True
 
     @property
     def metadata_bytes(self) -> int:

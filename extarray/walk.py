@@ -6,6 +6,8 @@ import itertools
 import operator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from extarray.errors import BoundsError, SelectionError
 
 if TYPE_CHECKING:
@@ -13,41 +15,15 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
 
-__all__ = ["chunk_indices", "growth", "region", "segment_boxes"]
+__all__ = ["address_runs", "chunk_indices", "region", "segment_boxes"]
 
 Index = tuple[int, ...]
 
-
-def growth(axial: Axial, n: int) -> tuple[int, Index]:
-    """Growth of a grid, of which the first is its creation.
-
-    Parameters
-    ----------
-    axial : Axial
-    n : int
-        In [0, axial.segments).
-
-    Returns
-    -------
-    axis : int
-        Axis that grew.
-    grid : tuple of int
-        The grid after it.
-
-    Examples
-    --------
-    >>> from extarray import Axial
-    >>> axial = Axial((4, 3))
-    >>> _ = axial.grow(1, 2)
-    >>> growth(axial, 0), growth(axial, 1)
-    ((0, (4, 3)), (1, (4, 5)))
-    """
-    # The last segment may be lengthened meanwhile, and others may follow it.
-    after = axial._record(n + 1)[1] if n + 1 < axial.segments else axial.grid
-    return axial._record(n)[0], after
+# Chunks whose addresses are looked up at once.
+_LOOKED_UP = 1 << 16
 
 
-def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
+def segment_boxes(axial: Axial) -> Iterator[tuple[int, int, Index, Index]]:
     """Boxes of chunks that the segments are, in order of their addresses.
 
     Parameters
@@ -56,10 +32,11 @@ def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
 
     Yields
     ------
-    axis : int
-        Axis that grew, which varies slowest in the segment; the others follow in their order.
+    axis, side : int
+        Axis that grew, which varies slowest in the segment: upwards, where it grew at its end (0),
+        and downwards, where it grew at its start (1).  The others follow in their order.
     start, stop : tuple of int
-        Chunk indices.  The stop is the grid after the growth.
+        Chunk indices.
 
     Examples
     --------
@@ -67,14 +44,19 @@ def segment_boxes(axial: Axial) -> Iterator[tuple[int, Index, Index]]:
     >>> axial = Axial((4, 3))
     >>> _ = axial.grow(1, 2)
     >>> list(segment_boxes(axial))
-    [(0, (0, 0), (4, 3)), (1, (0, 3), (4, 5))]
+    [(0, 0, (0, 0), (4, 3)), (1, 0, (0, 3), (4, 5))]
     """
-    nothing = (0,) * axial.ndim
-    before = nothing
+    before: tuple[Index, Index] | None = None
     for n in range(axial.segments):
-        axis, after = growth(axial, n)
-        yield axis, (*nothing[:axis], *before[axis : axis + 1], *nothing[axis + 1 :]), after
-        before = after
+        axis, side, *after = axial._growth(n)
+        start, stop = (list(edge) for edge in after)
+        if before is not None:
+            if side:
+                stop[axis] = before[0][axis]
+            else:
+                start[axis] = before[1][axis]
+        yield axis, side, tuple(start), tuple(stop)
+        before = after[0], after[1]
 
 
 def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterator[Index]:
@@ -103,7 +85,7 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
     if order == "grid":
         yield from itertools.product(*map(range, start, stop))
         return
-    for axis, first, last in segment_boxes(axial):
+    for axis, side, first, last in segment_boxes(axial):
         ranges = [
             range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
         ]
@@ -111,9 +93,37 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
             yield ()
             continue
         slowest = ranges.pop(axis)
-        for i in slowest:
+        for i in reversed(slowest) if side else slowest:
             for others in itertools.product(*ranges):
                 yield (*others[:axis], i, *others[axis:])
+
+
+def address_runs(axial: Axial, start: Index, stop: Index) -> Iterator[tuple[int, int]]:
+    """Runs of addresses that a box of the grid takes.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Yields
+    ------
+    first, last : int
+        Addresses; the last is not one of the run.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> list(address_runs(Axial((4, 3)), (1, 1), (3, 3)))
+    [(4, 6), (7, 9)]
+    """
+    indices = itertools.product(*map(range, start, stop))
+    while some := list(itertools.islice(indices, _LOOKED_UP)):
+        addresses = np.sort(axial.addresses(np.array(some, np.int64).reshape(len(some), -1)))
+        ends = np.flatnonzero(np.diff(addresses) > 1)
+        for first, last in zip([0, *(ends + 1)], [*ends, len(addresses) - 1], strict=True):
+            yield int(addresses[first]), int(addresses[last]) + 1
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:

@@ -96,11 +96,11 @@ def parse_records(data, header, count):
     while True:
         for i in range(min(room, count - len(records))):
             record = cut(data, start + 16 + i * width, width, "growth log")
-            checksum, kind, axis, _zero, *grid = struct.unpack(f"<IBBH{k}q", record)
+            checksum, side, axis, _zero, *grid = struct.unpack(f"<IBBH{k}q", record)
             damaged = crc32c(header.uuid + record[4:]) != checksum
             need(not damaged, f"record {len(records)} of the growth log is damaged")
-            need(kind == 0 and axis < max(k, 1), f"growth of kind {kind}, axis {axis}, not known")
-            records.append((axis, grid))
+            need(side < 2 and axis < max(k, 1), f"growth of side {side}, axis {axis}, not known")
+            records.append((axis, side, grid))
         if len(records) == count:
             return records
         head = cut(data, start, 12, "growth log")
@@ -110,6 +110,17 @@ def parse_records(data, header, count):
         start, room = following, 2 * room
 
 
+def with_starts(records, grid):
+    """Records with what had been added at the starts before them, and what has been by now."""
+    added, found = [0] * len(grid), []
+    grids = [before for _, _, before in records[1:]] + [grid]
+    for (axis, side, before), after in zip(records, grids, strict=True):
+        found.append((axis, side, before, list(added)))
+        if side == 1:
+            added[axis] += after[axis] - before[axis]
+    return found, added
+
+
 def parse_state(data, header, i):
     """The state that superblock `i` tells, if it is whole."""
     k = len(header.chunk)
@@ -117,14 +128,18 @@ def parse_state(data, header, i):
     checksum, flags, sequence, segments = struct.unpack("<IIQQ", block[:24])
     data_bytes, at, length = struct.unpack("<QQI", block[24:44])
     need(crc32c(block[4:]) == checksum, f"superblock {i} is damaged")
-    bounds, _origin, grid = np.frombuffer(block, "<i8", 3 * k, 72).reshape(3, k).tolist()
+    bounds, offset, grid = np.frombuffer(block, "<i8", 3 * k, 72).reshape(3, k).tolist()
     consistent = segments > 0 and prod(grid) * header.chunk_bytes == data_bytes
+    for n, b, g, c in zip(bounds, offset, grid, header.chunk, strict=True):
+        consistent &= n >= 0 and b >= 0 and b + n <= g * c
     need(consistent, f"superblock {i} contradicts itself")
     text = cut(data, at, length, "attributes")
     need(crc32c(text) == struct.unpack("<I", block[60:64])[0], "the attributes are damaged")
+    records, starts = with_starts(parse_records(data, header, segments), grid)
     return SimpleNamespace(
-        sequence=sequence, sealed=flags & 1, data_bytes=data_bytes, bounds=bounds,
-        attrs=json.loads(text.decode("utf-8")), records=parse_records(data, header, segments),
+        sequence=sequence, sealed=flags & 1, unclean=flags & 2, data_bytes=data_bytes,
+        bounds=bounds, offset=offset, grid=grid, starts=starts, records=records,
+        attrs=json.loads(text.decode("utf-8")),
     )  # fmt: skip
 
 
@@ -162,18 +177,29 @@ def opened(path):
     raise AssertionError
 
 
-def chunk_address(records, index):
-    """The address of a chunk, in the last segment that begins at or before one of its indices.
+def first_index(record):
+    """N*: the index, on its own axis, of the first chunks of a segment."""
+    axis, side, grid, added = record
+    return -1 - added[axis] if side == 1 else grid[axis] - added[axis]
 
-    (Along each axis that is the segment that introduced the index, or the initial segment.)
-    """
+
+def owns(record, index):
+    """Whether a segment, or an earlier one of its side, introduced an index on its own axis."""
+    axis, side, *_ = record
+    first = first_index(record)
+    return index[axis] <= first if side == 1 else index[axis] >= first
+
+
+def chunk_address(records, index):
+    """The address of a chunk, in the last segment that owns one of its indices."""
     if not index:
         return 0
-    axis, grid = next(pair for pair in reversed(records) if pair[1][pair[0]] <= index[pair[0]])
-    address = prod(grid) + (index[axis] - grid[axis]) * prod(grid[:axis] + grid[axis + 1 :])
+    axis, _, grid, added = record = next(r for r in reversed(records) if owns(r, index))
+    steps = abs(index[axis] - first_index(record))
+    address = prod(grid) + steps * prod(grid[:axis] + grid[axis + 1 :])
     for j, i in enumerate(index):
         if j != axis:
-            address += i * prod(n for r, n in enumerate(grid) if r > j and r != axis)
+            address += (i + added[j]) * prod(n for r, n in enumerate(grid) if r > j and r != axis)
     return address
 
 
@@ -223,19 +249,21 @@ def read(path):
     """The whole array inside its bounds, and its attributes; `path` has no suffix."""
     header, state, principal = opened(path)
     result = np.empty(state.bounds, header.dtype)
-    axes = list(zip(header.chunk, state.bounds, strict=True))
+    axes = list(zip(header.chunk, state.bounds, state.offset, strict=True))
     if not result.nbytes:
         return result, state.attrs
     place = positions(header.chunk, header.order).ravel()
-    for index in product(*(range(-(-bound // c)) for c, bound in axes)):
+    for number in product(*(range(b // c, -(-(b + n) // c)) for c, n, b in axes)):
+        index = [i - added for i, added in zip(number, state.starts, strict=True)]
         start = chunk_address(state.records, index) * header.chunk_bytes
         block = cut(principal, start, header.chunk_bytes, "principal array")
-        window = tuple(
-            slice(i * c, min(i * c + c, b)) for i, (c, b) in zip(index, axes, strict=True)
-        )
-        inside = tuple(slice(w.stop - w.start) for w in window)
+        window, inside = [], []
+        for i, (c, n, b) in zip(number, axes, strict=True):
+            low, high = max(i * c - b, 0), min(i * c + c - b, n)
+            window.append(slice(low, high))
+            inside.append(slice(low + b - i * c, high + b - i * c))
         elements = np.frombuffer(block, header.dtype)[place].reshape(header.chunk)
-        result[window] = elements[inside]
+        result[tuple(window)] = elements[tuple(inside)]
     return result, state.attrs
 
 
@@ -245,7 +273,9 @@ def read_element(path, index):
     inside = len(index) == len(state.bounds)
     inside = inside and all(0 <= x < b for x, b in zip(index, state.bounds, strict=True))
     need(inside, f"the index {index} is not inside the bounds {state.bounds}")
-    chunk, rest = zip(*map(divmod, index, header.chunk), strict=True) if index else ((), ())
+    places = [x + b for x, b in zip(index, state.offset, strict=True)]
+    number, rest = zip(*map(divmod, places, header.chunk), strict=True) if index else ((), ())
+    chunk = [i - added for i, added in zip(number, state.starts, strict=True)]
     size, place = header.dtype.itemsize, positions(header.chunk, header.order)[rest]
     start = chunk_address(state.records, chunk) * header.chunk_bytes + int(place) * size
     return np.frombuffer(cut(principal, start, size, "principal array"), header.dtype)[0]

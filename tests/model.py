@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,54 +18,71 @@ __all__ = ["Model", "Replay", "Segment", "grid_of", "sample"]
 
 @dataclass
 class Segment:
-    """The chunks that one growth allocated."""
+    """The chunks that one growth allocated: a box, and the grid after it, as boxes of signed
+    indices, counted from the start of the first grid."""
 
     axis: int
-    start_index: int  # the extent of the axis before the growth
+    side: str
     start_address: int  # the number of chunks before the growth
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    low: list[int]
+    high: list[int]
+    grid_low: list[int]
+    grid_high: list[int]
 
     @property
     def coefficients(self) -> list[int]:
         """Row-major weights of the chunk index, with the grown axis varying slowest."""
-        others = [n for j, n in enumerate(self.before) if j != self.axis]
+        extents = [b - a for a, b in zip(self.low, self.high, strict=True)]
+        others = [n for j, n in enumerate(extents) if j != self.axis]
         weights = [math.prod(others[j + 1 :]) for j in range(len(others))]
-        weights.insert(self.axis, math.prod(others))
+        weights.insert(self.axis, math.prod(others) * (1 if self.side == "end" else -1))
         return weights
 
+    @property
+    def first(self) -> list[int]:
+        """Index of the chunk at the start address."""
+        first = list(self.low)
+        if self.side == "start":
+            first[self.axis] = self.high[self.axis] - 1
+        return first
+
     def holds(self, index) -> bool:
-        return all(i < n for i, n in zip(index, self.after, strict=True))
+        return all(a <= i < b for i, a, b in zip(index, self.grid_low, self.grid_high, strict=True))
 
 
-@dataclass
 class Replay:
     """The growth history of a grid of chunks."""
 
-    grid: tuple[int, ...]
-    segments: list[Segment] = field(init=False)
-
-    def __post_init__(self):
-        self.grid = tuple(self.grid)
-        before = (0, *self.grid[1:]) if self.grid else ()
-        self.segments = [Segment(0, 0, 0, before, self.grid)]
+    def __init__(self, grid):
+        self.low = [0] * len(grid)
+        self.high = list(grid)
+        self.size = math.prod(grid)
+        box = list(self.low), list(self.high)
+        self.segments = [Segment(0, "end", 0, *box, list(self.low), list(self.high))]
 
     @property
-    def size(self) -> int:
-        return math.prod(self.grid)
+    def grid(self) -> tuple[int, ...]:
+        return tuple(b - a for a, b in zip(self.low, self.high, strict=True))
 
-    def extend(self, axis: int, by: int) -> None:
-        """Grow by `by` chunks; a growth of the axis that grew last lengthens its segment."""
+    def extend(self, axis: int, by: int, side: str = "end") -> None:
+        """Grow by `by` chunks; a growth of the side that grew last lengthens its segment."""
         if by == 0:
             return
-        grown = tuple(n + by * (j == axis) for j, n in enumerate(self.grid))
-        last = self.segments[-1]
-        if last.axis == axis:
-            last.after = grown
+        edge = self.high[axis] if side == "end" else self.low[axis]
+        if side == "end":
+            self.high[axis] += by
         else:
-            segment = Segment(axis, self.grid[axis], self.size, self.grid, grown)
+            self.low[axis] -= by
+        segment = self.segments[-1]
+        if (segment.axis, segment.side) != (axis, side):
+            segment = Segment(axis, side, self.size, list(self.low), list(self.high), [], [])
+            (segment.low if side == "end" else segment.high)[axis] = edge
             self.segments.append(segment)
-        self.grid = grown
+        (segment.high if side == "end" else segment.low)[axis] = (
+            self.high[axis] if side == "end" else self.low[axis]
+        )
+        segment.grid_low, segment.grid_high = list(self.low), list(self.high)
+        self.size = math.prod(self.grid)
 
     def table(self) -> np.ndarray:
         """The address of every chunk, counted chunk by chunk."""
@@ -75,9 +92,13 @@ class Replay:
             addresses[()] = next(counter)
             return addresses
         for segment in self.segments:
-            ranges = [range(n) for n in segment.before]
-            slowest = range(segment.start_index, segment.after[segment.axis])
-            del ranges[segment.axis]
+            ranges = [
+                range(a - zero, b - zero)
+                for a, b, zero in zip(segment.low, segment.high, self.low, strict=True)
+            ]
+            slowest = ranges.pop(segment.axis)
+            if segment.side == "start":
+                slowest = reversed(slowest)
             for position, *others in itertools.product(slowest, *ranges):
                 others.insert(segment.axis, position)
                 addresses[tuple(others)] = next(counter)
@@ -85,18 +106,20 @@ class Replay:
 
     def address(self, index) -> int:
         """The address of one chunk of a grid too large to count: its first growth allocated it."""
+        index = [i + zero for i, zero in zip(index, self.low, strict=True)]
         first = bisect.bisect_left(self.segments, True, key=lambda segment: segment.holds(index))
         owner = self.segments[first]
-        address = owner.start_address - owner.start_index * owner.coefficients[owner.axis]
-        return address + sum(i * c for i, c in zip(index, owner.coefficients, strict=True))
+        steps = [i - n for i, n in zip(index, owner.first, strict=True)]
+        weights = zip(steps, owner.coefficients, strict=True)
+        return owner.start_address + sum(i * c for i, c in weights)
 
     def records(self, axis: int) -> list[tuple[int, int, list[int]]]:
         """What `axial.records(axis)` has to say."""
-        return [
-            (segment.start_index, segment.start_address, segment.coefficients)
+        return sorted(
+            (segment.first[axis] - self.low[axis], segment.start_address, segment.coefficients)
             for segment in self.segments
             if segment.axis == axis
-        ]
+        )
 
 
 def grid_of(shape, chunks) -> tuple[int, ...]:
@@ -104,7 +127,7 @@ def grid_of(shape, chunks) -> tuple[int, ...]:
 
 
 class Model:
-    """An ndarray that grows, and the history of its chunks."""
+    """An ndarray whose bounds move, and the history of its chunks."""
 
     def __init__(self, shape, dtype, chunks, fill_value=None):
         self.chunks = tuple(chunks)
@@ -113,6 +136,7 @@ class Model:
         if fill_value is not None:
             self.fill[()] = fill_value
         self.data = self._filled(shape)
+        self.origin = (0,) * len(self.data.shape)
         self.replay = Replay(grid_of(shape, self.chunks))
 
     def _filled(self, shape) -> np.ndarray:
@@ -128,27 +152,65 @@ class Model:
     def grid(self) -> tuple[int, ...]:
         return self.replay.grid
 
-    def extend(self, axis: int, by: int) -> None:
-        shape = list(self.shape)
-        shape[axis] += by
-        grown = self._filled(shape)
-        grown[tuple(slice(n) for n in self.shape)] = self.data
-        self.data = grown
-        self.replay.extend(axis, grid_of(shape, self.chunks)[axis] - self.grid[axis])
+    @property
+    def offset(self) -> tuple[int, ...]:
+        """Elements of the grid before the bounds."""
+        edges = zip(self.origin, self.replay.low, self.chunks, strict=True)
+        return tuple(-n - zero * c for n, zero, c in edges)
 
-    def append(self, data, axis: int) -> None:
-        before = self.shape[axis]
-        self.extend(axis, data.shape[axis])
-        np.moveaxis(self.data, axis, 0)[before:] = np.moveaxis(data, axis, 0)
+    @property
+    def box(self) -> list[tuple[int, int]]:
+        """The bounds, counted from where index 0 was at first."""
+        return [(-n, m - n) for n, m in zip(self.origin, self.shape, strict=True)]
+
+    def extend(self, axis: int, by: int, side: str = "end") -> None:
+        added = list(self.shape)
+        added[axis] = by
+        self.append(self._filled(added), axis, side)
+
+    def append(self, data, axis: int, side: str = "end") -> None:
+        pair = [self.data, data] if side == "end" else [data, self.data]
+        self.data = np.concatenate(pair, axis, dtype=self.dtype, casting="no")
+        if side == "start":
+            self._shift(axis, data.shape[axis])
+        self._cover(axis)
+
+    def shrink(self, axis: int, by: int, side: str = "end") -> None:
+        n = self.shape[axis]
+        kept = slice(by, n) if side == "start" else slice(n - by)
+        self.data = np.moveaxis(np.moveaxis(self.data, axis, 0)[kept], 0, axis).copy()
+        if side == "start":
+            self._shift(axis, -by)
 
     def resize(self, shape) -> None:
         for axis, (new, old) in enumerate(zip(shape, self.shape, strict=True)):
+            if new < old:
+                self.shrink(axis, old - new)
+        for axis, (new, old) in enumerate(zip(shape, self.shape, strict=True)):
             self.extend(axis, new - old)
+
+    def reserve(self, shape) -> None:
+        for axis, n in enumerate(shape):
+            self._cover(axis, n)
+
+    def _shift(self, axis: int, by: int) -> None:
+        self.origin = tuple(n + by * (j == axis) for j, n in enumerate(self.origin))
+
+    def _cover(self, axis: int, extent: int = 0) -> None:
+        """Have the grid hold the bounds of an axis, or as many elements."""
+        chunk, first = self.chunks[axis], -self.origin[axis]
+        low, high = self.replay.low[axis], self.replay.high[axis]
+        last = first + max(extent, self.shape[axis])
+        self.replay.extend(axis, max(0, low - first // chunk), "start")
+        self.replay.extend(axis, max(0, -(-last // chunk) - high))
 
     def chunk(self, index) -> np.ndarray:
         """The part of chunk `index` that lies inside the bounds."""
-        pairs = zip(index, self.chunks, strict=True)
-        return self.data[(*(slice(i * c, (i + 1) * c) for i, c in pairs), ...)]
+        place = []
+        for i, c, zero, n in zip(index, self.chunks, self.replay.low, self.origin, strict=True):
+            start = (i + zero) * c + n
+            place.append(slice(max(0, start), max(0, start + c)))
+        return self.data[(*place, ...)]
 
 
 def sample(dtype, shape, seed: int = 0) -> np.ndarray:

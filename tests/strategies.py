@@ -23,6 +23,7 @@ __all__ = [
     "orders",
     "selections",
     "shapes",
+    "sides",
 ]
 
 #: Extents of an axis, the simplest first: 0 is a special case, not the simplest one.
@@ -48,6 +49,7 @@ dtypes = st.sampled_from(
         ]
     ]
 )
+sides = st.sampled_from(["end", "start"])
 orders = st.sampled_from(["C", "F", "Z", "H"])
 
 
@@ -75,34 +77,44 @@ class Index:
 
 @dataclass(frozen=True)
 class Growth:
-    """One growth: by `extend`, which leaves the fill value, or by `append`, which brings data."""
+    """One growth: by `extend`, which leaves the fill value, or by `append`, which brings data.
+
+    Or the contrary: a negative number is cut off.
+    """
 
     axis: int
     by: int
     seed: int | None = None
+    side: str = "end"
 
     def apply(self, array, model) -> None:
+        if self.by < 0:
+            by = min(-self.by, model.shape[self.axis])
+            array.shrink(self.axis, by, self.side)
+            model.shrink(self.axis, by, self.side)
+            return
         if self.seed is None:
-            array.extend(self.axis, self.by)
-            model.extend(self.axis, self.by)
+            array.extend(self.axis, self.by, self.side)
+            model.extend(self.axis, self.by, self.side)
             return
         shape = list(model.shape)
         shape[self.axis] = self.by
         data = sample(model.dtype, tuple(shape), self.seed)
-        array.append(data, self.axis)
-        model.append(data, self.axis)
+        array.append(data, self.axis, self.side)
+        model.append(data, self.axis, self.side)
 
 
-def growths(ndim: int, max_size: int = 6):
-    """Histories of growth, in elements."""
+def growths(ndim: int, max_size: int = 6, cuts: bool = True):
+    """Histories of growth, in elements, and (cuts) of shrinking."""
     if ndim == 0:
         return st.just([])
     return st.lists(
         st.builds(
             Growth,
             axis=st.integers(0, ndim - 1),
-            by=st.sampled_from([1, 2, 3, 5, 0]),
+            by=st.sampled_from([1, 2, 3, 5, 0, *([-1, -3] if cuts else [])]),
             seed=st.none() | st.integers(0, 9),
+            side=sides,
         ),
         max_size=max_size,
     )
@@ -122,7 +134,7 @@ class Case:
 
 
 @st.composite
-def cases(draw, dtypes=dtypes, orders=orders, min_ndim=0, max_ndim=4) -> Case:
+def cases(draw, dtypes=dtypes, orders=orders, min_ndim=0, max_ndim=4, cuts=True) -> Case:
     shape = draw(shapes(min_ndim, max_ndim))
     return Case(
         shape=shape,
@@ -131,7 +143,7 @@ def cases(draw, dtypes=dtypes, orders=orders, min_ndim=0, max_ndim=4) -> Case:
         order=draw(orders),
         sparse=draw(st.booleans()),
         filled=draw(st.booleans()),
-        history=draw(growths(len(shape), max_size=6 if len(shape) < 4 else 3)),
+        history=draw(growths(len(shape), 6 if len(shape) < 4 else 3, cuts)),
     )
 
 

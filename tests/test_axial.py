@@ -93,15 +93,15 @@ FIGURES = {
 def grown(factory, grid, extensions):
     """An array whose chunks hold one element, so that its shape is its grid."""
     array = factory.create(grid, "u1", chunks=(1,) * len(grid), sparse=True)
-    for axis, by in extensions:
-        array.extend(axis, by)
+    for extension in extensions:
+        array.extend(*extension)
     return array
 
 
 def replayed(grid, extensions) -> Replay:
     replay = Replay(grid)
-    for axis, by in extensions:
-        replay.extend(axis, by)
+    for extension in extensions:
+        replay.extend(*extension)
     return replay
 
 
@@ -184,15 +184,20 @@ def histories(draw, max_size=8):
     grid = draw(st.tuples(*[sides] * ndim))
     steps = draw(
         st.lists(
-            st.tuples(st.integers(0, ndim - 1), st.sampled_from([1, 2, 3, 0])), max_size=max_size
+            st.tuples(
+                st.integers(0, ndim - 1),
+                st.sampled_from([1, 2, 3, 0]),
+                st.sampled_from(["end", "start"]),
+            ),
+            max_size=max_size,
         )
     )
     extensions, now = [], list(grid)
-    for axis, by in steps:
+    for axis, by, side in steps:
         now[axis] += by
         if math.prod(now) > 3000:
             break
-        extensions.append((axis, by))
+        extensions.append((axis, by, side))
     return grid, extensions
 
 
@@ -207,8 +212,8 @@ def test_random_histories(memory, history):
 @given(history=histories(max_size=4))
 def test_the_mapping_survives_reopening(disk, history):
     with disk.array(history[0], "u1", chunks=(1,) * len(history[0]), sparse=True) as array:
-        for axis, by in history[1]:
-            array.extend(axis, by)
+        for extension in history[1]:
+            array.extend(*extension)
         with disk.open(array) as reader:
             replay = replayed(*history)
             assert_maps(reader, replay)
@@ -225,7 +230,7 @@ def long_history(ndim, steps, limit):
         now[axis] += by
         if math.prod(now) > limit:
             break
-        extensions.append((axis, by))
+        extensions.append((axis, by, "start" if rng.random() < 0.4 else "end"))
     return grid, extensions
 
 
@@ -253,8 +258,8 @@ def test_thousands_of_growths(ndim):
     grid, extensions = long_history(ndim, steps=3000, limit=2**62)
     assert len(extensions) > 1000
     axial = Axial(grid)
-    for axis, by in extensions:
-        axial.grow(axis, by)
+    for extension in extensions:
+        axial.grow(*extension)
     replay = replayed(grid, extensions)
     assert_samples(axial, replay)
     assert_records(axial, replay)
@@ -264,8 +269,8 @@ def test_thousands_of_growths_in_a_file(disk):
     history = long_history(3, steps=3000, limit=2**40)
     assert len(history[1]) > 2500
     with disk.array(history[0], "u1", chunks=(1, 1, 1), sparse=True) as array:
-        for axis, by in history[1]:
-            array.extend(axis, by)
+        for extension in history[1]:
+            array.extend(*extension)
         with disk.open(array) as reader:
             replay = replayed(*history)
             for axial in (array.axial, reader.axial):

@@ -321,6 +321,8 @@ def test_info(factory):
             "dtype": array.dtype,
             "chunks": (2, 2),
             "grid": (3, 5),
+            "origin": (0, 0),
+            "offset": (0, 0),
             "order": "F",
             "fill_value": 3,
             "engine": factory.engine,

@@ -73,8 +73,15 @@ WRONG_ARGUMENT = [
     Fails("resize rank", lambda a: a.resize((5,)), xa.ShapeError, ValueError, r"\(4, 3\)"),
     Fails("resize float", lambda a: a.resize((4.0, 3)), xa.ArgumentTypeError, TypeError, "4.0"),
     Fails("resize text", lambda a: a.resize("43"), xa.ArgumentTypeError, TypeError, "43"),
-    # Negative growth
-    Fails("shrink", lambda a: a.resize((3, 3)), xa.ShapeError, ValueError, r"\(4, 3\) to \(3, 3\)"),
+    # Growth and shrinking
+    Fails("shrink too much", lambda a: a.shrink(0, 5), xa.ArgumentError, ValueError,
+          "cannot cut 5 elements off axis 0: it has 4 of them"),
+    Fails("shrink by less than nothing", lambda a: a.shrink(0, -1), xa.ArgumentError, ValueError,
+          "by must be at least 0, not -1"),
+    Fails("side", lambda a: a.extend(0, 1, "left"), xa.ArgumentError, ValueError,
+          "side 'left' is not possible; use 'end' or 'start'"),
+    Fails("reserve", lambda a: a.reserve((9,)), xa.ShapeError, ValueError,
+          r"cannot reserve \(9,\): the array has 2 axes"),
     Fails("by -1", lambda a: a.extend(0, -1), xa.ArgumentError, ValueError, "-1"),
     Fails("by 1.5", lambda a: a.extend(0, 1.5), xa.ArgumentTypeError, TypeError, "1.5"),
     Fails("by 2.0", lambda a: a.extend(0, 2.0), xa.ArgumentTypeError, TypeError, "2.0"),

@@ -66,15 +66,24 @@ def patch(path, at, data=None):
     path.write_bytes(content)
 
 
-def grow(array, model, axis, by, data=None):
+def grow(array, model, axis, by, data=None, side="end"):
     """Grow the array and its model; return the new model."""
     if data is None:
-        array.extend(axis, by)
+        array.extend(axis, by, side)
         shape = (*model.shape[:axis], by, *model.shape[axis + 1 :])
         data = np.full(shape, array.fill_value, model.dtype)
     else:
-        array.append(data, axis)
-    return np.concatenate([model, data], axis).astype(model.dtype)
+        array.append(data, axis, side)
+    pair = [model, data] if side == "end" else [data, model]
+    return np.concatenate(pair, axis).astype(model.dtype)
+
+
+def cut(array, model, axis, by, side):
+    """Shrink the array and its model; return the new model."""
+    n = model.shape[axis]
+    by = min(by, n)
+    array.shrink(axis, by, side)
+    return np.take(model, range(by, n) if side == "start" else range(n - by), axis)
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +137,15 @@ def test_reads_what_the_package_writes(folder, data):
             array[...] = model = values(shape, dtype, rng)
         for _ in range(draw(st.integers(0, 6)) if k else 0):
             axis, by = draw(st.integers(0, k - 1)), draw(st.integers(0, 5))
+            side = draw(st.sampled_from(["end", "start"]))
+            if draw(st.integers(0, 4)) == 4:
+                model = cut(array, model, axis, by, side)
+                continue
             block = None
             if draw(st.booleans()):
                 shape = (*model.shape[:axis], by, *model.shape[axis + 1 :])
                 block = values(shape, dtype, rng)
-            model = grow(array, model, axis, by, block)
+            model = grow(array, model, axis, by, block, side)
             if draw(st.booleans()):
                 array.attrs["grown"] = attrs["grown"] = f"Achse {axis} größer"
         while_open = copied(path, folder / "copy")
@@ -151,48 +164,50 @@ def test_reads_what_the_package_writes(folder, data):
 def check_addresses(header, state):
     """Every chunk has its own address, and the other two rules of the page tell the same."""
     records = state.records
-    grid = [-(-n // c) for n, c in zip(state.bounds, header.chunk, strict=True)]
     seen = set()
-    for index in product(*map(range, grid)):
+    for index in product(
+        *(range(-a, n - a) for n, a in zip(state.grid, state.starts, strict=True))
+    ):
         q = format_reader.chunk_address(records, index)
         assert q not in seen
         assert 0 <= q * header.chunk_bytes < state.data_bytes
         seen.add(q)
         if index:
             assert inverse(records, q) == index
-            assert records[selected_by_address(records, index)] == segment_of(records, q)[:2]
+            assert records[selected_by_address(records, index)] == segment_of(records, q)
     assert state.bounds or seen == {0}
 
 
 def segment_of(records, q):
-    """Axis, grid and start address of the last segment that starts at or before the address."""
-    axis, grid = [record for record in records if prod(record[1]) <= q][-1]
-    return axis, grid, prod(grid)
+    """The last segment that starts at or before the address."""
+    return [record for record in records if prod(record[2]) <= q][-1]
 
 
 def inverse(records, q):
     """The chunk index of an address."""
-    axis, grid, start = segment_of(records, q)
+    axis, side, grid, added = record = segment_of(records, q)
     coefficients = [
         prod(n for r, n in enumerate(grid) if r != axis and (r > j or j == axis))
         for j in range(len(grid))
     ]
     index = [0] * len(grid)
-    index[axis], rest = divmod(q - start, coefficients[axis])
-    index[axis] += grid[axis]
+    steps, rest = divmod(q - prod(grid), coefficients[axis])
+    first = format_reader.first_index(record)
+    index[axis] = first - steps if side else first + steps
     for j, coefficient in enumerate(coefficients):
         if j != axis:
             index[j], rest = divmod(rest, coefficient)
+            index[j] -= added[j]
     return tuple(index)
 
 
 def selected_by_address(records, index):
     """Of the segments selected, one an axis, that with the greatest start address; the later."""
     selected = []
-    for j, i in enumerate(index):
-        own = [s for s, (axis, grid) in enumerate(records) if axis == j and grid[j] <= i]
+    for j in range(len(index)):
+        own = [s for s, r in enumerate(records) if r[0] == j and format_reader.owns(r, index)]
         selected.append(own[-1] if own else 0)
-    return max(selected, key=lambda s: (prod(records[s][1]), s))
+    return max(selected, key=lambda s: (prod(records[s][2]), s))
 
 
 @pytest.mark.parametrize("order", "CFZH")
@@ -229,7 +244,8 @@ def test_many_segments_without_elements(tmp_path):
             array.extend(1 + s % 2, 1)
     records = layers(path)[1].records
     assert len(records) == 460 > 64 + 128 + 256
-    assert records[:3] == [(0, [0, 1, 1]), (2, [0, 1, 1]), (1, [0, 1, 2])]
+    grids = [(0, [0, 1, 1]), (2, [0, 1, 1]), (1, [0, 1, 2])]
+    assert records[:3] == [(axis, 0, grid, [0, 0, 0]) for axis, grid in grids]
     assert equal(format_reader.read(path)[0], np.empty((0, 230, 231)))
 
 

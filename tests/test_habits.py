@@ -49,7 +49,6 @@ def test_resize_of_one_axis(factory, case, data):
     [
         ((5, 2), xa.AxisError, "axis 2 is out of bounds for array of dimension 2"),
         (((5, 3), 0), xa.ShapeError, r"cannot resize axis 0 to \(5, 3\): give one extent"),
-        ((2, 0), xa.ShapeError, r"cannot resize \(4, 3\) to \(2, 3\): an array only grows"),
         (("5", 0), xa.ArgumentTypeError, "shape must be an int"),
         ((5, 0.5), xa.ArgumentTypeError, "axis must be an int"),
         ((5,), xa.ShapeError, "the array has 2 axes"),
@@ -174,8 +173,9 @@ def test_chunks_of_a_selection(factory, case, order, data):
             assert_same(array[part], model.data[part])
             counts[part] += 1
             assert counts[part].size > 0
-            low = tuple(s.start // c for s, c in zip(part, array.chunks, strict=True))
-            high = tuple((s.stop - 1) // c for s, c in zip(part, array.chunks, strict=True))
+            edges = [(s.start + b, s.stop - 1 + b) for s, b in zip(part, model.offset, strict=True)]
+            low = tuple(a // c for (a, _), c in zip(edges, array.chunks, strict=True))
+            high = tuple(b // c for (_, b), c in zip(edges, array.chunks, strict=True))
             assert low == high
             indices.append(low)
         expected = np.zeros(model.shape, int)

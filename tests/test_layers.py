@@ -23,7 +23,7 @@ LAYERS = [
     ["extarray.rawfile"],
     ["extarray.creation"],
     ["extarray.array"],
-    ["extarray.copies", "extarray.habits", "extarray.lazy", "extarray.seeing"],
+    ["extarray.copies", "extarray.growth", "extarray.habits", "extarray.lazy", "extarray.seeing"],
     ["extarray.casting", "extarray.html", "extarray.stored", "extarray.walk"],
     ["extarray.protocols.mixin", "extarray.protocols.standard"],
     ["extarray.indexing.indexable"],

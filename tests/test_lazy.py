@@ -482,11 +482,28 @@ def test_a_view_does_not_grow(factory):
 def test_bounds_that_have_moved_in(memory):
     with memory.array((4, 3), chunks=(3, 2)) as array:
         view, inner = array.lazy[::-1], array.lazy[1:2, :2]
-        array._set_bounds((2, 3))
+        array.resize((2, 3))
         for call in (lambda: view[0], view.sum, lambda: view.write(0, 1)):
             with pytest.raises(xa.BoundsError, match="no longer all elements"):
                 call()
         assert inner[...].tolist() == [[0, 0]]
+
+
+def test_the_same_elements_after_growth_at_a_start(factory):
+    data = sample("i4", (4, 3))
+    with factory.array((4, 3), "i4", chunks=(3, 2)) as array:
+        array[...] = data
+        views = [array.lazy[1:, ::-1].T, array.lazy[[3, 1]], array.lazy[2]]
+        array.append(np.zeros((5, 3), "i4"), side="start")
+        array.shrink(1, 1, side="start")
+        expected = [data[1:, ::-1].T, data[[3, 1]], data[2]]
+        for view in views:
+            with pytest.raises(xa.BoundsError, match="no longer all elements"):
+                view[...]
+        array.append(data[:, :1].repeat(9, 0)[:9], axis=1, side="start")
+        array[5:, 0] = data[:, 0]
+        for view, elements in zip(views, expected, strict=True):
+            assert_same(view[...], elements)
 
 
 def test_names_of_axes(memory):

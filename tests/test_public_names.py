@@ -30,8 +30,10 @@ FUNCTIONS = {
 METHODS = {
     "read": "selection out order",
     "write": "selection values",
-    "extend": "axis by",
-    "append": "data axis",
+    "extend": "axis by side",
+    "append": "data axis side",
+    "shrink": "axis by side",
+    "reserve": "shape",
     "resize": "shape axis",
     "read_direct": "dest source_sel dest_sel",
     "write_direct": "source source_sel dest_sel",
@@ -57,7 +59,7 @@ METHODS = {
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
-    *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape"],
+    *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape", "origin"],
     *["oindex", "vindex", "blocks", "lazy"],
 ]
 AXIAL = {

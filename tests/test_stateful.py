@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from model import Model, sample
-from strategies import cases, selections
+from strategies import cases, selections, sides
 
 import extarray as xa
 
@@ -66,28 +66,46 @@ class Machine(RuleBasedStateMachine):
     reading = precondition(lambda self: self.reader is not None)
 
     @growable
-    @rule(data=st.data(), by=amounts)
-    def extend(self, data, by):
+    @rule(data=st.data(), by=amounts, side=sides)
+    def extend(self, data, by, side):
         axis = data.draw(st.integers(0, self.ndim - 1))
-        self.array.extend(axis, by)
-        self.model.extend(axis, by)
+        self.array.extend(axis, by, side)
+        self.model.extend(axis, by, side)
 
     @growable
-    @rule(data=st.data(), by=amounts, seed=seeds)
-    def append(self, data, by, seed):
+    @rule(data=st.data(), by=amounts, seed=seeds, side=sides)
+    def append(self, data, by, seed, side):
         axis = data.draw(st.integers(0, self.ndim - 1))
         shape = list(self.model.shape)
         shape[axis] = by
         values = sample(self.model.dtype, tuple(shape), seed)
-        self.array.append(values, axis=axis)
-        self.model.append(values, axis)
+        self.array.append(values, axis, side)
+        self.model.append(values, axis, side)
+
+    @precondition(lambda self: self.ndim)
+    @rule(data=st.data(), by=amounts, side=sides)
+    def shrink(self, data, by, side):
+        axis = data.draw(st.integers(0, self.ndim - 1))
+        by = min(by, self.model.shape[axis])
+        self.array.shrink(axis, by, side)
+        self.model.shrink(axis, by, side)
+        self.keep()
 
     @growable
     @rule(data=st.data())
     def resize(self, data):
-        shape = tuple(n + data.draw(st.sampled_from([0, 1, 3])) for n in self.model.shape)
+        changes = st.sampled_from([0, 1, 3, -2])
+        shape = tuple(max(0, n + data.draw(changes)) for n in self.model.shape)
         self.array.resize(shape)
         self.model.resize(shape)
+        self.keep()
+
+    @growable
+    @rule(data=st.data())
+    def reserve(self, data):
+        shape = tuple(n + data.draw(st.sampled_from([0, 2])) for n in self.model.shape)
+        self.array.reserve(shape)
+        self.model.reserve(shape)
 
     @rule(data=st.data(), seed=seeds)
     def write(self, data, seed):
@@ -153,17 +171,28 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def open_reader(self, data):
         self.reader = xa.open(self.folder / "scene", mode="r", engine=data.draw(self.engine()))
-        self.seen = self.model.shape
+        self.look()
+
+    def look(self):
+        """What the reader sees from now on."""
+        self.seen = self.model.box
+        self.kept = self.model.box
+
+    def keep(self):
+        """What of that was never cut off."""
+        if self.reader is not None:
+            pairs = zip(self.kept, self.model.box, strict=True)
+            self.kept = [(max(a, b), min(c, d)) for (a, c), (b, d) in pairs]
 
     @reading
     @rule()
     def refresh(self):
-        if self.seen != self.model.shape:
+        if self.seen != self.model.box:
             assert self.reader.refresh()
         else:
             self.reader.refresh()
         assert not self.reader.refresh()
-        self.seen = self.model.shape
+        self.look()
         assert dict(self.reader.attrs) == self.attrs
 
     @reading
@@ -178,15 +207,23 @@ class Machine(RuleBasedStateMachine):
             return
         assert self.array.shape == self.model.shape
         assert self.array.grid == self.model.grid
+        assert self.array.origin == self.model.origin
         assert dict(self.array.attrs) == self.attrs
         assert_same(self.array[...], self.model.data[...])
 
     @invariant()
     def reader_agrees_within_its_bounds(self):
         if self.reader is not None:
-            assert self.reader.shape == self.seen
-            bounds = tuple(slice(n) for n in self.seen)
-            assert_same(self.reader[...], self.model.data[(*bounds, ...)])
+            assert self.reader.shape == tuple(b - a for a, b in self.seen)
+            assert self.reader.origin == tuple(-a for a, _ in self.seen)
+            kept = [(a, max(a, b)) for a, b in self.kept]
+            theirs = tuple(
+                slice(a - n, b - n) for (a, b), (n, _) in zip(kept, self.seen, strict=True)
+            )
+            ours = tuple(
+                slice(a - n, b - n) for (a, b), (n, _) in zip(kept, self.model.box, strict=True)
+            )
+            assert_same(self.reader[(*theirs, ...)], self.model.data[(*ours, ...)])
 
     @invariant()
     def addresses_agree(self):

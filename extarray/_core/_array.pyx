@@ -19,10 +19,10 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from ._axial cimport Axial, address_of, axial_t
-from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, reserve_range, run
+from ._axial cimport START, Axial, address_of, as_chunk_index, axial_t, extent_of
+from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t, run_visits
-from ._mapping cimport Region, Touched, is_shown, touched_get, touched_set
+from ._mapping cimport Region, Touched, is_shown, reserve_range, touched_get, touched_set
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, index_t
 
@@ -77,7 +77,9 @@ cdef class ArrayCore:
     cdef object places              # keeps layout.place alive
     cdef layout_t layout
     cdef index_t bounds[MAX_NDIM]
-    cdef index_t n_chunks           # published together with the bounds
+    # Published together with the bounds: the grid.
+    cdef index_t extents[MAX_NDIM]
+    cdef index_t n_chunks
     cdef int rank
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
@@ -88,7 +90,7 @@ cdef class ArrayCore:
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
 
-    def _setup(self, Axial axial not None, dtype, chunks, str order, places, shape):
+    def _setup(self, Axial axial not None, dtype, chunks, str order, places, shape, offset):
         """Set what never changes.  `places` is None for orders with strides."""
         cdef int j, i
         cdef index_t stride
@@ -112,7 +114,7 @@ cdef class ArrayCore:
             table = places
             self.layout.place = &table[0]
             self.places = table
-        self._set_bounds(shape)
+        self._set_bounds(shape, offset)
 
     def _attach(self, Region region, bint writable, bint sparse, bint hollow):
         """Take the region that holds the chunks (None: closed)."""
@@ -131,11 +133,17 @@ cdef class ArrayCore:
         self.region = region
         self.view_region = None
 
-    def _set_bounds(self, shape):
-        """Publish bounds: what lies inside them is there to be read."""
+    def _set_bounds(self, shape, offset):
+        """Publish bounds: what lies inside them is there to be read.
+
+        `offset` is what the grid has before them along each axis, in elements.
+        """
         cdef int j
         for j in range(self.rank):
             self.bounds[j] = shape[j]
+            self.extents[j] = extent_of(&self.vectors.state, j)
+            self.layout.offset[j] = offset[j]
+            self.layout.low[j] = -self.vectors.state.sides[START][j].extent
         self.n_chunks = self.vectors.size
         self.changes += 1
 
@@ -243,7 +251,33 @@ cdef class ArrayCore:
         >>> xa.zeros((4, 3), chunks=(2, 2)).grid
         (2, 2)
         """
-        return self.vectors.grid
+        cdef int j
+        return tuple([self.extents[j] for j in range(self.rank)])
+
+    @property
+    def origin(self):
+        """Elements that each axis has grown at its start, less those that it has shrunk there.
+
+        Index i of an axis was index ``i - origin`` when the array was created.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((4, 3))
+        >>> a.extend(axis=1, by=2, side="start")
+        >>> a.origin
+        (0, 2)
+        """
+        cdef int j
+        return tuple([
+            -self.layout.low[j] * self.layout.chunk[j] - self.layout.offset[j]
+            for j in range(self.rank)])
+
+    @property
+    def _lead(self):
+        """Elements of the first chunk of each axis that lie before index 0."""
+        cdef int j
+        return tuple([self.layout.offset[j] % self.layout.chunk[j] for j in range(self.rank)])
 
     @property
     def closed(self):
@@ -290,7 +324,7 @@ cdef class ArrayCore:
         """Place of one element in memory, or NULL where `key` is not a tuple of Python ints inside
         the bounds (the general path then says what is wrong, if anything)."""
         cdef index_t chunk[MAX_NDIM]
-        cdef index_t i, at = 0
+        cdef index_t i, c, at = 0
         cdef int j, n = self.rank
         cdef object item
         if PyTuple_CheckExact(key):
@@ -305,16 +339,20 @@ cdef class ArrayCore:
                     i += self.bounds[j]
                 if <size_t> i >= <size_t> self.bounds[j]:
                     return NULL
-                chunk[j] = i // self.layout.chunk[j]
-                at += (i - chunk[j] * self.layout.chunk[j]) * self.layout.stride[j]
+                i += self.layout.offset[j]
+                c = i // self.layout.chunk[j]
+                chunk[j] = c + self.layout.low[j]
+                at += (i - c * self.layout.chunk[j]) * self.layout.stride[j]
         elif n == 1 and PyLong_CheckExact(key):
             i = PyLong_AsSsize_t(key)
             if i < 0:
                 i += self.bounds[0]
             if <size_t> i >= <size_t> self.bounds[0]:
                 return NULL
-            chunk[0] = i // self.layout.chunk[0]
-            at = (i - chunk[0] * self.layout.chunk[0]) * self.layout.stride[0]
+            i += self.layout.offset[0]
+            c = i // self.layout.chunk[0]
+            chunk[0] = c + self.layout.low[0]
+            at = (i - c * self.layout.chunk[0]) * self.layout.stride[0]
         else:
             return NULL
         return self.layout.base + address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes + at
@@ -772,10 +810,10 @@ cdef class ArrayCore:
         >>> a[2:, 2]
         array([5., 5.])
         """
-        cdef index_t at[MAX_NDIM]
+        cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
-        cdef index_t address, need
+        cdef index_t address, need, extent, start, first, at = 0
         cdef int j, nd = self.rank
         cdef char *data
         cdef Region region
@@ -788,17 +826,21 @@ cdef class ArrayCore:
                     raise ArgumentTypeError(
                         f"a chunk index is a tuple of {self.rank} ints, not {index!r}") from None
                 index = (index,)
-        address = self.vectors.address(index)
+        as_chunk_index(index, self.rank, self.extents, chunk)
         self._check_open()      # converting may have run any code
-        if address >= self.n_chunks:
-            raise BoundsError(f"chunk {index} is only just being added")
-        index = self.vectors.index(address)
         for j in range(self.rank):
-            at[j] = index[j]
-            dims[j] = max(0, min(self.layout.chunk[j], self.bounds[j] - at[j] * self.layout.chunk[j]))
+            # What of the chunk lies inside the bounds.
+            extent = self.layout.chunk[j]
+            start = chunk[j] * extent - self.layout.offset[j]
+            first = min(extent, max(0, -start))
+            dims[j] = max(0, min(extent, self.bounds[j] - start) - first)
             strides[j] = self.layout.stride[j]
+            at += first * strides[j]
+            chunk[j] += self.layout.low[j]
+        address = address_of(&self.vectors.state, chunk)
         if self.layout.place != NULL:
             nd = 1
+            at = 0
             dims[0] = self.layout.chunk_bytes // self.layout.itemsize
             strides[0] = self.layout.itemsize
         need = (address + 1) * self.layout.chunk_bytes
@@ -817,7 +859,7 @@ cdef class ArrayCore:
             if failure:
                 raise StorageError(
                     errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
-        data = region.base + address * self.layout.chunk_bytes
+        data = region.base + address * self.layout.chunk_bytes + at
         view = new_array(self.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if self.is_writable else 0)
         cnp.set_array_base(view, region)
@@ -834,7 +876,7 @@ cdef class ArrayCore:
         cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
-        cdef index_t start, stop, at = 0
+        cdef index_t start, stop, c, at = 0
         cdef int j
         self._check_open()
         if not (self.writes_direct if writable else self.reads_direct) or len(box) != self.rank:
@@ -844,11 +886,14 @@ cdef class ArrayCore:
             stop = box[j].stop
             if not 0 <= start < stop <= self.bounds[j]:
                 return None
-            chunk[j] = start // self.layout.chunk[j]
-            if (stop - 1) // self.layout.chunk[j] != chunk[j]:
-                return None
-            at += (start - chunk[j] * self.layout.chunk[j]) * self.layout.stride[j]
             dims[j] = stop - start
+            start += self.layout.offset[j]
+            c = start // self.layout.chunk[j]
+            start -= c * self.layout.chunk[j]
+            if start + dims[j] > self.layout.chunk[j]:
+                return None
+            chunk[j] = c + self.layout.low[j]
+            at += start * self.layout.stride[j]
             strides[j] = self.layout.stride[j]
         at += address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes
         view = new_array(self.kind, self.rank, dims, strides, self.region.base + at,

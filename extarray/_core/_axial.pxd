@@ -1,13 +1,29 @@
 # Axial vectors as plain memory, for kernels that run without the GIL.
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from ._types cimport MAX_NDIM, index_t
 
 
-# The history of growth.  Segment s grew axis `axis[s]` when the grid was `grid_before[s*ndim:]`.
-# Inside it the address of a chunk is linear: sum_j coefficient[s*ndim + j] * index[j].  (There is no
-# constant: the start address M* is N* C_l, because both are products of the grid before.)
+# An axis grows at its end and at its start.  Chunk indices are counted from the start of the initial
+# grid, so that growth changes none: those at the start are negative.  On either side of that place
+# chunks are counted outwards: i on the end side, ~i (that is -1 - i) on the start side.
+cdef enum:
+    END = 0
+    START = 1
+
+
+# One side of an axis.
+cdef struct side_t:
+    index_t extent              # chunks
+    int32_t *segments           # those that own indices of the side, ascending
+    int32_t n_segments
+    int32_t *table              # place on the side -> segment that introduced it
+    index_t table_length        # extent, or 0: no table
+
+
+# The history of growth.  Segment s grew side `side[s]` of axis `axis[s]`.  Inside it the address of a
+# chunk is linear: constant[s] + sum_j coefficient[s*ndim + j] * index[j].
 #
 # Everything below a published count is immutable: growth appends, lengthens tables behind their
 # published length, or installs new memory and retires the old.  A kernel therefore copies this
@@ -15,22 +31,20 @@ from ._types cimport MAX_NDIM, index_t
 cdef struct axial_t:
     int ndim
     int32_t n_segments
-    int32_t *axis                       # (n_segments,)
-    index_t *start_address              # (n_segments,)             M*
-    index_t *grid_before                # (n_segments, ndim)        on its own axis: N*
-    index_t *coefficient                # (n_segments, ndim)        C
-    index_t grid[MAX_NDIM]
-    int32_t *axis_segments[MAX_NDIM]    # the segments that own indices of axis j, ascending; [0] is 0
-    int32_t n_axis_segments[MAX_NDIM]
-    int32_t *table[MAX_NDIM]            # chunk index on axis j -> segment that introduced it
-    index_t table_length[MAX_NDIM]      # grid[j], or 0: no table
+    int32_t *axis               # (n_segments,)
+    uint8_t *side               # (n_segments,)
+    index_t *start_address      # (n_segments,)             M*
+    index_t *constant           # (n_segments,)
+    index_t *coefficient        # (n_segments, ndim)        C; negative along an axis grown at its start
+    index_t *before             # (n_segments, 2, ndim)     extents of all sides; on its own side: N*
+    side_t sides[2][MAX_NDIM]
 
 
 cdef class Axial:
     cdef axial_t state
     cdef int32_t segment_capacity
-    cdef int32_t axis_capacity[MAX_NDIM]
-    cdef index_t table_capacity[MAX_NDIM]
+    cdef int32_t side_capacity[2][MAX_NDIM]
+    cdef index_t table_capacity[2][MAX_NDIM]
     cdef int n_pins
     cdef bint owned                     # by an array, which alone may grow them
     cdef list retired
@@ -40,45 +54,63 @@ cdef class Axial:
     cdef int unpin(self) except -1
     cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL
     cdef int _make_room(self, int32_t more) except -1
-    cdef int _add_segment(self, int axis, const index_t *grid_before) except -1
-    cdef int _note_owner(self, int axis, int32_t segment) except -1
-    cdef int _lengthen(self, int axis, index_t by) except -1
-    cdef int _update_table(self, int axis, index_t first) except -1
-    cdef tuple _grid(self)
+    cdef int _add_segment(self, int axis, int side) except -1
+    cdef int _note_owner(self, int axis, int side, int32_t segment) except -1
+    cdef int _lengthen(self, int axis, int side, index_t by) except -1
+    cdef int _update_table(self, int axis, int side, index_t first) except -1
+    cdef tuple _extents(self, int side)
+    cdef int32_t _segment(self, segment) except -1
+
+
+cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1
+
+
+# Extent of axis j, both sides.
+cdef inline index_t extent_of(const axial_t *s, int j) noexcept nogil:
+    return s.sides[END][j].extent + s.sides[START][j].extent
+
+
+# What extents a segment found on one side of all axes.
+cdef inline const index_t *before_of(const axial_t *s, int32_t segment, int side) noexcept nogil:
+    return s.before + (2 * <size_t> segment + side) * s.ndim
 
 
 # The segment that introduced chunk index `i` of axis `j`.
 cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogil:
+    cdef int which = END if i >= 0 else START
+    cdef const side_t *side = &s.sides[which][j]
     cdef int32_t low, high, middle
-    if s.n_axis_segments[j] == 1:
-        return 0
-    if s.table_length[j]:
-        return s.table[j][i]
+    if which == START:
+        i = ~i
+    if side.n_segments == 1:
+        return side.segments[0]
+    if side.table_length:
+        return side.table[i]
     low = 0
-    high = s.n_axis_segments[j]
+    high = side.n_segments
     while high - low > 1:
         middle = (low + high) // 2
-        if s.grid_before[<size_t> s.axis_segments[j][middle] * s.ndim + j] <= i:
+        if before_of(s, side.segments[middle], which)[j] <= i:
             low = middle
         else:
             high = middle
-    return s.axis_segments[j][low]
+    return side.segments[low]
 
 
 # F*: the chunk belongs to the latest of the segments that introduced one of its indices.
 cdef inline index_t address_of(const axial_t *s, const index_t *index) noexcept nogil:
     cdef int32_t owner = 0, segment
     cdef int j
-    cdef index_t address
+    cdef uint64_t address       # what is added on the way may exceed 63 bits
     if s.n_segments > 1:
         for j in range(s.ndim):
             segment = segment_of(s, j, index[j])
             if segment > owner:
                 owner = segment
-    address = 0
+    address = <uint64_t> s.constant[owner]
     for j in range(s.ndim):
-        address += s.coefficient[<size_t> owner * s.ndim + j] * index[j]
-    return address
+        address += <uint64_t> s.coefficient[<size_t> owner * s.ndim + j] * <uint64_t> index[j]
+    return <index_t> address
 
 
 # The last segment whose start address is at most `address`.  `hint` is tried first.
@@ -103,17 +135,19 @@ cdef inline int32_t index_at(
 ) noexcept nogil:
     cdef int32_t segment = segment_at(s, address, hint)
     cdef const index_t *c = s.coefficient + <size_t> segment * s.ndim
+    cdef const index_t *low = before_of(s, segment, START)
     cdef index_t rest = address - s.start_address[segment]
     cdef index_t quotient
-    cdef int j, axis = s.axis[segment]
+    cdef int j, axis = s.axis[segment], side = s.side[segment]
     if s.ndim == 0:
         return segment
-    quotient = rest // c[axis]
-    index[axis] = s.grid_before[<size_t> segment * s.ndim + axis] + quotient
-    rest -= quotient * c[axis]
+    quotient = rest // (c[axis] if side == END else -c[axis])
+    rest -= quotient * (c[axis] if side == END else -c[axis])
+    quotient += before_of(s, segment, side)[axis]
+    index[axis] = quotient if side == END else ~quotient
     for j in range(s.ndim):
         if j != axis:
             quotient = rest // c[j]
-            index[j] = quotient
+            index[j] = quotient - low[j]
             rest -= quotient * c[j]
     return segment

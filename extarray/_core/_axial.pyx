@@ -4,10 +4,15 @@ A growth of axis l from N* chunks adjoins one segment at the end of the address 
 axis l varies slowest and the other axes keep row-major order.  The segments that grew an axis,
 ordered by start index, are the axial vector of that axis ([otoo2006]_, [drxmp2009]_ section 3).
 
-Faster than the papers: a table for each axis gives, for every chunk index, the segment that
-introduced it.  Segments are numbered in the order of growth, which is the order of their start
+More than the papers: an axis grows at its start, too.  The rows of chunks that are added there lie
+in the segment in the order in which they are added, away from the array, so that an uninterrupted
+growth lengthens the segment at either side; a chunk belongs to the latest of the segments that
+introduced one of its indices, whatever the sides.
+
+Faster than the papers: a table for each side of an axis gives, for every chunk index, the segment
+that introduced it.  Segments are numbered in the order of growth, which is the order of their start
 addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, k
-multiply-adds.  Axes that one segment owns need no table, and axes whose table would be absurdly
+multiply-adds.  Sides that one segment owns need no table, and sides whose table would be absurdly
 large against the number of their records are searched.
 """
 
@@ -15,7 +20,7 @@ import operator
 
 import numpy as np
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -37,18 +42,38 @@ from extarray.errors import (
 cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
 cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
 
+SIDES = ("end", "start")
 
-cdef index_t product(const index_t *extents, int ndim, int skip) except -1:
-    """Product of the extents but one (skip = -1: of all), checked."""
+
+cdef index_t product(const axial_t *s) except -1:
+    """Number of chunks, checked."""
     cdef index_t result = 1
     cdef int j
-    for j in range(ndim):
-        if j != skip and xa_mul_overflows(result, extents[j], &result):
+    for j in range(s.ndim):
+        if xa_mul_overflows(result, extent_of(s, j), &result):
             raise LimitError(
-                f"a grid of {tuple(extents[i] for i in range(ndim))} chunks has more than "
+                f"a grid of {tuple(extent_of(s, i) for i in range(s.ndim))} chunks has more than "
                 "2**63 - 1 chunks; choose larger chunks"
             )
     return result
+
+
+cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1:
+    """Read a chunk index of Python's."""
+    cdef int j
+    try:
+        n = len(index)
+    except TypeError:
+        raise ArgumentTypeError(f"a chunk index is a tuple of ints, not {index!r}") from None
+    if n != ndim:
+        raise ShapeError(f"a chunk index has {ndim} entries here, not {n}")
+    for j in range(ndim):
+        i = _integer(index[j])
+        if not 0 <= i < extents[j]:
+            raise BoundsError(
+                f"chunk index {i} is out of bounds for axis {j} with {extents[j]} chunks")
+        chunk[j] = i
+    return 0
 
 
 cdef class Axial:
@@ -90,7 +115,6 @@ cdef class Axial:
     """
 
     def __cinit__(self, grid):
-        cdef index_t before[MAX_NDIM]
         cdef index_t extent, last
         cdef int j
         extents = [operator.index(n) for n in grid]
@@ -103,24 +127,26 @@ cdef class Axial:
         self.retired = []
         self.state.ndim = len(extents)
         # The initial segment is a growth of axis 0 from nothing.
-        for j in range(self.state.ndim):
+        for j in range(1, self.state.ndim):
             extent = extents[j]
-            before[j] = 0 if j == 0 else extent
-            self.state.grid[j] = before[j]
-        self._add_segment(0, before)
+            self.state.sides[END][j].extent = extent
+        self._add_segment(0, END)
         if self.state.ndim:
             last = extents[0]
-            self._lengthen(0, last)
+            self._lengthen(0, END, last)
 
     def __dealloc__(self):
-        cdef int j
+        cdef int j, side
         free(self.state.axis)
+        free(self.state.side)
         free(self.state.start_address)
-        free(self.state.grid_before)
+        free(self.state.constant)
         free(self.state.coefficient)
+        free(self.state.before)
         for j in range(self.state.ndim):
-            free(self.state.axis_segments[j])
-            free(self.state.table[j])
+            for side in range(2):
+                free(self.state.sides[side][j].segments)
+                free(self.state.sides[side][j].table)
         for address in self.retired or ():
             free(<void *> <size_t> address)
 
@@ -164,115 +190,129 @@ cdef class Axial:
             return 0
         capacity = max(4, n + more, min(n + n // 2, 0x7FFFFFFF))
         s.axis = <int32_t *> self._resized(s.axis, n * sizeof(int32_t), capacity * sizeof(int32_t))
+        s.side = <uint8_t *> self._resized(s.side, n, capacity)
         s.start_address = <index_t *> self._resized(
             s.start_address, n * sizeof(index_t), capacity * sizeof(index_t))
-        s.grid_before = <index_t *> self._resized(
-            s.grid_before, n * ndim * sizeof(index_t), capacity * max(ndim, 1) * sizeof(index_t))
+        s.constant = <index_t *> self._resized(
+            s.constant, n * sizeof(index_t), capacity * sizeof(index_t))
+        s.before = <index_t *> self._resized(
+            s.before, 2 * n * ndim * sizeof(index_t), 2 * capacity * max(ndim, 1) * sizeof(index_t))
         s.coefficient = <index_t *> self._resized(
             s.coefficient, n * ndim * sizeof(index_t), capacity * max(ndim, 1) * sizeof(index_t))
         self.segment_capacity = capacity
         return 0
 
-    cdef int _add_segment(self, int axis, const index_t *grid_before) except -1:
-        """Begin a segment on `axis`; the caller lengthens it."""
+    cdef int _add_segment(self, int axis, int side) except -1:
+        """Begin a segment on a side of `axis`; the caller lengthens it."""
         cdef axial_t *s = &self.state
         cdef int ndim = s.ndim, j
         cdef int32_t n = s.n_segments
-        cdef index_t total = 0, step = 1, run = 1
+        cdef index_t total = 0, run = 1
+        cdef uint64_t constant = 0
         cdef bint overflow = False
         cdef index_t *coefficient
+        cdef index_t *before
         if n == self.segment_capacity:
             self._make_room(1)
         coefficient = s.coefficient + <size_t> n * ndim
+        before = s.before + 2 * <size_t> n * ndim
         for j in range(ndim - 1, -1, -1):
-            s.grid_before[<size_t> n * ndim + j] = grid_before[j]
+            before[j] = s.sides[END][j].extent
+            before[ndim + j] = s.sides[START][j].extent
             if j != axis:
                 coefficient[j] = run
+                constant += <uint64_t> run * <uint64_t> before[ndim + j]
                 # Beside an axis of length 0 the product may overflow though there is no chunk yet;
                 # such a grid could never be filled.
-                overflow |= xa_mul_overflows(run, grid_before[j], &run)
-        step = run
+                overflow |= xa_mul_overflows(run, extent_of(s, j), &run)
         if ndim:
-            coefficient[axis] = step
-            overflow |= xa_mul_overflows(step, grid_before[axis], &total)
+            overflow |= xa_mul_overflows(run, extent_of(s, axis), &total)
+            # The row of chunks that is added first stands at the start address.
+            coefficient[axis] = run if side == END else -run
+            constant += <uint64_t> total - <uint64_t> coefficient[axis] * <uint64_t> (
+                before[axis] if side == END else ~before[ndim + axis])
         if overflow:
             raise LimitError("the grid has more than 2**63 - 1 chunks; choose larger chunks")
         s.axis[n] = axis
+        s.side[n] = side
         s.start_address[n] = total
+        s.constant[n] = <index_t> constant
         if n == 0:
             # Segment 0 owns the initial indices of every axis.
             for j in range(ndim):
-                self._note_owner(j, n)
+                self._note_owner(j, END, n)
         elif ndim:
-            self._note_owner(axis, n)
+            self._note_owner(axis, side, n)
         s.n_segments = n + 1
         return 0
 
-    cdef int _note_owner(self, int axis, int32_t segment) except -1:
-        """Note that a segment introduces indices of an axis."""
-        cdef axial_t *s = &self.state
-        cdef int32_t m = s.n_axis_segments[axis]
+    cdef int _note_owner(self, int axis, int side, int32_t segment) except -1:
+        """Note that a segment introduces indices on a side of an axis."""
+        cdef side_t *own = &self.state.sides[side][axis]
+        cdef int32_t m = own.n_segments
         cdef int32_t capacity
-        if m == self.axis_capacity[axis]:
+        if m == self.side_capacity[side][axis]:
             capacity = max(4, 2 * m)
-            s.axis_segments[axis] = <int32_t *> self._resized(
-                s.axis_segments[axis], m * sizeof(int32_t), capacity * sizeof(int32_t))
-            self.axis_capacity[axis] = capacity
-        s.axis_segments[axis][m] = segment
-        s.n_axis_segments[axis] = m + 1
+            own.segments = <int32_t *> self._resized(
+                own.segments, m * sizeof(int32_t), capacity * sizeof(int32_t))
+            self.side_capacity[side][axis] = capacity
+        own.segments[m] = segment
+        own.n_segments = m + 1
         return 0
 
-    cdef int _lengthen(self, int axis, index_t by) except -1:
-        """Lengthen the last segment, which is one of `axis`."""
+    cdef int _lengthen(self, int axis, int side, index_t by) except -1:
+        """Lengthen the last segment, which is one of this side of `axis`."""
         cdef axial_t *s = &self.state
-        cdef index_t old = s.grid[axis], extent
-        if xa_add_overflows(old, by, &extent):
+        cdef side_t *own = &s.sides[side][axis]
+        cdef index_t old = own.extent, extent
+        if xa_add_overflows(extent_of(s, axis), by, &extent):
             raise LimitError(f"axis {axis} cannot have more than 2**63 - 1 chunks")
-        s.grid[axis] = extent
+        own.extent = old + by
         try:
-            product(s.grid, s.ndim, -1)
-            self._update_table(axis, old)
+            product(s)
+            self._update_table(axis, side, old)
         except BaseException:
-            s.grid[axis] = old
+            own.extent = old
             raise
         return 0
 
-    cdef int _update_table(self, int axis, index_t first) except -1:
-        """Bring the table of an axis up to date for indices from `first` on."""
+    cdef int _update_table(self, int axis, int side, index_t first) except -1:
+        """Bring the table of a side up to date for places from `first` on."""
         cdef axial_t *s = &self.state
-        cdef index_t extent = s.grid[axis], n = s.n_axis_segments[axis], i, stop, capacity
+        cdef side_t *own = &s.sides[side][axis]
+        cdef index_t extent = own.extent, n = own.n_segments, i, start, stop, capacity
         cdef int32_t m, segment
-        if n == 1:
+        if n <= 1:
             return 0
-        if s.table_length[axis] == 0:
+        if own.table_length == 0:
             if extent > BUILD_FACTOR * n + BUILD_FLOOR:
                 return 0
             first = 0
         elif extent > DROP_FACTOR * n + DROP_FLOOR:
-            s.table_length[axis] = 0
+            own.table_length = 0
             return 0
-        if extent > self.table_capacity[axis]:
+        if extent > self.table_capacity[side][axis]:
             capacity = max(64, 2 * extent)
-            s.table[axis] = <int32_t *> self._resized(
-                s.table[axis], s.table_length[axis] * sizeof(int32_t), capacity * sizeof(int32_t))
-            self.table_capacity[axis] = capacity
+            own.table = <int32_t *> self._resized(
+                own.table, own.table_length * sizeof(int32_t), capacity * sizeof(int32_t))
+            self.table_capacity[side][axis] = capacity
         elif first == 0 and self.n_pins:
             # A kernel may still read the table that was dropped.
-            s.table[axis] = <int32_t *> self._resized(
-                s.table[axis], 0, self.table_capacity[axis] * sizeof(int32_t))
+            own.table = <int32_t *> self._resized(
+                own.table, 0, self.table_capacity[side][axis] * sizeof(int32_t))
         stop = extent
         for m in range(<int32_t> n - 1, -1, -1):
-            segment = s.axis_segments[axis][m]
-            i = 0 if m == 0 else s.grid_before[<size_t> segment * s.ndim + axis]
-            for i in range(max(i, first), stop):
-                s.table[axis][i] = segment
-            stop = min(stop, 0 if m == 0 else s.grid_before[<size_t> segment * s.ndim + axis])
+            segment = own.segments[m]
+            start = 0 if m == 0 else before_of(s, segment, side)[axis]
+            for i in range(max(start, first), stop):
+                own.table[i] = segment
+            stop = min(stop, start)
             if stop <= first:
                 break
-        s.table_length[axis] = extent
+        own.table_length = extent
         return 0
 
-    def grow(self, axis, by):
+    def grow(self, axis, by, side="end"):
         """Grow an axis by a number of chunks.
 
         Parameters
@@ -281,11 +321,13 @@ cdef class Axial:
             In [0, ndim).
         by : int
             Chunks, at least 0.
+        side : {"end", "start"}
+            Where the new chunks come: behind the last index, or before the first.
 
         Returns
         -------
         bool
-            Whether a segment was added: an uninterrupted growth of the axis that grew last only
+            Whether a segment was added: an uninterrupted growth of the side that grew last only
             lengthens its segment.
 
         Raises
@@ -296,28 +338,38 @@ cdef class Axial:
 
         Notes
         -----
-        O(k), amortised.  No address changes.  On an error nothing has changed.
+        O(k), amortised.  No address changes.  A growth at the start shifts the indices of all
+        chunks that there are.  On an error nothing has changed.
 
         Examples
         --------
         >>> axial = Axial((1, 1))
         >>> axial.grow(1, 2), axial.grow(1, 1), axial.grid
         (True, False, (1, 4))
+        >>> axial.address((0, 1))
+        1
+        >>> axial.grow(1, 2, side="start"), axial.grid
+        (True, (1, 6))
+        >>> axial.address((0, 3)), axial.address((0, 1)), axial.address((0, 0))
+        (1, 4, 5)
         """
         if self.owned:
             raise ReadOnlyError(
                 "cannot grow the axial vectors of an array alone; grow the array: extend, append, "
                 "resize")
-        return self._grow(axis, by)
+        return self._grow(axis, by, side)
 
     def _own(self):
         """Have `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
         self.owned = True
 
-    def _grow(self, axis, by):
+    def _grow(self, axis, by, side="end"):
         """What `grow` does, for the array that owns the vectors."""
         cdef axial_t *s = &self.state
-        cdef int j = self._axis(axis)
+        cdef int j = self._axis(axis), which
+        if side not in SIDES:
+            raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
+        which = SIDES.index(side)
         by = _integer(by)
         if by < 0:
             raise ArgumentError(f"cannot grow axis {j} by {by} chunks: give at least 0")
@@ -325,15 +377,15 @@ cdef class Axial:
             raise LimitError(f"axis {j} cannot have more than 2**63 - 1 chunks")
         if by == 0:
             return False
-        if s.axis[s.n_segments - 1] == j:
-            self._lengthen(j, by)
+        if s.axis[s.n_segments - 1] == j and s.side[s.n_segments - 1] == which:
+            self._lengthen(j, which, by)
             return False
-        self._add_segment(j, s.grid)
+        self._add_segment(j, which)
         try:
-            self._lengthen(j, by)
+            self._lengthen(j, which, by)
         except BaseException:
             s.n_segments -= 1
-            s.n_axis_segments[j] -= 1
+            s.sides[which][j].n_segments -= 1
             raise
         return True
 
@@ -349,7 +401,7 @@ cdef class Axial:
         >>> axial.grid, axial.segments
         ((2, 2), 1)
         """
-        return self.state.n_segments, self._grid()
+        return self.state.n_segments, self._extents(END), self._extents(START)
 
     def _rollback(self, mark):
         """Undo all growth since `_mark`; for a growth that failed before its commit.
@@ -364,19 +416,21 @@ cdef class Axial:
         See `_mark`.
         """
         cdef axial_t *s = &self.state
-        cdef int j
-        n_segments, grid = mark
+        cdef side_t *own
+        cdef int j, side
+        n_segments, *extents = mark
         while s.n_segments > n_segments:
             s.n_segments -= 1
-            s.n_axis_segments[s.axis[s.n_segments]] -= 1
-        for j in range(s.ndim):
-            s.grid[j] = grid[j]
-            # An axis of one segment has no table.
-            s.table_length[j] = (
-                0 if s.n_axis_segments[j] == 1 else min(s.table_length[j], s.grid[j]))
+            s.sides[s.side[s.n_segments]][s.axis[s.n_segments]].n_segments -= 1
+        for side in range(2):
+            for j in range(s.ndim):
+                own = &s.sides[side][j]
+                own.extent = extents[side][j]
+                # A side of one segment has no table.
+                own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
 
     def _record(self, segment):
-        """Record of a segment in the growth log: its axis, and the grid before it.
+        """Record of a segment in the growth log: its axis, its side, and the grid before it.
 
         Parameters
         ----------
@@ -385,31 +439,76 @@ cdef class Axial:
 
         Returns
         -------
-        axis : int
+        axis, side : int
+            The side is 0 for the end and 1 for the start.
         grid : tuple of int
 
         Examples
         --------
         >>> axial = Axial((4, 3))
-        >>> _ = axial.grow(1, 2)
-        >>> axial._record(0), axial._record(1)
-        ((0, (0, 3)), (1, (4, 3)))
+        >>> _ = axial.grow(1, 2), axial.grow(0, 1, "start")
+        >>> axial._record(0), axial._record(1), axial._record(2)
+        ((0, 0, (0, 3)), (1, 0, (4, 3)), (0, 1, (4, 5)))
         """
         cdef axial_t *s = &self.state
-        cdef Py_ssize_t n = segment
+        cdef int32_t n = self._segment(segment)
         cdef int j
-        if not 0 <= n < s.n_segments:
-            raise BoundsError(f"segment {segment} is out of bounds for {s.n_segments} segments")
-        return s.axis[n], tuple([s.grid_before[n * s.ndim + j] for j in range(s.ndim)])
+        grid = tuple([before_of(s, n, END)[j] + before_of(s, n, START)[j] for j in range(s.ndim)])
+        return s.axis[n], s.side[n], grid
+
+    def _growth(self, segment):
+        """What a segment made of the grid.
+
+        Parameters
+        ----------
+        segment : int
+            In [0, segments).
+
+        Returns
+        -------
+        axis, side : int
+            What grew; the side is 0 for the end and 1 for the start.
+        start, stop : tuple of int
+            The grid after it, as a box of chunk indices, counted as they are now.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> _ = axial.grow(1, 2), axial.grow(0, 1, "start")
+        >>> axial._growth(1), axial._growth(2)
+        ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
+        """
+        cdef axial_t *s = &self.state
+        cdef int32_t n = self._segment(segment)
+        cdef int j
+        # The last segment may be lengthened meanwhile, and others may follow it.
+        cdef bint is_last = n + 1 == s.n_segments
+        start = []
+        stop = []
+        for j in range(s.ndim):
+            zero = s.sides[START][j].extent
+            start.append(zero - (zero if is_last else before_of(s, n + 1, START)[j]))
+            stop.append(zero + (s.sides[END][j].extent if is_last else before_of(s, n + 1, END)[j]))
+        return s.axis[n], s.side[n], tuple(start), tuple(stop)
+
+    cdef int32_t _segment(self, segment) except -1:
+        cdef Py_ssize_t n = segment
+        if not 0 <= n < self.state.n_segments:
+            raise BoundsError(
+                f"segment {segment} is out of bounds for {self.state.n_segments} segments")
+        return <int32_t> n
 
     @classmethod
-    def _replay(cls, const uint8_t[:] axes not None, const index_t[:, :] grids not None, grid):
+    def _replay(
+        cls, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
+        const index_t[:, :] grids not None, grid
+    ):
         """Axial vectors from a growth log.
 
         Parameters
         ----------
-        axes : (n,) array of uint8
-            Axis of each segment.
+        axes, sides : (n,) array of uint8
+            Axis of each segment, and its side: 0 for the end, 1 for the start.
         grids : (n, k) array of int64
             Grid before each segment, each contiguous.
         grid : sequence of int
@@ -422,23 +521,27 @@ cdef class Axial:
 
         Examples
         --------
-        >>> axial = Axial._replay(np.array([0, 1], np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
+        >>> axial = Axial._replay(
+        ...     np.array([0, 1], np.uint8), np.zeros(2, np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
         >>> axial.grid, axial.address((0, 3))
         ((4, 5), 12)
         """
         cdef Axial self
         # The initial segment is a growth of axis 0 from nothing.
-        if (axes.shape[0] == 0 or axes[0] != 0 or grids.shape[1] != len(grid)
+        if (axes.shape[0] == 0 or axes[0] != 0 or sides[0] != 0 or grids.shape[1] != len(grid)
                 or any(n < 0 for n in grids[0]) or (len(grid) > 0 and grids[0, 0] != 0)):
             raise CorruptError("the growth log does not begin with the initial segment")
         try:
             self = cls.__new__(cls, [grids[0, j] for j in range(len(grid))])
         except LimitError as error:
             raise CorruptError(f"the growth log is no history of growth: {error}") from None
-        self._replay_more(axes[1:], grids[1:], grid)
+        self._replay_more(axes[1:], sides[1:], grids[1:], grid)
         return self
 
-    def _replay_more(self, const uint8_t[:] axes not None, const index_t[:, :] grids not None, grid):
+    def _replay_more(
+        self, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
+        const index_t[:, :] grids not None, grid
+    ):
         """Replay the segments that a growth log has gained.
 
         Parameters are those of `_replay`; the first segment given follows the last one known.
@@ -451,43 +554,48 @@ cdef class Axial:
         Examples
         --------
         >>> axial = Axial((4, 3))
-        >>> axial._replay_more(np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
+        >>> axial._replay_more(
+        ...     np.array([1], np.uint8), np.array([0], np.uint8), np.array([[4, 3]]), (4, 5))
         >>> axial.grid
         (4, 5)
         """
         cdef axial_t *s = &self.state
         cdef index_t last_grid[MAX_NDIM]
-        cdef index_t known[MAX_NDIM]
+        cdef index_t known[2][MAX_NDIM]
         cdef const index_t *target
         cdef Py_ssize_t i, n = axes.shape[0]
-        cdef int ndim = s.ndim, j, last
+        cdef int ndim = s.ndim, j, last, side
         cdef bint fits
-        if (grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
+        if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
                 or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
             raise CorruptError("the growth log is not one of this array")
         for j in range(ndim):
             last_grid[j] = grid[j]
-            known[j] = s.grid[j]
+            for side in range(2):
+                known[side][j] = s.sides[side][j].extent
         mark = self._mark()
         try:
             self._make_room(min(n, 0x7FFFFFFF))
             for i in range(n + 1):
                 target = &grids[i, 0] if i < n and ndim else last_grid
                 last = s.axis[s.n_segments - 1]
-                # Between two records only the axis that grew last can have grown.
-                fits = i == n or (0 <= axes[i] < ndim and axes[i] != last)
+                side = s.side[s.n_segments - 1]
+                # Between two records only the side that grew last can have grown.
+                fits = i == n or (
+                    axes[i] < ndim and sides[i] < 2 and (axes[i] != last or sides[i] != side))
                 for j in range(ndim):
-                    fits &= target[j] == s.grid[j] or (j == last and target[j] > s.grid[j])
+                    fits &= target[j] == extent_of(s, j) or (j == last and target[j] > extent_of(s, j))
                 if not fits:
                     raise CorruptError(
                         f"the growth log is no history of growth at segment {s.n_segments}")
                 if ndim:
-                    s.grid[last] = target[last]
+                    s.sides[side][last].extent += target[last] - extent_of(s, last)
                 if i < n:
-                    self._add_segment(axes[i], target)
-            product(s.grid, ndim, -1)
+                    self._add_segment(axes[i], sides[i])
+            product(s)
             for j in range(ndim):
-                self._update_table(j, known[j])
+                for side in range(2):
+                    self._update_table(j, side, known[side][j])
         except LimitError as error:
             self._rollback(mark)
             raise CorruptError(f"the growth log is no history of growth: {error}") from None
@@ -503,9 +611,9 @@ cdef class Axial:
             raise AxisError(axis, self.state.ndim)
         return axis
 
-    cdef tuple _grid(self):
+    cdef tuple _extents(self, int side):
         cdef int j
-        return tuple([self.state.grid[j] for j in range(self.state.ndim)])
+        return tuple([self.state.sides[side][j].extent for j in range(self.state.ndim)])
 
     @property
     def grid(self):
@@ -516,7 +624,13 @@ cdef class Axial:
         >>> Axial((4, 3)).grid
         (4, 3)
         """
-        return self._grid()
+        cdef int j
+        return tuple([extent_of(&self.state, j) for j in range(self.state.ndim)])
+
+    @property
+    def _ahead(self):
+        """Chunks that were added at the start of each axis."""
+        return self._extents(START)
 
     @property
     def ndim(self):
@@ -526,7 +640,7 @@ cdef class Axial:
     @property
     def size(self):
         """Number of chunks: the least address that no chunk has."""
-        return product(self.state.grid, self.state.ndim, -1)
+        return product(&self.state)
 
     @property
     def segments(self):
@@ -566,20 +680,14 @@ cdef class Axial:
         >>> axial.address((0, 3))
         12
         """
+        cdef index_t extents[MAX_NDIM]
         cdef index_t chunk[MAX_NDIM]
         cdef int j
-        try:
-            n = len(index)
-        except TypeError:
-            raise ArgumentTypeError(f"a chunk index is a tuple of ints, not {index!r}") from None
-        if n != self.state.ndim:
-            raise ShapeError(f"a chunk index has {self.state.ndim} entries here, not {n}")
         for j in range(self.state.ndim):
-            i = _integer(index[j])
-            if not 0 <= i < self.state.grid[j]:
-                raise BoundsError(
-                    f"chunk index {i} is out of bounds for axis {j} with {self.state.grid[j]} chunks")
-            chunk[j] = i
+            extents[j] = extent_of(&self.state, j)
+        as_chunk_index(index, self.state.ndim, extents, chunk)
+        for j in range(self.state.ndim):
+            chunk[j] -= self.state.sides[START][j].extent
         return address_of(&self.state, chunk)
 
     def index(self, address):
@@ -616,7 +724,8 @@ cdef class Axial:
         if not 0 <= q < self.size:
             raise BoundsError(f"address {q} is out of bounds for {self.size} chunks")
         index_at(&self.state, q, 0, chunk)
-        return tuple([chunk[j] for j in range(self.state.ndim)])
+        return tuple(
+            [chunk[j] + self.state.sides[START][j].extent for j in range(self.state.ndim)])
 
     def addresses(self, indices):
         """Addresses of many chunks.
@@ -645,19 +754,18 @@ cdef class Axial:
         cdef Py_ssize_t n = chunks.shape[0], i, wrong = -1
         cdef int ndim = self.state.ndim, j
         cdef axial_t state
-        cdef const index_t *chunk = NULL
+        cdef index_t chunk[MAX_NDIM]
         out = np.empty(n, np.int64)
         cdef index_t[::1] result = out
         self.pin(&state)
         try:
             with nogil:
                 for i in range(n):
-                    if ndim:
-                        chunk = &chunks[i, 0]
                     for j in range(ndim):
-                        if not 0 <= chunk[j] < state.grid[j]:
+                        if not 0 <= chunks[i, j] < extent_of(&state, j):
                             wrong = i
                             break
+                        chunk[j] = chunks[i, j] - state.sides[START][j].extent
                     if wrong >= 0:
                         break
                     result[i] = address_of(&state, chunk)
@@ -692,7 +800,7 @@ cdef class Axial:
         """
         cdef const index_t[::1] asked = _integers(addresses, 1, -1)
         cdef Py_ssize_t n = asked.shape[0], i, wrong = -1
-        cdef int ndim = self.state.ndim
+        cdef int ndim = self.state.ndim, j
         cdef index_t size = self.size
         cdef int32_t hint = 0
         cdef axial_t state
@@ -707,6 +815,8 @@ cdef class Axial:
                         break
                     if ndim:
                         hint = index_at(&state, asked[i], hint, &result[i, 0])
+                        for j in range(ndim):
+                            result[i, j] += state.sides[START][j].extent
         finally:
             self.unpin()
         if wrong >= 0:
@@ -724,11 +834,13 @@ cdef class Axial:
         Returns
         -------
         start_index : (m,) array of int64
-            N*: the first chunk index of each segment on this axis.
+            N*: the chunk index on this axis with which each segment begins.  A segment that grew the
+            start of the axis begins with its highest index.
         start_address : (m,) array of int64
             M*: the address of each segment's first chunk.
         coefficients : (m, k) array of int64
-            C: what one step along each axis adds to the address, inside the segment.
+            C: what one step along each axis adds to the address, inside the segment; negative along
+            an axis that grew at its start.
 
         Raises
         ------
@@ -751,21 +863,28 @@ cdef class Axial:
         ([3], [12], [[1, 4]])
         """
         cdef axial_t *s = &self.state
-        cdef int j = self._axis(axis)
-        own = [s.axis_segments[j][m] for m in range(s.n_axis_segments[j])]
-        if j > 0:
-            own = own[1:]       # segment 0
+        cdef int j = self._axis(axis), i
+        cdef index_t zero = s.sides[START][j].extent
+        cdef int32_t n, m
+        rows = []
+        for m in range(s.sides[START][j].n_segments - 1, -1, -1):
+            n = s.sides[START][j].segments[m]
+            rows.append((n, zero + ~before_of(s, n, START)[j]))
+        for m in range(1 if j else 0, s.sides[END][j].n_segments):     # segment 0 is axis 0's
+            n = s.sides[END][j].segments[m]
+            rows.append((n, zero + before_of(s, n, END)[j]))
         k = s.ndim
         return (
-            np.array([s.grid_before[<size_t> <int32_t> n * k + j] for n in own], np.int64),
-            np.array([s.start_address[<int32_t> n] for n in own], np.int64),
+            np.array([start for _, start in rows], np.int64),
+            np.array([s.start_address[<int32_t> own] for own, _ in rows], np.int64),
             np.array(
-                [[s.coefficient[<size_t> <int32_t> n * k + i] for i in range(k)] for n in own], np.int64
-            ).reshape(len(own), k),
+                [[s.coefficient[<size_t> <int32_t> own * k + i] for i in range(k)] for own, _ in rows],
+                np.int64,
+            ).reshape(len(rows), k),
         )
 
     def __repr__(self):
-        return f"<Axial: grid {self._grid()}, {self.state.n_segments} segments>"
+        return f"<Axial: grid {self.grid}, {self.state.n_segments} segments>"
 
 
 def _integer(value):

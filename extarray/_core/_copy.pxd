@@ -10,7 +10,7 @@ from ._types cimport MAX_NDIM, index_t
 
 # The part of a selection along one axis that lies in one chunk.
 cdef struct piece_t:
-    index_t chunk           # chunk index on the axis
+    index_t chunk           # chunk index on the axis, as axial_t counts
     index_t first           # first element, counted in the chunk
     index_t count           # elements
     index_t position        # first element, counted in the selection
@@ -23,6 +23,9 @@ cdef struct layout_t:
     int ndim
     index_t itemsize
     index_t chunk[MAX_NDIM]             # elements
+    # Index 0 is element `offset` of the grid, whose first chunk is `low`, as axial_t counts.
+    index_t offset[MAX_NDIM]
+    index_t low[MAX_NDIM]
     index_t stride[MAX_NDIM]            # bytes from element to element in a chunk ("C", "F")
     int fast_to_slow[MAX_NDIM]          # axes by rising stride
     index_t chunk_bytes
@@ -64,7 +67,8 @@ cdef enum:
 
 cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil
 cdef int32_t cut(
-    const axial_t *axial, int axis, index_t chunk, index_t start, index_t step, index_t count, piece_t *p
+    const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
+    piece_t *p
 ) noexcept nogil
 cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil
 cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil
@@ -81,4 +85,3 @@ cdef int prepare(
     piece_t *room, char *user, const index_t *user_stride
 ) except -1 nogil
 cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil
-cdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil

@@ -12,16 +12,16 @@ elements never harm each other, inside one chunk too.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from posix.types cimport off_t
 from posix.unistd cimport pread, pwrite
 
 from ._axial cimport axial_t, segment_of
-from ._mapping cimport touched_get, touched_set
+from ._mapping cimport reserve_range, touched_get, touched_set
 from ._selection cimport selection_t
-from ._types cimport MAX_NDIM, ceil_div, index_t
+from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
 from extarray.errors import LimitError
 
@@ -38,25 +38,6 @@ cdef extern from "_block.h":
         int n_pieces, const index_t *chunk_stride, index_t step, const index_t *count, int ndim,
         index_t size, int write) noexcept nogil
     void xa_stream_end() noexcept nogil
-
-cdef extern from *:
-    """
-    #include <errno.h>
-    #include <fcntl.h>
-    static int xa_reserve(int fd, off_t offset, off_t length) {
-    #if defined(__linux__)
-        /* Not posix_fallocate: where the file system cannot, glibc writes into the range, which
-         * may undo what another process stores there meanwhile. */
-        while (fallocate(fd, 0, offset, length))
-            if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
-        return 0;
-    #else
-        (void) fd; (void) offset; (void) length;
-        return EOPNOTSUPP;
-    #endif
-    }
-    """
-    int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
 
 cdef enum:
     # The part of a chunk that is staged at once, about the second-level cache.
@@ -91,21 +72,24 @@ cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) ex
 
 
 cdef int32_t cut(
-    const axial_t *axial, int axis, index_t chunk, index_t start, index_t step, index_t count, piece_t *p
+    const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
+    piece_t *p
 ) noexcept nogil:
     """Cut an arithmetic progression, step > 0, into pieces; returns their number."""
-    cdef index_t done = 0, c = start // chunk
+    cdef index_t chunk = L.chunk[axis], low = L.low[axis], done = 0, c
     cdef int32_t m = 0
+    start += L.offset[axis]
+    c = floor_div(start, chunk)     # negative where an append writes before the bounds
     while done < count:
-        p[m].chunk = c
+        p[m].chunk = c + low
         p[m].first = start - c * chunk
         p[m].position = done
         p[m].count = 1 if step >= chunk else min(count - done, (chunk - 1 - p[m].first) // step + 1)
-        p[m].segment = segment_of(axial, axis, c)
+        p[m].segment = segment_of(axial, axis, c + low)
         done += p[m].count
         if done < count:
             start += p[m].count * step
-            c = c + 1 if step < chunk else start // chunk
+            c = c + 1 if step < chunk else floor_div(start, chunk)
         m += 1
     return m
 
@@ -138,7 +122,7 @@ cdef int prepare(
         # Inside a chunk a larger step has no next element; its bytes might overflow.
         job.step[j] = step if step < layout.chunk[j] else 1
         job.pieces[j] = p = room
-        m = cut(axial, j, layout.chunk[j], start, step, count, p)
+        m = cut(axial, layout, j, start, step, count, p)
         job.n_pieces[j] = m
         for i in range(m - 1, -1, -1):
             if i + 1 < m and p[i + 1].segment == p[i].segment:
@@ -179,11 +163,6 @@ cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexce
         offset += put
         n -= put
     return 0
-
-
-cdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Give a range of the file its disk space; what is there stays.  0, or an errno."""
-    return xa_reserve(fd, offset, length)
 
 
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
@@ -496,7 +475,8 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
     cdef index_t start[MAX_NDIM]
     cdef char *chunk[ROW_PIECES]
     cdef index_t length[ROW_PIECES]
-    cdef index_t at, user, base = 0, address
+    cdef index_t at, user, address
+    cdef uint64_t base = 0          # what is added on the way may exceed 63 bits
     cdef int32_t outer_owner, owner, previous
     cdef const piece_t *piece
     cdef const index_t *c = NULL
@@ -523,11 +503,11 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
                 if owner != previous:
                     # Affine along the run of chunks with this owner.
                     c = A.coefficient + <size_t> owner * ndim
-                    base = 0
+                    base = <uint64_t> A.constant[owner]
                     for j in range(last):
-                        base += c[j] * job.pieces[j][p[j]].chunk
+                        base += <uint64_t> c[j] * <uint64_t> job.pieces[j][p[j]].chunk
                     previous = owner
-                address = base + c[last] * piece.chunk
+                address = <index_t> (base + <uint64_t> c[last] * <uint64_t> piece.chunk)
                 if job.write and L.touched != NULL and not touched_get(L.touched, address):
                     # A first write has its own ways; it ends the group, or is one alone.
                     if n == 0:
@@ -576,7 +556,7 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
     cdef index_t stride[MAX_NDIM]
     cdef index_t count[MAX_NDIM]
     cdef index_t start[MAX_NDIM]
-    cdef index_t address[MAX_NDIM + 1]
+    cdef uint64_t address[MAX_NDIM + 1]     # what is added on the way may exceed 63 bits
     cdef index_t at[MAX_NDIM + 1]
     cdef index_t user[MAX_NDIM + 1]
     cdef const piece_t *piece
@@ -605,21 +585,21 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
             owner = max(owner, job.pieces[j][run_low[j]].segment)
             p[j] = run_low[j]
         coefficient = A.coefficient + <size_t> owner * ndim
-        address[0] = 0
+        address[0] = <uint64_t> A.constant[owner]
         at[0] = 0
         user[0] = 0
         j = 0
         while True:
             while j < ndim:
                 piece = &job.pieces[j][p[j]]
-                address[j + 1] = address[j] + coefficient[j] * piece.chunk
+                address[j + 1] = address[j] + <uint64_t> coefficient[j] * <uint64_t> piece.chunk
                 at[j + 1] = at[j] + piece.first * L.stride[j]
                 user[j + 1] = user[j] + piece.position * job.user_stride[j]
                 count[j] = piece.count
                 start[j] = piece.first
                 j += 1
             failure = transfer_part(
-                job, &w, address[ndim], at[ndim], job.user + user[ndim], stride, start, count)
+                job, &w, <index_t> address[ndim], at[ndim], job.user + user[ndim], stride, start, count)
             if failure:
                 break
             j -= 1

@@ -68,17 +68,18 @@ static inline xa_divisor xa_make_divisor(int64_t by, int64_t most)
         v += v < 0 ? extent : 0;                                                                  \
         const int beyond = (uint64_t) v >= (uint64_t) extent;                                     \
         wrong |= beyond;                                                                          \
-        v = beyond ? 0 : v;                                                                       \
+        v = offset + (beyond ? 0 : v);                                                            \
         const int64_t q = (QUOTIENT);                                                             \
         key[i] = key[i] * grid + q;                                                               \
         entry[i].at += (v - q * d.by) * unit;                                                     \
     }
 
-/* Take one more axis into account: `n` indices.  Appends the chunk index to the keys, and adds the
- * place in the chunk, in units of `unit`, to the entries.  Returns whether one of the indices is not
- * in [-extent, extent): whoever checked them before, others may have changed them since. */
-static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, xa_divisor d,
-                     int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
+/* Take one more axis into account: `n` indices, counted from element `offset` of the grid.  Appends
+ * the chunk index to the keys, and adds the place in the chunk, in units of `unit`, to the entries.
+ * Returns whether one of the indices is not in [-extent, extent): whoever checked them before,
+ * others may have changed them since. */
+static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
+                     xa_divisor d, int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
 {
     int wrong = 0;
     if (d.shift >= 0) XA_LOCATE(v >> d.shift)

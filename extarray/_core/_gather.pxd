@@ -27,7 +27,7 @@ cdef struct factor_t:
     int axis[MAX_NDIM]
     index_t n_parts
     part_t *parts
-    index_t *chunk              # (n_parts, n_axes): chunk indices
+    index_t *chunk              # (n_parts, n_axes): chunk indices, as axial_t counts
     entry_t *entries            # NULL: in progression
     index_t at_step, user_step  # of a progression
     index_t unit                # how near to each other elements can be in a chunk

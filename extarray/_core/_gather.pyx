@@ -20,7 +20,7 @@ from libc.string cimport memset
 
 cimport numpy as cnp
 
-from ._axial cimport Axial, address_of, segment_of
+from ._axial cimport Axial, address_of, extent_of, segment_of
 from ._copy cimport (
     GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, cut, end_stream, layout_t, most_pieces,
     piece_t, reach, read_bytes, stage_of, worker_t, write_bytes,
@@ -38,7 +38,7 @@ cdef extern from "_gather.h":
         XA_BLOCK
     void *xa_table(size_t n, size_t size) noexcept nogil
     divisor_t xa_make_divisor(int64_t by, int64_t most) noexcept nogil
-    int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, divisor_t d,
+    int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset, divisor_t d,
                   int64_t grid, int64_t unit, int64_t *key, entry_t *entry) noexcept nogil
     int xa_sort(int64_t **keys, entry_t **entries, int64_t n, int bits) noexcept nogil
     int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n) noexcept nogil
@@ -137,7 +137,7 @@ cdef class Plan:
         f.chunk = <index_t *> allocate(most, sizeof(index_t))
         pieces = <piece_t *> allocate(most, sizeof(piece_t))
         with nogil:
-            f.n_parts = cut(&q.axial, axis, chunk, start, step, count, pieces)
+            f.n_parts = cut(&q.axial, &q.layout, axis, start, step, count, pieces)
             for i in range(f.n_parts):
                 f.chunk[i] = pieces[i].chunk
                 f.parts[i].first = pieces[i].first * q.unit[axis]
@@ -243,7 +243,7 @@ cdef class Plan:
             for d in range(m.ndim):
                 m.pieces[d] = pieces
                 m.n_pieces[d] = cut(
-                    &q.axial, axis + d, q.layout.chunk[axis + d], origin[d], 1, m.count[d], pieces)
+                    &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
                 pieces += m.n_pieces[d]
             with nogil:
                 found = rank_rows(&m)
@@ -327,7 +327,7 @@ cdef int sort_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
     cdef int a
     f.entries = <entry_t *> xa_table(p.n, sizeof(entry_t))
     for a in range(f.n_axes):
-        cells *= q.axial.grid[f.axis[a]]
+        cells *= extent_of(&q.axial, f.axis[a])
     if key == NULL or f.entries == NULL:
         free(key)
         return -1
@@ -349,15 +349,17 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
     cdef divisor_t divisor[MAX_NDIM]
     cdef index_t grid[MAX_NDIM]
     cdef index_t extent[MAX_NDIM]
+    cdef index_t offset[MAX_NDIM]
     cdef const char *data[MAX_NDIM]
     cdef index_t at[MAX_DIMS]
     cdef index_t user = 0, done, n, i
     cdef int a, d, last = p.ndim - 1, wrong = 0
     cdef entry_t *entry = f.entries
     for a in range(f.n_axes):
-        grid[a] = q.axial.grid[f.axis[a]]
+        grid[a] = extent_of(&q.axial, f.axis[a])
         extent[a] = q.extent[f.axis[a]]
-        divisor[a] = xa_make_divisor(q.layout.chunk[f.axis[a]], extent[a])
+        offset[a] = q.layout.offset[f.axis[a]]
+        divisor[a] = xa_make_divisor(q.layout.chunk[f.axis[a]], extent[a] + offset[a])
         data[a] = p.data[a]
     for d in range(p.ndim):
         at[d] = 0
@@ -371,8 +373,8 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
                 entry[i].user = user + (done + i) * p.user_step[last]
             for a in range(f.n_axes):
                 wrong |= xa_locate(
-                    data[a] + done * p.step[a][last], p.step[a][last], n, extent[a], divisor[a],
-                    grid[a], q.unit[f.axis[a]], key, entry)
+                    data[a] + done * p.step[a][last], p.step[a][last], n, extent[a],
+                    offset[a], divisor[a], grid[a], q.unit[f.axis[a]], key, entry)
             key += n
             entry += n
             done += n
@@ -395,7 +397,7 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
 
 cdef int make_parts(const query_t *q, factor_t *f, const int64_t *key, index_t n) noexcept nogil:
     """Parts of a sorted list, one for each key."""
-    cdef index_t i, m = 1, rest
+    cdef index_t i, m = 1, rest, extent
     cdef part_t *part
     cdef index_t *chunk
     cdef int a
@@ -415,8 +417,9 @@ cdef int make_parts(const query_t *q, factor_t *f, const int64_t *key, index_t n
             part.count += 1
         rest = key[i]
         for a in range(f.n_axes - 1, -1, -1):
-            chunk[a] = rest % q.axial.grid[f.axis[a]]
-            rest //= q.axial.grid[f.axis[a]]
+            extent = extent_of(&q.axial, f.axis[a])
+            chunk[a] = rest % extent + q.layout.low[f.axis[a]]
+            rest //= extent
         part.segment = latest_segment(q, f, chunk)
         i += part.count
         part += 1

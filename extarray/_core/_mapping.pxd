@@ -42,6 +42,8 @@ cdef class Region:
     cdef bint shows(self, const char *first, const char *last) noexcept
 
 
+cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil
+cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef int touched_set(touched_t *root, index_t address) noexcept nogil
 cdef bint is_shown(const char *first, const char *last) noexcept

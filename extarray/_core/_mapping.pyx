@@ -14,11 +14,12 @@ import os
 from libc.errno cimport errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from posix.mman cimport (
     MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_NONE, PROT_READ,
     PROT_WRITE, mmap, mprotect, munmap,
 )
+from posix.types cimport off_t
 
 from ._types cimport index_t
 
@@ -27,8 +28,10 @@ from extarray.errors import ReserveError, StorageError
 cdef extern from *:
     """
     #include <errno.h>
+    #include <fcntl.h>
     #include <stdint.h>
     #include <stdlib.h>
+    #include <string.h>
     #include <sys/mman.h>
     #if defined(__linux__)
     #include <sys/vfs.h>
@@ -39,6 +42,31 @@ cdef extern from *:
     #else
     static long xa_filesystem(int fd) { (void) fd; return 0; }
     #endif
+
+    /* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */
+    #if defined(__linux__)
+    static int xa_fallocate(int fd, int mode, off_t offset, off_t length) {
+        while (fallocate(fd, mode, offset, length))
+            if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
+        return 0;
+    }
+    /* Not posix_fallocate: where the file system cannot, glibc writes into the range, which may
+     * undo what another process stores there meanwhile. */
+    #define xa_reserve(fd, offset, length) xa_fallocate((fd), 0, (offset), (length))
+    #define xa_punch(fd, offset, length) \
+        xa_fallocate((fd), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (offset), (length))
+    #else
+    #define xa_reserve(fd, offset, length) EOPNOTSUPP
+    #define xa_punch(fd, offset, length) EOPNOTSUPP
+    #endif
+
+    /* Zero whole pages of private memory, and let the system have them. */
+    static void xa_discard(char *base, size_t length) {
+    #if defined(__linux__)
+        if (madvise(base, length, MADV_DONTNEED) == 0) return;
+    #endif
+        memset(base, 0, length);
+    }
 
     /* 0, or an errno where a load would be a SIGBUS.  A kernel that does not know the advice lets
      * the load find out. */
@@ -73,6 +101,9 @@ cdef extern from *:
     #define xa_load_bits(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
     """
+    int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
+    int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
+    void xa_discard(char *base, size_t length) noexcept nogil
     long xa_filesystem(int fd) noexcept
     int xa_populate(char *base, size_t length) noexcept nogil
     void xa_advise_huge(char *base, size_t length) noexcept nogil
@@ -101,6 +132,36 @@ def filesystem(int fd):
     int
     """
     return xa_filesystem(fd)
+
+
+cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
+    """Give a range of a file its disk space; what is there stays.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    return xa_reserve(fd, offset, length)
+
+
+cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
+    """Make a range of a file a hole, which reads as zeros.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    return xa_punch(fd, offset, length)
 
 
 # Address space of all windows together.
@@ -403,6 +464,25 @@ cdef class Region:
         cdef size_t page = os.sysconf("SC_PAGE_SIZE")
         cdef size_t low = start & ~(page - 1)
         return xa_populate(self.base + low, start + length - low)
+
+    def discard(self, size_t start, size_t stop):
+        """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them.
+
+        Parameters
+        ----------
+        start, stop : int
+            Inside what was committed.
+        """
+        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
+        cdef size_t low = (start + page - 1) & ~(page - 1), high = stop & ~(page - 1)
+        if stop > self.committed:
+            raise ValueError("the range was not committed")
+        if low >= high:
+            memset(self.base + start, 0, stop - start if stop > start else 0)
+            return
+        memset(self.base + start, 0, low - start)
+        xa_discard(self.base + low, high - low)
+        memset(self.base + high, 0, stop - high)
 
     def fill(self, const unsigned char[::1] pattern not None, size_t start, size_t stop):
         """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory.

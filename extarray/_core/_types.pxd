@@ -21,6 +21,11 @@ cdef extern from *:
     bint xa_add_overflows(index_t a, index_t b, index_t *r) noexcept nogil
 
 
+cdef inline index_t floor_div(index_t a, index_t b) noexcept nogil:
+    # b > 0.
+    return a // b if a >= 0 else ~(~a // b)
+
+
 cdef inline index_t ceil_div(index_t a, index_t b) noexcept nogil:
     # b > 0.  C rounds towards zero, which is wrong for negative a.
     return a // b + (1 if a % b > 0 else 0)

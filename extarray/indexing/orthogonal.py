@@ -89,7 +89,7 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
     return Query(shape, tuple(dims), tuple(factors), kind="advanced")
 
 
-def block_query(key: Any, shape: Shape, chunks: Shape) -> Query:
+def block_query(key: Any, shape: Shape, chunks: Shape, lead: Shape) -> Query:
     """The query of an index that counts chunks.
 
     Parameters
@@ -98,6 +98,8 @@ def block_query(key: Any, shape: Shape, chunks: Shape) -> Query:
         Integers, slices of step 1, and Ellipsis, in chunks.
     shape, chunks : tuple of int
         Of the array.
+    lead : tuple of int
+        Elements of the first chunk of each axis that lie before the bounds.
 
     Returns
     -------
@@ -111,13 +113,13 @@ def block_query(key: Any, shape: Shape, chunks: Shape) -> Query:
 
     Examples
     --------
-    >>> block_query((1, slice(0, 2)), (10, 10), (4, 3)).shape
-    (4, 6)
+    >>> block_query((1, slice(0, 2)), (10, 10), (4, 3), (0, 1)).shape
+    (4, 5)
     """
-    grid = grid_of(shape, chunks)
+    grid = grid_of([n + b for n, b in zip(shape, lead, strict=True)], chunks)
     factors: list[Progression] = []
-    for n, c, last, part in zip(
-        shape, chunks, grid, orthogonal_query(key, grid).factors, strict=True
+    for n, c, b, last, part in zip(
+        shape, chunks, lead, grid, orthogonal_query(key, grid).factors, strict=True
     ):
         if not isinstance(part, Progression) or (part.step != 1 and part.count > 1):
             raise SelectionError(
@@ -128,6 +130,7 @@ def block_query(key: Any, shape: Shape, chunks: Shape) -> Query:
             raise BoundsError(
                 f"block {part.start} is out of bounds for axis {part.axis} with {last} chunks"
             )
-        elements = slice(part.start * c, min(n, (part.start + part.count) * c))
+        stop = min(n, (part.start + part.count) * c - b)
+        elements = slice(max(0, part.start * c - b), max(0, stop))
         factors.append(Progression.of_slice(part.axis, elements, n, part.axis))
     return Query(shape, tuple(factor.count for factor in factors), tuple(factors))

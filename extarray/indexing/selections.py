@@ -32,6 +32,8 @@ class Selections:
         def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
         @property
         def chunks(self) -> tuple[int, ...]: ...  # noqa: D102
+        @property
+        def _lead(self) -> tuple[int, ...]: ...
         def _read_fields(
             self,
             query: Query,
@@ -45,6 +47,9 @@ class Selections:
         """Read a query; a scalar where it is one element."""
         result = self._read_fields(query, fields, out)
         return result if out is not None else result[()]
+
+    def _blocks(self, selection: Any) -> Query:
+        return block_query(selection, self.shape, self.chunks, self._lead)
 
     def _basic(self, selection: Any) -> Query:
         query = as_query(selection, self.shape, self.dtype)
@@ -304,7 +309,7 @@ class Selections:
         array([[3],
                [6]])
         """
-        return self._get(block_query(selection, self.shape, self.chunks), out, fields)
+        return self._get(self._blocks(selection), out, fields)
 
     def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
         """Write whole chunks by their indices: ``blocks``.
@@ -326,4 +331,4 @@ class Selections:
         >>> a[0]
         array([9, 9, 0], dtype=int32)
         """
-        self._write_fields(block_query(selection, self.shape, self.chunks), fields, value)
+        self._write_fields(self._blocks(selection), fields, value)

@@ -72,6 +72,11 @@ class Source:
         return None
 
     @property
+    def _lead(self) -> tuple[int, ...]:
+        """Elements of the first chunk of each axis that lie before index 0."""
+        return (0,) * len(self.shape)
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)

@@ -1,0 +1,172 @@
+"""Shrinking: what is cut off is gone for good, and its space is given back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+from model import sample
+from strategies import built, cases, sides
+
+import extarray as xa
+
+FILLS = [0, 7]
+
+
+def disk_bytes(array) -> int:
+    """Bytes on the disk; pages written through a mapping count once they are there."""
+    array.flush()
+    return array.info()["disk_bytes"]
+
+
+@pytest.fixture(params=["folder", "tmpfs"])
+def place(request, tmp_path):
+    """A folder on the usual file system, and one in memory."""
+    if request.param == "folder":
+        yield tmp_path
+        return
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        pytest.skip("no tmpfs to write to")
+    folder = shared / f"extarray-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir()
+    yield folder
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+
+
+@given(case=cases(min_ndim=1), data=st.data())
+def test_what_was_cut_off_comes_back_as_the_fill_value(factory, case, data):
+    with built(factory, case) as (array, model):
+        axis = data.draw(st.integers(0, array.ndim - 1))
+        side = data.draw(sides)
+        by = data.draw(st.integers(0, model.shape[axis]))
+        more = data.draw(st.integers(0, 9))
+        for one in (array, model):
+            one.shrink(axis, by, side)
+        assert_same(array[...], model.data)
+        for one in (array, model):
+            one.extend(axis, more, side)
+        assert_same(array[...], model.data)
+        assert array.grid == model.grid
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_chunks_give_their_space_back(place, engine, side):
+    chunk = 2**16
+    with xa.create(place / "a", (16, 2**16), "u1", chunks=(2, 2**15), engine=engine) as array:
+        array[...] = 1
+        full = disk_bytes(array)
+        assert full >= 16 * chunk
+        length = array.info()["file_bytes"]
+        array.shrink(0, 13, side)  # leaves a chunk and a half
+        assert disk_bytes(array) <= full - 12 * chunk
+        assert array.info()["file_bytes"] == length, "a reader may have it mapped"
+        assert (array[...] == 1).all()
+        array.extend(0, 13, side)
+        assert disk_bytes(array) >= 16 * chunk, "there is space again, before anything is written"
+        kept = array[13:] if side == "start" else array[:3]
+        new = array[:13] if side == "start" else array[3:]
+        assert (kept == 1).all()
+        assert not new.any()
+
+
+def test_memory_gives_its_space_back(script):
+    script("""
+import numpy as np, extarray as xa
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+before = resident()
+array = xa.zeros((64, 2**20), "u1", chunks=(1, 2**20))
+array[...] = 1
+assert resident() - before > 60_000
+array.shrink(0, 60)
+assert resident() - before < 20_000
+array.extend(0, 60)
+assert not array[4:].any() and array[:4].all()
+""")
+
+
+def test_rolling_window(place, engine):
+    """Append at one end, shrink at the other, for ever, in bounded space."""
+    row = 2**14
+    with xa.create(place / "a", (0, row), "i4", chunks=(4, row), engine=engine) as array:
+        most = 0
+        for step in range(60):
+            array.append(np.full((3, row), step, "i4"))
+            if step >= 4:
+                array.shrink(0, 3, side="start")
+            if step % 10 == 9:
+                most = max(most, disk_bytes(array))
+                assert (array[:, 0] == np.arange(step - 3, step + 1).repeat(3)).all()
+                assert array.origin == (-3 * max(0, step - 3), 0)
+        assert array.info()["segments"] == 1
+        assert most <= 8 * 4 * row * 4
+
+
+KILLED = """
+import os, signal, sys
+import extarray as xa
+path, engine, side = sys.argv[1:]
+array = xa.open(path, mode="r+", engine=engine)
+array.shrink(0, 5, side)
+array.shrink(1, 3, side)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("side", ["end", "start"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_killed_after_shrinking(script, path, engine, side, sparse, fill):
+    values = sample("i4", (9, 8))
+    with xa.create(path, (9, 8), "i4", chunks=(2, 3), fill_value=fill, sparse=sparse) as array:
+        array[...] = values
+    process = script.start(KILLED, path, engine, side)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    kept = values[5:, 3:] if side == "start" else values[:4, :5]
+    with xa.open(path, mode="r+", engine=engine) as array:
+        assert_same(array[...], kept)
+        array.extend(0, 6, side)
+        array.extend(1, 4, side)
+        expected = np.full((10, 9), fill, "i4")
+        expected[(np.s_[6:, 4:] if side == "start" else np.s_[:4, :5])] = kept
+        assert_same(array[...], expected)
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_a_reader_that_has_not_refreshed(disk, fill):
+    """It finds old elements or the fill value where the array was cut."""
+    values = np.arange(1000, 1000 + 60, dtype="i4").reshape(10, 6)
+    with disk.array((10, 6), "i4", chunks=(2, 2), fill_value=fill) as array:
+        array[...] = values
+        with disk.open(array) as reader:
+            for axis, by, side in ((0, 3, "end"), (1, 1, "start"), (0, 2, "start"), (1, 5, "end")):
+                array.shrink(axis, by, side)
+                low, high = -np.array(array.origin), -np.array(array.origin) + array.shape
+                inside = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
+                for got in (reader[...], reader[[0, 9, 4]], reader[::-1, 1::2]):
+                    assert set(got.ravel().tolist()) <= {fill, *range(1000, 1060)}
+                assert_same(reader[...][inside], values[inside])
+                seen = reader[...]
+                assert ((seen == values) | (seen == fill)).all()
+            assert reader.refresh()
+            assert_same(reader[...], array[...])
+
+
+def test_nothing_is_cut_by_a_mode_that_cannot_write(disk):
+    with disk.array((4, 3)) as array:
+        array.flush()
+        with disk.open(array) as reader:
+            for call in (lambda: reader.shrink(0, 1), lambda: reader.reserve((9, 9))):
+                with pytest.raises(xa.ReadOnlyError, match="opened with mode 'r'"):
+                    call()
