@@ -15,6 +15,7 @@ number of its true places; indices it checks itself.
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
+
+    from extarray.protocols.blocks import Box
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
@@ -190,7 +193,9 @@ class Points:
 
     def apart(self, target: Any) -> Points:
         """The factor, with copies of indices that share elements with an array."""
-        return replace(self, indices=tuple(apart(index, [target]) for index in self.indices))
+        indices = tuple(apart(index, [target]) for index in self.indices)
+        is_same = all(map(operator.is_, indices, self.indices))
+        return self if is_same else replace(self, indices=indices)
 
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
@@ -242,7 +247,8 @@ class Mask:
         Mask
         """
         box = tuple(slice(0, n) for n in mask.shape)
-        return cls(axis, (0,) * len(mask.shape), mask, box, 0, dim)._counted()
+        counted = _counted(mask, box, is_copy=False)
+        return cls(axis, (0,) * len(box), *counted[:3], dim, counted[3])
 
     @property
     def axes(self) -> Shape:
@@ -265,7 +271,7 @@ class Mask:
         grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
         rows = math.prod(extents[:-1]) * grid[-1]
         tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + _PART_BYTES * math.prod(grid)
-        return tables if self.is_copy else tables + self._size
+        return tables if self.is_copy else tables + _size(self.box)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Factors that follow each other along a dimension, and the extent of each."""
@@ -278,11 +284,12 @@ class Mask:
             box = (*before, slice(start, start + n), *behind)
             origin = list(self.origin)
             origin[along] += first
-            piece = replace(self, box=box, origin=tuple(origin))._counted()
-            found += piece.count
+            mask, box, count, is_copy = _counted(self.mask, box, self.is_copy)
+            found += count
             if found > self.count:
                 break
-            yield piece, piece.count
+            piece = Mask(self.axis, tuple(origin), mask, box, count, self.dim, is_copy)
+            yield piece, count
         self._check_count(found)
 
     def apart(self, target: Any) -> Mask:
@@ -292,26 +299,12 @@ class Mask:
 
     def part(self) -> NDArray[np.bool_]:
         """The elements of the mask, as many true as were counted, in an array of their own."""
-        part = self.mask[self.box] if self.is_copy else self._copy()  # type: ignore[index]
+        if isinstance(self.mask, np.ndarray) and self.is_copy:
+            part = self.mask[self.box]
+        else:
+            part = _copy(self.mask, self.box)
         self._check_count(int(np.count_nonzero(part)))
         return part
-
-    @property
-    def _size(self) -> int:
-        return math.prod(part.stop - part.start for part in self.box)
-
-    def _counted(self) -> Mask:
-        """The factor with its count, and with a copy of what is counted if memory has room."""
-        if self.is_copy or self._size > config.max_memory // 2:
-            return replace(self, count=count_true(self.mask, self.box))
-        part = self._copy()
-        box = tuple(slice(0, n) for n in part.shape)
-        return replace(self, mask=part, box=box, count=count_true(part, box), is_copy=True)
-
-    def _copy(self) -> NDArray[np.bool_]:
-        if isinstance(self.mask, np.ndarray):
-            return self.mask[self.box].copy()
-        return self.mask.read(self.box)
 
     def _check_count(self, found: int) -> None:
         if found != self.count:
@@ -362,6 +355,27 @@ def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
         n -= n % unit
     for start in range(0, extent, n):
         yield start, min(n, extent - start)
+
+
+def _size(box: Box) -> int:
+    return math.prod(part.stop - part.start for part in box)
+
+
+def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
+    return mask[box].copy() if isinstance(mask, np.ndarray) else mask.read(box)
+
+
+def _counted(
+    mask: NDArray[np.bool_] | Source, box: Box, is_copy: bool
+) -> tuple[NDArray[np.bool_] | Source, Box, int, bool]:
+    """A mask, a box of it, how many are true there, and whether it is a copy: if memory allows it.
+
+    What is counted is then what is used, whatever happens to the mask.
+    """
+    if not is_copy and _size(box) <= config.max_memory // 2:
+        mask, is_copy = _copy(mask, box), True
+        box = tuple(slice(0, n) for n in mask.shape)
+    return mask, box, count_true(mask, box), is_copy
 
 
 def count_true(mask: NDArray[np.bool_] | Source, box: tuple[slice, ...]) -> int:

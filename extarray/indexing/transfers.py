@@ -135,7 +135,9 @@ def write_query(array: ArrayCore, query: Query, value: Any) -> None:
         values = values[0]  # NumPy, too, lets leading axes of length 1 go
     if query.size == 0:
         return
-    query = replace(query, factors=tuple(factor.apart(array) for factor in query.factors))
+    factors = tuple(factor.apart(array) for factor in query.factors)
+    if factors != query.factors:
+        query = replace(query, factors=factors)
     direct = values.dtype == dtype.base and isinstance(values, np.ndarray)
     if not direct and values.size * _block_bytes(values, dtype.base) <= config.max_memory // 2:
         block = np.empty(values.shape, dtype.base)
