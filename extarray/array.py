@@ -162,8 +162,8 @@ class ExtArray(
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
 
-    def _write_shared(self, selection: Any, value: Any) -> None:
-        # A view of the selection knows what it has in common with other views.
+    def _write_late(self, selection: Any, value: Any) -> None:
+        # A view of the selection knows what it has in common with other views, and streams.
         self.lazy[selection] = value
 
     @property

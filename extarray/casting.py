@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from extarray.errors import CastingError, ReadOnlyError
-from extarray.protocols.blocks import Source, load, run, tiles
+from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
 from extarray.protocols.dask import builds_graph
 from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeGuard
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -45,6 +46,21 @@ def astype(
         late.nbytes, "the result of astype", "astype without 'order' and 'copy', which reads late"
     )
     return np.asarray(late, order=order)
+
+
+def _is_box(key: Any, shape: tuple[int, ...]) -> TypeGuard[Box]:
+    """Whether a key is a box of elements, as functions that stream ask for."""
+    return (
+        isinstance(key, tuple)
+        and len(key) == len(shape)
+        and all(
+            isinstance(part, slice)
+            and type(part.start) is type(part.stop) is int
+            and part.step is None
+            and 0 <= part.start <= part.stop <= n
+            for part, n in zip(key, shape, strict=True)
+        )
+    )
 
 
 def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,17 +165,23 @@ class AsType(NumpyMixin):
         ndarray
         """
         source = self._source
-        if selection is not ...:
+        whole = tuple(slice(0, n) for n in self.shape) if selection is ... else selection
+        if not _is_box(whole, self.shape):
             return source.read(selection).astype(self._dtype, copy=False)
-        result = np.empty(self.shape, self._dtype)
+        result = np.empty([cut.stop - cut.start for cut in whole], self._dtype)
 
         def fill(_: int, box: Box) -> None:
+            part = tuple(
+                slice(first.start + cut.start, first.start + cut.stop)
+                for first, cut in zip(whole, box, strict=True)
+            )
             # No assignment, which would put an array without axes into an object as it is.
             place: tuple[Any, ...] = (*box, ...)
-            np.copyto(result[place], load(source, box), casting="unsafe")
+            np.copyto(result[place], load(source, part), casting="unsafe")
 
         widest = max(self.itemsize, source.dtype.itemsize)
-        run(fill, tiles(self.shape, self.chunks, widest), self.size * widest)
+        boxes = tiles(result.shape, self.chunks, widest, limit=box_bytes())
+        run(fill, boxes, result.size * widest)
         return result
 
     def write(self, selection: Any, values: Any) -> NoReturn:
@@ -225,6 +247,8 @@ class AsType(NumpyMixin):
     def __getitem__(self, key: Any) -> Any:
         if key is ... or isinstance(key, (str, list)):  # a list may name fields, as a text does
             return self.read()[key]
+        if self.shape and _is_box(key, self.shape):
+            return self.read(key)
         source: Any = self._source
         return source[key].astype(self._dtype)
 

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from extarray._core._array import ArrayCore
 from extarray.array import ExtArray
 from extarray.attrs import decode_attrs, encode_attrs
 from extarray.chunking import blocks, check_chunks, check_shape, grain
@@ -17,6 +16,7 @@ from extarray.errors import ArgumentError, CastingError
 from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
+from extarray.protocols.blocks import Source
 from extarray.store import resolve_path
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ def from_array(
         dims=dims,
     )
     try:
-        if isinstance(source, (np.ndarray, ArrayCore)):
+        if isinstance(source, (np.ndarray, Source)):
             new[...] = source
         else:
             for box in blocks(

@@ -409,11 +409,13 @@ class Extendible(StoredArray):
 
     def _fill_box(self, start: Index, stop: Index, values: Any) -> None:
         """Write what `as_source` gives to a box; what is no array in memory goes block by block."""
-        if isinstance(values, (np.ndarray, ArrayCore)):
+        if isinstance(values, np.ndarray):
             self._write_box(start, stop, values)
             return
         extents = [high - low for low, high in zip(start, stop, strict=True)]
-        for part in blocks(extents, grain(values, self.chunks), self.itemsize, config.max_memory):
+        # Half: a block is there while the next one is read, and while it is cast.
+        limit = config.max_memory // 2
+        for part in blocks(extents, grain(values, self.chunks), self.itemsize, limit):
             block = np.asarray(values[part])
             wanted = tuple(s.stop - s.start for s in part)
             if block.shape != wanted:

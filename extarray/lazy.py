@@ -29,10 +29,10 @@ from extarray.indexing.factors import Mask, Points, Progression, in_order
 from extarray.indexing.indexable import Accessor, Indexable
 from extarray.indexing.orthogonal import orthogonal_query
 from extarray.indexing.query import Query
-from extarray.indexing.transfers import read_query, write_query
+from extarray.indexing.transfers import check_values, read_query, write_query
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
-from extarray.protocols.elementwise import apart
+from extarray.protocols.elementwise import apart, stream
 from extarray.protocols.functions import streams
 from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
@@ -387,6 +387,11 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
             if query.field is None and target._is_same(value):
                 return  # the end of ``a.lazy[...] += 1``
             value = apart(value, [target])
+            is_whole = query.is_box and query.field is None  # elements are written once
+            if isinstance(value, Source) and is_whole and value.ndim <= target.ndim:
+                check_values(query, value.shape, query.shape)
+                stream(_assign, [value], [target])
+                return
         write_query(self, query, value)  # type: ignore[arg-type]
 
     def _check_out(self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -757,6 +762,10 @@ def _points(mask: Mask) -> Points:
     places = np.nonzero(mask.part())
     indices = tuple(first + place for first, place in zip(mask.origin, places, strict=True))
     return Points(mask.axes, indices, mask.dims)
+
+
+def _assign(part: NDArray[Any], out: tuple[NDArray[Any]]) -> None:
+    np.copyto(out[0], part, casting="unsafe")
 
 
 def _is_orthogonal(query: Query) -> bool:

@@ -403,3 +403,159 @@ def test_an_index_that_closes_the_array(disk):
 
         with pytest.raises(xa.ClosedError):
             array[Closes()]
+
+
+# -- indices that change while they are used -----------------------------------------------------
+
+
+class Values:
+    """Values whose conversion runs code: by then the index was looked at."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def __array__(self, dtype=None, copy=None):
+        self.change()
+        return np.array(7, dtype)
+
+
+@pytest.mark.parametrize("shown", [1, -1])
+@pytest.mark.parametrize("max_memory", [10, 10**6])
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_mask_that_changes(factory, ours, max_memory, shown):
+    """What was counted is selected, or an error says why not."""
+    mask = np.arange(400) % 3 == 0
+    given = xa.from_array(mask, chunks=7) if ours else mask.copy()
+    with factory.array((400,), "i4", chunks=(9,)) as array, xa.config.set(max_memory=max_memory):
+        target = array if shown == 1 else array.lazy[::-1]
+        for changed in (True, False):
+            given[...] = mask
+
+            def change(changed=changed):
+                given[...] = changed
+
+            if max_memory < 400:
+                with pytest.raises(xa.SelectionError, match="a mask changed while it was used"):
+                    target[given] = Values(change)
+                continue
+            array[...] = 0
+            target[given] = Values(change)
+            assert_same(target[...], np.where(mask, 7, 0).astype("i4"))
+
+
+def test_indices_that_change(factory):
+    with factory.array((40, 40), "i4", chunks=(9, 7)) as array:
+        for far in (40, -41, 10**15, -(2**63)):
+            indices = np.arange(30)
+
+            def change(indices=indices, far=far):
+                indices[11] = far
+
+            with pytest.raises(xa.BoundsError, match="changed while it was used"):
+                array[indices, indices[::-1]] = Values(change)
+        assert not array[...].any()
+
+
+def test_a_mask_that_another_thread_changes(script):
+    """Memory stays whole: this is about crashes."""
+    code = """
+import threading, time
+import numpy as np, extarray as xa
+
+mask, array = np.zeros(200_000, bool), xa.zeros(200_000, "i8")
+done = False
+
+def change():
+    while not done:
+        mask[:] = True
+        mask[:] = False
+
+thread = threading.Thread(target=change)
+thread.start()
+end = time.monotonic() + 1
+try:
+    while time.monotonic() < end:
+        for max_memory in (2**20, 2**17):
+            with xa.config.set(max_memory=max_memory):
+                try:
+                    array[mask] = array[mask][:1].sum()
+                except xa.SelectionError:
+                    pass
+finally:
+    done = True
+    thread.join()
+print("whole")
+"""
+    assert script(code).strip() == "whole"
+
+
+# -- indices that share elements with what is written --------------------------------------------
+
+
+@pytest.mark.parametrize("max_memory", [10, 200, 10**6])
+def test_a_mask_that_is_a_view_of_what_is_written(factory, max_memory):
+    expected = np.random.default_rng(4).random((30, 30)) < 0.5
+    masks = {
+        "reversed": (lambda x: x.lazy[::-1], lambda x: x[::-1]),
+        "transposed": (lambda x: x.lazy[...].T, lambda x: x.T),
+        "itself": (lambda x: x, lambda x: x),
+        "a row": (lambda x: x.lazy[::-1, 3], lambda x: x[::-1, 3]),
+    }
+    with factory.array((30, 30), "?", chunks=(4, 7)) as array:
+        for view, numpys in masks.values():
+            for value in (False, True):
+                array[...] = expected
+                model = expected.copy()
+                model[numpys(model).copy()] = value
+                with xa.config.set(max_memory=max_memory):
+                    array[view(array)] = value
+                assert_same(array[...], model)
+                # On a view of it.
+                array[...] = expected
+                model = expected.copy()
+                model[::-1][numpys(model).copy()] = value
+                with xa.config.set(max_memory=max_memory):
+                    array.lazy[::-1][view(array)] = value
+                assert_same(array[...], model)
+        array[...] = expected
+        model = expected.copy()
+        values = np.arange(model.sum()) % 2 == 0
+        model[model[::-1].copy()] = values
+        with xa.config.set(max_memory=max_memory):
+            array[array.lazy[::-1]] = values
+        assert_same(array[...], model)
+
+
+@pytest.mark.parametrize("max_memory", [10, 10**6])
+def test_indices_that_are_a_view_of_what_is_written(factory, max_memory):
+    with factory.array((40,), np.intp, chunks=(40,)) as array:
+        array[...] = expected = np.random.default_rng(2).permutation(40)
+        expected = expected.copy()
+        expected[expected.copy()] = np.arange(40)[::-1]
+        with xa.config.set(max_memory=max_memory):
+            array[array.chunk((0,))] = np.arange(40)[::-1]
+        assert_same(array[...], expected)
+
+
+# -- arrays of ours as values --------------------------------------------------------------------
+
+
+@given(case=cases(), data=st.data())
+def test_an_array_of_ours_is_assigned(factory, case, data):
+    """Whole and in part, of any dtype, with axes of length 1 in front, in any memory."""
+    with built(factory, case) as (array, model):
+        selection = data.draw(fancy_selections(model.shape))
+        with contextlib.suppress(IndexError):
+            shape = np.shape(model.data[selection])
+            lead = data.draw(st.sampled_from([(), (1,), (1, 1)]))
+            values = sample(
+                data.draw(st.sampled_from([case.dtype, "i1", "f8"])), (*lead, *shape), 6
+            )
+            ours = xa.from_array(values, chunks=data.draw(st.integers(1, 4)))
+            late = data.draw(st.sampled_from([ours, ours.lazy[...], ours.astype(ours.dtype)]))
+            with xa.config.set(max_memory=data.draw(st.sampled_from([10**6, 50]))):
+                assert_same_outcome(
+                    lambda: array.__setitem__(selection, late),
+                    lambda: model.data.__setitem__(selection, values),
+                )
+            assert_same(array[...], model.data)

@@ -89,6 +89,8 @@ m = new("m", (1 << 11, 1 << 11), chunks=(256, 256))
 out = new("out", (1 << 11, 1 << 11), chunks=(512, 128))
 v = new("v", (1 << 22,))
 i = new("i", (1 << 22,), "i8")
+tiny = new("tiny", (1 << 11, 1 << 11), "i1", (128, 512))
+grown = new("grown", (0, 1 << 11), chunks=(256, 256))
 z = new("z", (1 << 11, 1 << 11), "c16", (256, 256))
 small = np.ones((1 << 11, 4))
 # What is made once: imports, buffers of BLAS, tables.
@@ -142,6 +144,20 @@ _CALLS = {
     "np.tensordot(m, out, 2)": 0,
     "np.einsum('ij,ij->', m, out)": 0,
     "np.cov(v, i)": 0,
+    # whole writes
+    "out.__setitem__(..., m)": 0,
+    "out.__setitem__(..., m.lazy[::-1])": 0,
+    "out.__setitem__(..., m.astype('f4'))": 0,
+    "m.astype('i1').read((slice(0, 1 << 11), slice(0, 1 << 11)))": 4,
+    "tiny.__setitem__(..., m.astype('i1'))": 0,
+    "out.__setitem__([*range(1 << 11)], m)": 0,
+    "out.__setitem__([*range(1 << 11)], m.astype('i1'))": 0,
+    "m.copy(folder + '/copy').close()": 0,
+    "xa.from_array(m, folder + '/from').close()": 0,
+    "xa.from_array(m.astype('f4'), folder + '/astype').close()": 0,
+    "xa.from_array(m.lazy[::-1].T, folder + '/view').close()": 0,
+    "grown.append(m)": 0,
+    "grown.append(m.astype('i1'))": 0,
     # files
     "v.tofile(folder + '/v')": 0,
     "np.save(folder + '/v', v)": 0,

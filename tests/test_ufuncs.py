@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
@@ -282,3 +283,46 @@ def test_foreign_arrays_have_their_way():
     assert a + Foreign() == "foreign"
     assert np.concatenate([a, Foreign()]) == "foreign"
     assert np.where(a, Foreign(), 0) == "foreign"
+
+
+def _through(view, way):
+    """A view of a chunk as it comes back from another library: its base is none of ours."""
+    if way == "buffer":
+        return np.asarray(memoryview(view))
+    if way == "dlpack":
+        return np.from_dlpack(view)
+    return np.ndarray(view.shape, view.dtype, view.data)
+
+
+@pytest.mark.parametrize("way", ["buffer", "dlpack", "ndarray"])
+def test_a_view_of_a_chunk_that_went_through_another_library(factory, way):
+    n = np.arange(16.0).reshape(4, 4)
+    with factory.array((4, 4), chunks=(4, 4)) as a, xa.config.set(max_memory=16):
+        a[...] = n
+        chunk = _through(a.chunk((0, 0)), way)
+        np.add(chunk.T, 0, out=a)
+        assert_same(a[...], n.T.copy())
+        np.add(a.lazy[::-1], 0, out=chunk)
+        assert_same(a[...], n.T[::-1].copy())
+
+
+def test_a_view_of_a_chunk_of_another_handle(disk):
+    """A reader and a writer of one file, in one process: two mappings of it."""
+    n = np.arange(6.0)
+    with disk.array((6,), chunks=(6,)) as a, disk.open(a) as reader:
+        view = reader.chunk((0,))
+        for selection in ([1, 2, 3, 4, 5], np.s_[1:], np.arange(6) > 0):
+            a[...] = n
+            a[selection] = view[:-1]
+            assert_same(a[...], np.array([0.0, 0, 1, 2, 3, 4]))
+        a[...] = n
+        with xa.config.set(max_memory=16):
+            np.add(view[::-1], 0, out=a)
+        assert_same(a[...], n[::-1].copy())
+        # Of a window that was left behind.
+        old = a.chunk((0,))
+        a.extend(0, 60)
+        a.chunk((10,))
+        a[:6] = n
+        a[1:6] = old[:-1]
+        assert_same(a[:6], np.array([0.0, 0, 1, 2, 3, 4]))

@@ -22,7 +22,7 @@ from libc.string cimport memcpy
 from ._axial cimport START, Axial, address_of, as_chunk_index, axial_t, extent_of
 from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t, run_visits
-from ._mapping cimport Region, Touched, reserve_range, touched_get, touched_set
+from ._mapping cimport Region, Touched, is_shown, reserve_range, touched_get, touched_set
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, index_t
 
@@ -302,7 +302,7 @@ cdef class ArrayCore:
     def _write_query(self, key, value):
         raise NotImplementedError
 
-    def _write_shared(self, key, value):
+    def _write_late(self, key, value):
         raise NotImplementedError
 
     cdef int _check_open(self) except -1:
@@ -381,7 +381,13 @@ cdef class ArrayCore:
                 # Converting a value may run any code, also code that closes this array: convert
                 # first, then store.
                 memcpy(item, place, self.layout.itemsize)
-                PyArray_Pack(self.kind, item, value)
+                try:
+                    PyArray_Pack(self.kind, item, value)
+                except TypeError:
+                    if not is_late(value):
+                        raise
+                    self._write(key, value)     # which raises what NumPy raises for arrays
+                    return
                 self._check_writable()
                 place = self._locate(key)       # growth may have moved the window
                 if place != NULL and self.writes_direct:
@@ -538,16 +544,17 @@ cdef class ArrayCore:
             item = np.zeros((), self.kind)
             item[()] = np.asarray(value) if is_array(value) else value
             value = item
-        elif self._shares(value):
-            self._write_shared(key, value)
+        elif is_late(value) and (self._shares(value) or value.size * max(
+                value.dtype.itemsize, self.layout.itemsize) > block_limit()):
+            self._write_late(key, value)
             return 0
         else:
             value = self._as_values(value, self.kind)
+            if is_late(value):
+                value = value.read()
         self._check_writable()          # and so may converting
         while value.ndim > s.result_ndim and value.shape[0] == 1:
-            value = value[0]            # NumPy, too, lets leading axes of length 1 go
-            if not is_array(value):
-                value = np.asarray(value)
+            value = value[0, ...]       # NumPy, too, lets leading axes of length 1 go
         if not fits(value.shape, &s):
             raise ShapeError(
                 f"could not broadcast input array from shape {shape_text(value.shape)} into shape "
@@ -568,25 +575,22 @@ cdef class ArrayCore:
 
     cdef bint _shares(self, object value) except -1:
         """Whether a value is read late, box by box, and has elements of this array."""
-        if isinstance(value, cnp.ndarray):
+        if not is_late(value):
             return False
         origin = getattr(value, "_origin", None)
         return origin is not None and origin == self._origin
 
-    cdef int _write_cast(self, selection_t *s, object value) except -1:
+    cdef int _write_cast(self, selection_t *s, cnp.ndarray value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
         cdef selection_t part
         cdef int dim, own
         cdef cnp.ndarray source
-        if isinstance(value, cnp.ndarray) and (
-            (<cnp.ndarray> value).descr is self.kind or value.dtype == self.kind
-        ):
-            source = value
-            return self._transfer(s, source, True)
+        if value.descr is self.kind or value.dtype == self.kind:
+            return self._transfer(s, value, True)
         dim = widest(s)
         if dim < 0 or value.size * self.layout.itemsize <= block_limit():
-            source = np.empty(value.shape, self.kind)
-            source[...] = value[...]
+            source = np.empty((<object> value).shape, self.kind)
+            source[...] = value
             self._check_writable()
             return self._transfer(s, source, True)
         middle = s.result_shape[dim] // 2
@@ -611,13 +615,13 @@ cdef class ArrayCore:
         self._transfer(&s, block, False)
         return block
 
-    def _write_box(self, start, stop, values):
+    def _write_box(self, start, stop, cnp.ndarray values not None):
         """Write to a box of allocated elements, inside the bounds or not, an array that broadcasts
         to it."""
         cdef selection_t s
         self._check_writable()
         whole_box(start, stop, self.rank, &s)
-        if isinstance(values, cnp.ndarray) and self._overlaps(values):
+        if self._overlaps(values):
             values = values.copy()
         if selection_size(&s):
             self._write_cast(&s, values)
@@ -629,16 +633,12 @@ cdef class ArrayCore:
 
     cpdef bint _overlaps(self, cnp.ndarray values):
         """Whether the memory of an array is (or may be) that of a chunk of this array."""
-        cdef const char *first = values.data
-        cdef const char *last = first + cnp.PyArray_ITEMSIZE(values)
-        cdef int i
-        for i in range(values.ndim):
-            if values.strides[i] < 0:
-                first += (values.shape[i] - 1) * values.strides[i]
-            else:
-                last += (values.shape[i] - 1) * values.strides[i]
-        return values.size > 0 and (
-            lies_in(self.region, first, last) or lies_in(self.view_region, first, last))
+        cdef const char *first
+        cdef const char *last
+        if self.region is None or values.size == 0:
+            return False
+        byte_bounds(values, &first, &last)
+        return self.region.shows(first, last)
 
     cdef int _transfer(self, const selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
@@ -734,6 +734,8 @@ cdef class ArrayCore:
             self._check_open()
         if query.size == 0:
             return
+        if (<object> values).shape[:len(query.shape)] != query.shape:
+            raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
             box_of(query, self.rank, &s)
             self._transfer(&s, values, write)
@@ -1021,10 +1023,35 @@ cdef cnp.ndarray new_array(
         &PyArray_Type, <descr_t *> dtype, nd, dims, strides, data, flags, NULL)
 
 
-cdef bint lies_in(Region region, const char *first, const char *last) noexcept:
-    """Whether bytes first ... last - 1 meet the window of a region."""
-    return (region is not None and region.base != NULL
-            and first < region.base + region.window and last > region.base)
+cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last) noexcept:
+    """The memory of an array that has elements: bytes first ... last - 1."""
+    cdef int i
+    first[0] = values.data
+    last[0] = values.data + cnp.PyArray_ITEMSIZE(values)
+    for i in range(values.ndim):
+        if values.strides[i] < 0:
+            first[0] += (values.shape[i] - 1) * values.strides[i]
+        else:
+            last[0] += (values.shape[i] - 1) * values.strides[i]
+
+
+def is_of_a_chunk(cnp.ndarray values not None):
+    """Whether the memory of an array is (or may be) that of a chunk, of whatever array.
+
+    Parameters
+    ----------
+    values : ndarray
+
+    Returns
+    -------
+    bool
+    """
+    cdef const char *first
+    cdef const char *last
+    if values.size == 0:
+        return False
+    byte_bounds(values, &first, &last)
+    return is_shown(first, last)
 
 
 cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -1:
@@ -1098,7 +1125,12 @@ cdef str shape_text(tuple shape):
 
 cdef bint is_array(object value) except -1:
     """Whether a value is an array: NumPy's, or one that is read part by part."""
-    return isinstance(value, (cnp.ndarray, ArrayCore)) or hasattr(type(value), "_peek")
+    return isinstance(value, cnp.ndarray) or is_late(value)
+
+
+cdef bint is_late(object value) except -1:
+    """Whether a value is an array of ours, which is read part by part."""
+    return not isinstance(value, cnp.ndarray) and hasattr(type(value), "_peek")
 
 
 cdef object to_array(object value, object dtype):

@@ -65,21 +65,27 @@ static inline xa_divisor xa_make_divisor(int64_t by, int64_t most)
     for (int64_t i = 0; i < n; i++, index += step) {                                              \
         int64_t v;                                                                                \
         memcpy(&v, index, sizeof v);                                                              \
-        v += v < 0 ? extent + offset : offset;                                                                  \
+        v += v < 0 ? extent : 0;                                                                  \
+        const int beyond = (uint64_t) v >= (uint64_t) extent;                                     \
+        wrong |= beyond;                                                                          \
+        v = offset + (beyond ? 0 : v);                                                            \
         const int64_t q = (QUOTIENT);                                                             \
         key[i] = key[i] * grid + q;                                                               \
         entry[i].at += (v - q * d.by) * unit;                                                     \
     }
 
-/* Take one more axis into account: `n` indices, each in [-extent, extent), counted from element
- * `offset` of the grid.  Appends the chunk index
- * to the keys, and adds the place in the chunk, in units of `unit`, to the entries. */
-static inline void xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
-                      xa_divisor d, int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
+/* Take one more axis into account: `n` indices, counted from element `offset` of the grid.  Appends
+ * the chunk index to the keys, and adds the place in the chunk, in units of `unit`, to the entries.
+ * Returns whether one of the indices is not in [-extent, extent): whoever checked them before,
+ * others may have changed them since. */
+static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
+                     xa_divisor d, int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
 {
+    int wrong = 0;
     if (d.shift >= 0) XA_LOCATE(v >> d.shift)
     else if (d.magic) XA_LOCATE((int64_t) (((unsigned __int128) (uint64_t) v * d.magic) >> 64))
     else XA_LOCATE(v / d.by)
+    return wrong;
 }
 
 static inline int xa_is_sorted(const int64_t *key, int64_t n)

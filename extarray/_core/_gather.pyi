@@ -17,5 +17,10 @@ class Plan:
         user_steps: tuple[int, ...],
     ) -> None: ...
     def add_mask(
-        self, axis: int, origin: tuple[int, ...], mask: NDArray[np.bool_], user_step: int
+        self,
+        axis: int,
+        origin: tuple[int, ...],
+        mask: NDArray[np.bool_],
+        count: int,
+        user_step: int,
     ) -> None: ...

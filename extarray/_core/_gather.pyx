@@ -27,6 +27,8 @@ from ._copy cimport (
 )
 from ._types cimport MAX_NDIM, index_t
 
+from extarray.errors import BoundsError, SelectionError
+
 cnp.import_array()
 
 cdef extern from "_gather.h":
@@ -36,8 +38,8 @@ cdef extern from "_gather.h":
         XA_BLOCK
     void *xa_table(size_t n, size_t size) noexcept nogil
     divisor_t xa_make_divisor(int64_t by, int64_t most) noexcept nogil
-    void xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset, divisor_t d,
-                   int64_t grid, int64_t unit, int64_t *key, entry_t *entry) noexcept nogil
+    int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset, divisor_t d,
+                  int64_t grid, int64_t unit, int64_t *key, entry_t *entry) noexcept nogil
     int xa_sort(int64_t **keys, entry_t **entries, int64_t n, int bits) noexcept nogil
     int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n) noexcept nogil
     entry_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, int64_t at, int64_t unit,
@@ -52,6 +54,7 @@ cdef enum:
     MAX_DIMS = 64               # of an array of indices
     ROWS_AHEAD = 8              # of a mask
     FEW_CALLS = 8               # so few items of a chunk are read or written one by one
+    OUT_OF_BOUNDS = -2          # what a failure is that is none of memory
 
 
 cdef int bit_length(index_t n) noexcept nogil:
@@ -154,6 +157,11 @@ cdef class Plan:
             [-extent, extent) of its axis.
         user_steps : tuple of int
             Bytes in the user's memory from point to point, along each dimension of the arrays.
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: an index is out of bounds, and was not when they were checked.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(len(axes))
@@ -177,10 +185,15 @@ cdef class Plan:
         merge_dims(&points, f.n_axes)
         with nogil:
             failure = sort_points(q, f, &points)
+        if failure == OUT_OF_BOUNDS:
+            raise BoundsError("an array of indices changed while it was used, to one out of bounds")
         if failure:
             raise MemoryError(f"no memory for the tables of {points.n} points")
 
-    def add_mask(self, int axis, tuple origin not None, cnp.ndarray mask not None, index_t user_step):
+    def add_mask(
+        self, int axis, tuple origin not None, cnp.ndarray mask not None, index_t count,
+        index_t user_step
+    ):
         """Add the true places of a mask, in C order.
 
         Parameters
@@ -190,14 +203,21 @@ cdef class Plan:
         origin : tuple of int
             Index of its first element, on each of these axes.
         mask : ndarray of bool
-            Of one axis at least.
+            Of one axis at least, and of nobody who may change it meanwhile: it is read twice.
+        count : int
+            Its true places, for which the user's memory has room.
         user_step : int
             Bytes in the user's memory from one true place to the next.
+
+        Raises
+        ------
+        SelectionError
+            An IndexError: there are more or fewer true places.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(mask.ndim)
         cdef mask_t m
-        cdef index_t most = 1, sum = 0, rows = 1
+        cdef index_t most = 1, sum = 0, rows = 1, found
         cdef int d, failure
         cdef piece_t *pieces
         m.ndim = mask.ndim
@@ -216,7 +236,7 @@ cdef class Plan:
                 rows *= m.count[d]
         f.parts = <part_t *> allocate(most, sizeof(part_t))
         f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
-        pieces = <piece_t *> allocate(sum, sizeof(piece_t))
+        m.pieces[0] = pieces = <piece_t *> allocate(sum, sizeof(piece_t))
         m.rank = NULL
         try:
             m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
@@ -226,10 +246,14 @@ cdef class Plan:
                     &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
                 pieces += m.n_pieces[d]
             with nogil:
-                failure = list_mask(q, f, &m)
+                found = rank_rows(&m)
+                failure = list_mask(q, f, &m, found) if found == count else 0
         finally:
-            free(m.pieces[0] if m.ndim else pieces)
+            free(m.pieces[0])
             free(m.rank)
+        if found != count:
+            raise SelectionError(
+                f"a mask changed while it was used: {count} of its elements were true, now {found}")
         if failure:
             raise MemoryError("no memory for the tables of a mask")
 
@@ -297,7 +321,7 @@ cdef void merge_dims(points_t *p, int n_axes) noexcept nogil:
 
 
 cdef int sort_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
-    """Make the list of a factor, and its parts.  Returns 0, or -1 where there is no memory."""
+    """Make the list of a factor, and its parts.  Returns 0, OUT_OF_BOUNDS, or -1: no memory."""
     cdef int64_t *key = <int64_t *> xa_table(p.n, sizeof(int64_t))
     cdef index_t cells = 1
     cdef int a
@@ -307,7 +331,9 @@ cdef int sort_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
     if key == NULL or f.entries == NULL:
         free(key)
         return -1
-    locate_points(q, f, p, key)
+    if locate_points(q, f, p, key):
+        free(key)
+        return OUT_OF_BOUNDS
     if xa_sort(&key, &f.entries, p.n, bit_length(cells - 1)) < 0 or make_parts(q, f, key, p.n) < 0:
         free(key)
         return -1
@@ -315,8 +341,11 @@ cdef int sort_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
     return 0
 
 
-cdef void locate_points(const query_t *q, factor_t *f, const points_t *p, int64_t *key) noexcept nogil:
-    """Chunks (row-major numbers on the axes of the factor) and places of all points."""
+cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_t *key) noexcept nogil:
+    """Chunks (row-major numbers on the axes of the factor) and places of all points.
+
+    Returns whether an index is out of bounds.
+    """
     cdef divisor_t divisor[MAX_NDIM]
     cdef index_t grid[MAX_NDIM]
     cdef index_t extent[MAX_NDIM]
@@ -324,7 +353,7 @@ cdef void locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
     cdef const char *data[MAX_NDIM]
     cdef index_t at[MAX_DIMS]
     cdef index_t user = 0, done, n, i
-    cdef int a, d, last = p.ndim - 1
+    cdef int a, d, last = p.ndim - 1, wrong = 0
     cdef entry_t *entry = f.entries
     for a in range(f.n_axes):
         grid[a] = extent_of(&q.axial, f.axis[a])
@@ -343,7 +372,7 @@ cdef void locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
                 entry[i].at = 0
                 entry[i].user = user + (done + i) * p.user_step[last]
             for a in range(f.n_axes):
-                xa_locate(
+                wrong |= xa_locate(
                     data[a] + done * p.step[a][last], p.step[a][last], n, extent[a],
                     offset[a], divisor[a], grid[a], q.unit[f.axis[a]], key, entry)
             key += n
@@ -363,7 +392,7 @@ cdef void locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
             at[d] = 0
             d -= 1
         if d < 0:
-            return
+            return wrong
 
 
 cdef int make_parts(const query_t *q, factor_t *f, const int64_t *key, index_t n) noexcept nogil:
@@ -448,15 +477,15 @@ cdef index_t rank_rows(const mask_t *m) noexcept nogil:
             return total
 
 
-cdef int list_mask(query_t *q, factor_t *f, const mask_t *m) noexcept nogil:
-    """Make the list of a factor, and its parts, chunk by chunk."""
+cdef int list_mask(query_t *q, factor_t *f, const mask_t *m, index_t count) noexcept nogil:
+    """Make the list of a factor, of so many entries, and its parts, chunk by chunk."""
     cdef int d, last = m.ndim - 1
     cdef index_t p[MAX_NDIM]
     cdef index_t *chunk = f.chunk
     cdef part_t *part = f.parts
     cdef entry_t *entry
     # One entry more: the loop that writes them stores before it counts.
-    f.entries = entry = <entry_t *> xa_table(rank_rows(m) + 1, sizeof(entry_t))
+    f.entries = entry = <entry_t *> xa_table(count + 1, sizeof(entry_t))
     if entry == NULL:
         return -1
     for d in range(m.ndim):

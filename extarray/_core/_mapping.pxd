@@ -18,6 +18,15 @@ cdef struct touched_t:
     node_t *node[1 << ROOT_BITS]
 
 
+# Address space of a region, in a ring of all that there are; those of one file are neighbours.
+cdef struct window_t:
+    const char *base            # NULL: the file is not mapped
+    size_t size
+    uint64_t device, inode      # of the file; 0 and the address: anonymous memory
+    window_t *next
+    window_t *previous
+
+
 cdef class Touched:
     cdef touched_t *root
 
@@ -27,10 +36,14 @@ cdef class Region:
     cdef size_t window          # bytes of address space behind base
     cdef size_t committed       # anonymous memory: bytes that may be touched
     cdef int fd                 # -1: anonymous memory
+    cdef window_t here
     cdef object __weakref__
+
+    cdef bint shows(self, const char *first, const char *last) noexcept
 
 
 cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef int touched_set(touched_t *root, index_t address) noexcept nogil
+cdef bint is_shown(const char *first, const char *last) noexcept

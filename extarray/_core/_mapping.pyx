@@ -167,6 +167,40 @@ cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
 # Address space of all windows together.
 cdef size_t reserved = 0
 
+# Where the ring of windows begins and ends.
+cdef window_t ring
+ring.base = NULL
+ring.device = ring.inode = 0
+ring.next = ring.previous = &ring
+
+
+cdef void enter(window_t *window) noexcept:
+    """Put a window into the ring, before one of the same file if there is any."""
+    cdef window_t *place = ring.next
+    while place != &ring and not is_one_file(place, window):
+        place = place.next
+    window.next = place
+    window.previous = place.previous
+    place.previous.next = place.previous = window
+
+
+cdef bint is_one_file(const window_t *a, const window_t *b) noexcept:
+    return a.device == b.device and a.inode == b.inode
+
+
+cdef bint meets(const window_t *window, const char *first, const char *last) noexcept:
+    return window.base != NULL and first < window.base + window.size and last > window.base
+
+
+cdef bint is_shown(const char *first, const char *last) noexcept:
+    """Whether bytes first ... last - 1 are (or may be) of any array."""
+    cdef const window_t *window = ring.next
+    while window != &ring:
+        if meets(window, first, last):
+            return True
+        window = window.next
+    return False
+
 
 cdef size_t generous(size_t usual, size_t length) noexcept:
     """Bytes for a window: a window costs nothing, but all of them share one address space."""
@@ -255,6 +289,9 @@ cdef class Region:
 
     def __dealloc__(self):
         global reserved
+        if self.here.next != NULL:
+            self.here.next.previous = self.here.previous
+            self.here.previous.next = self.here.next
         if self.base != NULL:
             munmap(self.base, self.window)
             reserved -= self.window
@@ -283,11 +320,15 @@ cdef class Region:
             The file cannot be mapped.
         """
         cdef Region self = Region.__new__(Region)
+        about = os.fstat(fd)
+        self.here.device = about.st_dev
+        self.here.inode = about.st_ino
         self.fd = os.dup(fd)
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
             self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
                       PROT_READ | (PROT_WRITE if writable else 0))
+        enter(&self.here)
         return self
 
     @staticmethod
@@ -312,6 +353,8 @@ cdef class Region:
         cdef size_t physical = <size_t> os.sysconf("SC_PHYS_PAGES") * <size_t> os.sysconf("SC_PAGE_SIZE")
         self._map(generous(max(64 * GIB, 4 * physical), length), max(length, HUGE),
                   MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
+        self.here.inode = <size_t> self.base
+        enter(&self.here)
         return self
 
     def _map(self, size_t window, size_t least, int flags, int protection):
@@ -339,14 +382,33 @@ cdef class Region:
             munmap(base, head)
         if HUGE - head:
             munmap(aligned + window, HUGE - head)
-        self.base = aligned
-        self.window = window
+        self.base = self.here.base = aligned
+        self.window = self.here.size = window
         reserved += window
         if fd >= 0:
             if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
                 raise StorageError(
                     c_errno, f"cannot map the file: {os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
+
+    cdef bint shows(self, const char *first, const char *last) noexcept:
+        """Whether bytes first ... last - 1 are (or may be) those of the file or memory.
+
+        Other regions may show them too: of the other handles of a file, and older ones.
+        """
+        cdef const window_t *window = self.here.next
+        if meets(&self.here, first, last):
+            return True
+        while is_one_file(window, &self.here):
+            if meets(window, first, last):
+                return True
+            window = window.next
+        window = self.here.previous
+        while is_one_file(window, &self.here):
+            if meets(window, first, last):
+                return True
+            window = window.previous
+        return False
 
     def holds(self, size_t length):
         """Whether the window holds `length` bytes (a plain file always does).

@@ -5,24 +5,34 @@
 - `Mask`: the true places of an array of booleans that lies on some neighbouring axes.
 
 Each has the same members: the ``axes`` of the array, the ``dims`` of the result, the memory of its
-tables (``table_bytes``), its parts (``can_be_cut``, ``cut``), and ``add_to``, which hands it to the
-compiled core.
+tables (``table_bytes``), its parts (``can_be_cut``, ``cut``), ``apart``, which copies what a write
+to the array would change, and ``add_to``, which hands it to the compiled core.
+
+Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, with the
+number of its true places; indices it checks itself.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from extarray.config import config
+from extarray.errors import SelectionError
 from extarray.protocols.blocks import Source, load, tiles
+from extarray.protocols.elementwise import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from numpy.typing import NDArray
+
+    from extarray.protocols.blocks import Box
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
@@ -47,7 +57,12 @@ class _Plan(Protocol):
         self, axes: tuple[int, ...], indices: tuple[Indices, ...], user_steps: tuple[int, ...]
     ) -> None: ...
     def add_mask(
-        self, axis: int, origin: tuple[int, ...], mask: NDArray[np.bool_], user_step: int
+        self,
+        axis: int,
+        origin: tuple[int, ...],
+        mask: NDArray[np.bool_],
+        count: int,
+        user_step: int,
     ) -> None: ...
 
 
@@ -131,6 +146,10 @@ class Progression:
         for first, n in cuts(self.count, share, 1):
             yield replace(self, start=self.start + first * self.step, count=n), n
 
+    def apart(self, target: Any) -> Progression:
+        """The factor itself."""
+        return self
+
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
         plan.add_progression(
@@ -172,6 +191,12 @@ class Points:
             part = (*(slice(None),) * along, slice(first, first + n))
             yield replace(self, indices=tuple(index[part] for index in self.indices)), n
 
+    def apart(self, target: Any) -> Points:
+        """The factor, with copies of indices that share elements with an array."""
+        indices = tuple(apart(index, [target]) for index in self.indices)
+        is_same = all(map(operator.is_, indices, self.indices))
+        return self if is_same else replace(self, indices=indices)
+
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
         plan.add_points(self.axes, self.indices, tuple(strides[d] for d in self.dims))
@@ -194,6 +219,8 @@ class Mask:
         How many elements of the box are true.
     dim : int
         Dimension of the result.
+    is_copy : bool
+        Whether `mask` is a copy, which nobody changes.
     """
 
     axis: int
@@ -202,6 +229,7 @@ class Mask:
     box: tuple[slice, ...]
     count: int
     dim: int
+    is_copy: bool = False
 
     @classmethod
     def of_array(cls, axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Mask:
@@ -219,7 +247,8 @@ class Mask:
         Mask
         """
         box = tuple(slice(0, n) for n in mask.shape)
-        return cls(axis, (0,) * len(mask.shape), mask, box, count_true(mask, box), dim)
+        counted = _counted(mask, box, is_copy=False)
+        return cls(axis, (0,) * len(box), *counted[:3], dim, counted[3])
 
     @property
     def axes(self) -> Shape:
@@ -241,30 +270,52 @@ class Mask:
         extents: list[int] = [part.stop - part.start for part in self.box]
         grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
         rows = math.prod(extents[:-1]) * grid[-1]
-        return _TRUE_BYTES * self.count + _ROW_BYTES * rows + _PART_BYTES * math.prod(grid)
+        tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + _PART_BYTES * math.prod(grid)
+        return tables if self.is_copy else tables + _size(self.box)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Factors that follow each other along a dimension, and the extent of each."""
         # In C order: along the first axis that there is.
         along = next((j for j, part in enumerate(self.box) if part.stop - part.start > 1), 0)
         before, part, behind = self.box[:along], self.box[along], self.box[along + 1 :]
+        found = 0
         for first, n in cuts(part.stop - part.start, share, chunks[self.axis + along]):
             start = part.start + first
             box = (*before, slice(start, start + n), *behind)
             origin = list(self.origin)
             origin[along] += first
-            count = count_true(self.mask, box)
-            yield replace(self, box=box, count=count, origin=tuple(origin)), count
+            mask, box, count, is_copy = _counted(self.mask, box, self.is_copy)
+            found += count
+            if found > self.count:
+                break
+            piece = Mask(self.axis, tuple(origin), mask, box, count, self.dim, is_copy)
+            yield piece, count
+        self._check_count(found)
+
+    def apart(self, target: Any) -> Mask:
+        """The factor, with a copy of a mask that shares elements with an array."""
+        mask = self.mask if self.is_copy else apart(self.mask, [target])
+        return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
 
     def part(self) -> NDArray[np.bool_]:
-        """The elements of the mask."""
-        if isinstance(self.mask, np.ndarray):
-            return self.mask[self.box]
-        return load(self.mask, self.box)
+        """The elements of the mask, as many true as were counted, in an array of their own."""
+        if isinstance(self.mask, np.ndarray) and self.is_copy:
+            part = self.mask[self.box]
+        else:
+            part = _copy(self.mask, self.box)
+        self._check_count(int(np.count_nonzero(part)))
+        return part
+
+    def _check_count(self, found: int) -> None:
+        if found != self.count:
+            raise SelectionError(
+                f"a mask changed while it was used: {self.count} of its elements were true, now "
+                f"there are {'more' if found > self.count else 'fewer'}"
+            )
 
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_mask(self.axis, self.origin, self.part(), strides[self.dim])
+        plan.add_mask(self.axis, self.origin, self.part(), self.count, strides[self.dim])
 
 
 Factor: TypeAlias = Progression | Points | Mask
@@ -304,6 +355,27 @@ def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
         n -= n % unit
     for start in range(0, extent, n):
         yield start, min(n, extent - start)
+
+
+def _size(box: Box) -> int:
+    return math.prod(part.stop - part.start for part in box)
+
+
+def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
+    return mask[box].copy() if isinstance(mask, np.ndarray) else mask.read(box)
+
+
+def _counted(
+    mask: NDArray[np.bool_] | Source, box: Box, is_copy: bool
+) -> tuple[NDArray[np.bool_] | Source, Box, int, bool]:
+    """A mask, a box of it, how many are true there, and whether it is a copy: if memory allows it.
+
+    What is counted is then what is used, whatever happens to the mask.
+    """
+    if not is_copy and _size(box) <= config.max_memory // 2:
+        mask, is_copy = _copy(mask, box), True
+        box = tuple(slice(0, n) for n in mask.shape)
+    return mask, box, count_true(mask, box), is_copy
 
 
 def count_true(mask: NDArray[np.bool_] | Source, box: tuple[slice, ...]) -> int:

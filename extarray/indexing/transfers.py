@@ -5,6 +5,8 @@ A part's tables, and its block where elements are cast, fit in half of ``config.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,18 +14,67 @@ import numpy as np
 from extarray.config import config
 from extarray.errors import ArgumentTypeError, ShapeError
 from extarray.indexing.factors import Mask
+from extarray.protocols.blocks import Source, load
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._array import ArrayCore
     from extarray.indexing.query import Query
+    from extarray.protocols.blocks import Box
 
 __all__ = ["check_values", "read_query", "write_query"]
 
 # Tables of a mask on an array that is mapped: they stay in the cache.  Elsewhere, larger ones save
 # system calls, because each chunk is read once for all of its true places.
 _CACHED = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A box of an array of ours, of which nothing is read before all of it is needed."""
+
+    source: Source
+    box: Box
+    dropped: int = 0  # so many leading axes, all of length 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(part.stop - part.start for part in self.box[self.dropped :])
+
+    @property
+    def ndim(self) -> int:
+        return len(self.box) - self.dropped
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def __getitem__(self, key: tuple[slice, ...] | Literal[0]) -> _Late:
+        if key == 0:
+            return replace(self, dropped=self.dropped + 1)
+        box = list(self.box)
+        for d, cut in enumerate(key, self.dropped):
+            if cut != slice(None):
+                start = box[d].start
+                box[d] = slice(start + cut.start, start + cut.stop)
+        return replace(self, box=tuple(box))
+
+    def read(self) -> NDArray[Any]:
+        return load(self.source, self.box).reshape(self.shape)
+
+
+def _elements(values: NDArray[Any] | _Late) -> NDArray[Any]:
+    return values.read() if isinstance(values, _Late) else values
+
+
+def _block_bytes(values: NDArray[Any] | _Late, dtype: np.dtype[Any]) -> int:
+    """Bytes in memory for an element that is cast, and for that one which is read before."""
+    return dtype.itemsize + (values.dtype.itemsize if isinstance(values, _Late) else 0)
 
 
 def read_query(
@@ -77,15 +128,20 @@ def write_query(array: ArrayCore, query: Query, value: Any) -> None:
     inner = dtype.shape
     shape = (*query.shape, *inner)
     values = array._as_values(value, dtype.base)
+    if isinstance(values, Source):
+        values = _Late(values, tuple(slice(0, n) for n in values.shape))
     check_values(query, values.shape, shape)
     while values.ndim > len(shape):
         values = values[0]  # NumPy, too, lets leading axes of length 1 go
     if query.size == 0:
         return
+    factors = tuple(factor.apart(array) for factor in query.factors)
+    if factors != query.factors:
+        query = replace(query, factors=factors)
     direct = values.dtype == dtype.base and isinstance(values, np.ndarray)
-    if not direct and values.size * dtype.base.itemsize <= config.max_memory // 2:
+    if not direct and values.size * _block_bytes(values, dtype.base) <= config.max_memory // 2:
         block = np.empty(values.shape, dtype.base)
-        block[...] = values[...]
+        block[...] = _elements(values)
         values, direct = block, True
     if direct and inner:
         outer = values.shape[: max(0, values.ndim - len(inner))]
@@ -101,7 +157,7 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
         return
     dtype = array.dtype if query.field is None else query.field.dtype
     tables = query.table_bytes(array.chunks)
-    blocks = 0 if direct else query.size * dtype.itemsize
+    blocks = 0 if direct else query.size * _block_bytes(values, dtype)
     share = config.max_memory // 2 / max(tables + blocks, 1)
     if array._is_mapped and any(isinstance(factor, Mask) for factor in query.factors):
         share = min(share, _CACHED / tables)
@@ -117,7 +173,7 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
         return
     block = np.empty((*query.shape, *dtype.shape), dtype.base)
     if write:
-        block[...] = values[...]
+        block[...] = _elements(values)
         array._move(query, block, True)
     else:
         array._move(query, block, False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray._core._mapping import Region
+from extarray._core._array import is_of_a_chunk
 from extarray.errors import ShapeError
 from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
 from extarray.protocols.limits import check_result
@@ -386,7 +386,8 @@ def meet(x: Any, out: Any) -> bool:
         return x._origin == out._origin and _lines_meet(x._layout, out._layout)
     if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):
         return np.may_share_memory(x, out)
-    return _is_of_a_chunk(x if isinstance(x, np.ndarray) else out)
+    # Of which array is not asked: chunks are small.
+    return is_of_a_chunk(x if isinstance(x, np.ndarray) else out)
 
 
 def _lines_meet(a: tuple[Line, ...] | None, b: tuple[Line, ...] | None) -> bool:
@@ -409,14 +410,6 @@ def _have_common(a: Line, b: Line) -> bool:
     # A lone index has no step.
     common = math.gcd(*(step if count > 1 else 0 for _, step, count, _ in (a, b)))
     return common == 0 or (a[0] - b[0]) % common == 0
-
-
-def _is_of_a_chunk(array: NDArray[Any]) -> bool:
-    """Whether an array is a view of a chunk: of which array is not known, and chunks are small."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return isinstance(base, Region)
 
 
 def _coincide(x: Any, out: Any) -> bool:
