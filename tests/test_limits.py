@@ -89,6 +89,7 @@ m = new("m", (1 << 11, 1 << 11), chunks=(256, 256))
 out = new("out", (1 << 11, 1 << 11), chunks=(512, 128))
 v = new("v", (1 << 22,))
 i = new("i", (1 << 22,), "i8")
+u = new("u", (1 << 12, 1 << 13), "u1", (256, 256))
 z = new("z", (1 << 11, 1 << 11), "c16", (256, 256))
 small = np.ones((1 << 11, 4))
 # What is made once: imports, buffers of BLAS, tables.
@@ -137,6 +138,11 @@ _CALLS = {
     "np.take(m, [5, 0, 7], axis=0)": 0,
     "np.compress(np.arange(1 << 11) < 3, m, axis=0)": 0,
     "np.searchsorted(v, [0.5])": 0,
+    "u.flat.__setitem__(slice(None), 0)": 0,
+    "u.flat.__setitem__(slice(None), [1, 2, 3])": 0,
+    "u.flat.__setitem__(slice(None, None, 5), 0)": 0,
+    "u.flat[::5]": 6.4,
+    "np.put(u, i[: 1 << 19], 0)": 4,
     # products
     "np.dot(m, small)": 0.2,
     "np.tensordot(m, out, 2)": 0,
