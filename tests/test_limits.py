@@ -39,6 +39,8 @@ def test_settings_have_defaults_and_take_texts(script):
         lambda a: np.roll(a, 1),
         lambda a: np.zeros_like(a),
         lambda a: np.add.outer(a, [1, 2]),
+        lambda a: a.flat[::2],
+        lambda a: a.flat[:],
     ],
 )
 def test_too_large(huge, call):

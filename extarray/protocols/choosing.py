@@ -223,7 +223,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
         return NotImplemented
     places = np.ravel(converted(in_memory(ind, "put"), np.intp))
     values = np.ravel(converted(in_memory(v, "put"), a.dtype))
-    np.put(hollow(a).reshape(-1), np.empty(0, places.dtype), values[:0], mode)  # type: ignore[arg-type]
+    np.put(np.empty(0, a.dtype), np.empty(0, places.dtype), values[:0], mode)  # type: ignore[arg-type]
     scatter(a, _places(places, math.prod(a.shape), mode, 0), values)
     return None
 
@@ -281,7 +281,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> Any:
     if mask.shape != a.shape and math.prod(mask.shape) != math.prod(a.shape):
         raise ArgumentError("putmask: mask and data must be the same size")
     values = converted(values, a.dtype)
-    np.putmask(hollow(a), np.empty(0, bool), np.empty(0, values.dtype))
+    np.putmask(np.empty(0, a.dtype), np.empty(0, bool), np.empty(0, values.dtype))
     if math.prod(values.shape) != math.prod(a.shape):
         values = in_memory(values, "putmask")
     values, mask = flat(separate(values, a)), flat(separate(mask, a))
@@ -309,7 +309,7 @@ def place(arr: Any, mask: Any, vals: Any) -> Any:
     if math.prod(mask.shape) != math.prod(arr.shape):
         raise ArgumentError("place: mask and data must be the same size")
     values = np.ravel(converted(in_memory(vals, "place"), arr.dtype))
-    np.place(hollow(arr), hollow(arr).astype(bool), values[:0])  # NumPy's refusals
+    np.place(np.empty(0, arr.dtype), np.empty(0, bool), values[:0])  # NumPy's refusals
     mask = flat(separate(mask, arr))
     done = 0
     for piece in pieces(mask, arr):
@@ -327,7 +327,10 @@ def place(arr: Any, mask: Any, vals: Any) -> Any:
 def _put_where(target: Source, start: int, chosen: NDArray[np.bool], values: Any) -> None:
     """Write to the chosen elements of a range in C order, and touch no others."""
     places = np.flatnonzero(chosen) + start
-    target.write(np.unravel_index(places, target.shape) if target.shape else (), values)
+    if target.shape:
+        target.write(np.unravel_index(places, target.shape), values)
+    else:
+        target.write((), values[0])
 
 
 # -- finding -------------------------------------------------------------------------------------

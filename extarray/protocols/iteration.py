@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError, BoundsError, SelectionError
+from extarray.errors import BoundsError, SelectionError
 from extarray.protocols.blocks import Source
 from extarray.protocols.choosing import cycled, gather, pieces, place_bytes, scatter
 from extarray.protocols.derived import flat
@@ -103,7 +103,7 @@ class FlatElements:
         check_result(
             len(places) * self.base.dtype.itemsize, "the result of flat", "fewer elements at a time"
         )
-        return flat(self.base).read((slice(places.start, places.stop),))
+        return flat(self.base).read((slice(places.start, places.start + len(places)),))
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         if isinstance(key, tuple) and not key:
@@ -117,9 +117,7 @@ class FlatElements:
             scatter(self.base, range(places, places + 1), one)
             return
         new = np.ravel(converted(values, dtype))
-        if not len(new) and len(places):
-            raise ArgumentError("Error setting single item of array.")
-        if not isinstance(places, range) or places.step != 1:
+        if not isinstance(places, range) or places.step != 1 or not len(new):
             scatter(self.base, places, new)
             return
         elements = flat(self.base)

@@ -63,12 +63,14 @@ class SaidOnce:
 
     def __enter__(self) -> None:
         kinds = [kind for kind, action in np.geterr().items() if action == "warn"]
+        self._state = None
+        if not kinds:
+            return
         self._kept = tuple([_WORDS[kind] for kind in kinds])
         self._texts: set[str] = set()
         self._users: Any = np.geterrcall()
         # Of all that errstate offers, a log alone is told the whole message.
-        changes: dict[str, Any] = {**dict.fromkeys(kinds, "log"), "call": self} if kinds else {}
-        self._state = np.errstate(**changes)
+        self._state = np.errstate(call=self, **dict.fromkeys(kinds, "log"))  # type: ignore[arg-type]
         self._state.__enter__()
 
     def __exit__(
@@ -77,6 +79,8 @@ class SaidOnce:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._state is None:
+            return
         self._state.__exit__(kind, error, trace)
         if error is None:
             for text in sorted(self._texts):
