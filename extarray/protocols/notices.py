@@ -79,9 +79,10 @@ class SaidOnce:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._state is None:
+        state, self._state = self._state, None  # they hold each other
+        if state is None:
             return
-        self._state.__exit__(kind, error, trace)
+        state.__exit__(kind, error, trace)
         if error is None:
             for text in sorted(self._texts):
                 warn(text, RuntimeWarning)
