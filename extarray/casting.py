@@ -12,6 +12,7 @@ from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
 from extarray.protocols.dask import builds_graph
 from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
+from extarray.protocols.standard import DlpackMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +73,7 @@ def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-class AsType(NumpyMixin):
+class AsType(NumpyMixin, DlpackMixin):
     """An array that is read in another dtype; it has no elements of its own.
 
     Brackets, NumPy's functions and operators read and cast what they need, when they need it:

@@ -217,3 +217,12 @@ def test_a_closed_array(factory):
         for call in (lambda: array.astype("f4"), lambda: late[0], lambda: np.asarray(late)):
             with pytest.raises(xa.ClosedError):
                 call()
+
+
+def test_dlpack(memory):
+    with memory.array((3, 4), "i4", chunks=(2, 2)) as a:
+        a[...] = np.arange(12).reshape(3, 4)
+        late = a.astype("f4")
+        np.testing.assert_array_equal(np.from_dlpack(late), np.arange(12, dtype="f4").reshape(3, 4))
+        with pytest.raises(BufferError, match="cast as they are read"):
+            late.__dlpack__(copy=False)

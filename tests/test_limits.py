@@ -39,6 +39,8 @@ def test_settings_have_defaults_and_take_texts(script):
         lambda a: np.roll(a, 1),
         lambda a: np.zeros_like(a),
         lambda a: np.add.outer(a, [1, 2]),
+        lambda a: a.flat[::2],
+        lambda a: a.flat[:],
     ],
 )
 def test_too_large(huge, call):
@@ -91,6 +93,7 @@ v = new("v", (1 << 22,))
 i = new("i", (1 << 22,), "i8")
 tiny = new("tiny", (1 << 11, 1 << 11), "i1", (128, 512))
 grown = new("grown", (0, 1 << 11), chunks=(256, 256))
+u = new("u", (1 << 12, 1 << 13), "u1", (256, 256))
 z = new("z", (1 << 11, 1 << 11), "c16", (256, 256))
 small = np.ones((1 << 11, 4))
 # What is made once: imports, buffers of BLAS, tables.
@@ -139,6 +142,11 @@ _CALLS = {
     "np.take(m, [5, 0, 7], axis=0)": 0,
     "np.compress(np.arange(1 << 11) < 3, m, axis=0)": 0,
     "np.searchsorted(v, [0.5])": 0,
+    "u.flat.__setitem__(slice(None), 0)": 0,
+    "u.flat.__setitem__(slice(None), [1, 2, 3])": 0,
+    "u.flat.__setitem__(slice(None, None, 5), 0)": 0,
+    "u.flat[::5]": 6.4,
+    "np.put(u, i[: 1 << 19], 0)": 4,
     # products
     "np.dot(m, small)": 0.2,
     "np.tensordot(m, out, 2)": 0,

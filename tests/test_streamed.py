@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compare import assert_same_outcome
 from operands import check, check_out
-from streaming import small_boxes
+from streaming import compared, small_boxes
 
 from extarray.protocols.functions import streamed
 
@@ -34,6 +35,9 @@ OPERANDS = {
     "h": np.arange(20, dtype="f2").reshape(5, 4),
     "d": np.arange(17).astype("M8[D]"),
     "e": np.empty((0, 4)),
+    "p": np.zeros((2, 3), [("x", "i4"), ("y", "f8")]),
+    "o": np.zeros(()),
+    "z": np.array([1, "NaT", 3], "m8[s]"),
 }
 
 #: Calls of each function, named as in `numpy`; among them some that NumPy refuses.
@@ -65,6 +69,7 @@ concatenate((x, k[0].T), dtype="f4", casting="same_kind")
 copyto(x, y)  copyto(x, y, where=b)  copyto(k, 300)  copyto(x, y[0])  copyto(j, x)
 corrcoef(x)  corrcoef(x, y, rowvar=False)  corrcoef(c)
 count_nonzero(j)  count_nonzero(t, axis=(0, 1))  count_nonzero(b, 1, keepdims=True)
+compress([True, False, True], x, 1)
 cov(x)  cov(x, y)  cov(c, rowvar=False)  cov(v, w, ddof=0)  cov(v, fweights=i)  cov(v, aweights=w)
 cumprod(x, 1)  cumsum(x)  cumsum(t, 1)  cumsum(k, 0)  cumsum(x, 7)  cumsum(b)
 cumulative_prod(v)  cumulative_sum(x, axis=0)  cumulative_sum(v, include_initial=True)
@@ -104,6 +109,7 @@ matmul(x, q)  matmul(t, x)  matmul(v, w)  matmul(x, y)  matmul(h, q.astype("f2")
 max(x)  max(t, (0, 1))  max(x, 0, initial=1)  max(n)  max(e)  max(x, where=b, initial=-9)
 may_share_memory(x, y)
 mean(x)  mean(t, 1)  mean(k)  mean(h, 0)  mean(x, where=b)  mean(x, (0, 1), keepdims=True)  mean(e)
+mean(x, 0, where=[True, False, True, False])  mean(z)  mean(z, dtype="i2")  mean(z, dtype="f4")
 median(x)  median(t, axis=1)  median(n)  median(k, (0, 2), keepdims=True)  median(h)  median(v)
 min(x)  min(t, 2)  nan_to_num(n)  nan_to_num(n, copy=False, nan=5)[0]  nan_to_num(x)
 nanargmax(n)  nanargmin(n, 1)  nancumprod(n)  nancumsum(n, 1)  nanmax(n)  nanmax(n, 0)  nanmean(n)
@@ -113,9 +119,14 @@ ndim(t)  nonzero(b)  nonzero(t)  ones_like(k)  outer(v, w)  outer(x, q)
 partition(v, 5)[5]  partition(x, 2, 0)[2]
 percentile(x, 30)  percentile(t, [0, 50, 100], axis=2)  percentile(v, 33, method="lower")
 percentile(k, 50, method="nearest")  percentile(v, 101)
-place(x, b, [1, 2])  place(x, x > 9, [1])  prod(x, 0)  prod(k)  ptp(x)  ptp(t, 1)
+place(x, b, [1, 2])  place(x, x > 9, [1])  place(k, k > 1, 300)  place(k, k > 1, np.ones(2))
+place(k, k > 9, 300)  place(p, [True, False, True] * 2, [(1, 2)])  prod(x, 0)  prod(k)  ptp(x)
+ptp(t, 1)
 put(x, [0, -1, 0], [5, 6, 7])  put(x, [40], 1)  put(k, [70], 1, mode="wrap")
-putmask(x, b, y)  putmask(x, b, [1, 2, 3])
+put(k, [0], 300)  put(k, [], [])  put(k, [1.5], 2.5)  put(k, np.ones(1), 1)
+put(k, [0], np.full(1, 300))  put(p, [0, -1], [(1, 2), (3, 4)])
+putmask(x, b, y)  putmask(x, b, [1, 2, 3])  putmask(k, k > 1, 3)  putmask(k, k > 1, 300)
+putmask(k, k > 1, np.full(60, 3))  putmask(o, True, 3)  put(o, 0, 3)  place(o, True, 3)
 quantile(v, 0.25)  quantile(x, [0.1, 0.9], 0, keepdims=True)  quantile(v, 0.4, method="hazen")
 quantile(v, 0.4, method="inverted_cdf")  quantile(n, 0.5)
 quantile(v, 0.5, weights=w, method="inverted_cdf")
@@ -126,14 +137,16 @@ select([b, x > 0], [x, y], 3)  setdiff1d(i, [1])  setxor1d(i, j)  shape(t)  sinc
 size(x, 1)  sort(x)  sort(t, 0)  sort(x, None)  sort(d)  stack((x, y))  stack((v, w), axis=-1)
 std(x)  std(t, 1)  std(c, 0, ddof=1)  std(k)  std(x, where=b)  std(h)  stack((x, t))
 sum(x)  sum(t, (0, 2))  sum(k)  sum(x, 0, dtype="f4")  sum(b)  sum(x, where=b)  sum(h, 1)  sum(e, 0)
-sum(x, axis=9)  sum(x, initial=5)
+sum(x, 0, where=[True, False, True, False])  sum(x, axis=9)  sum(x, initial=5)
 take(x, [3, 0, 3], 1)  take(x, [[0, -1]])  take(x, 9, 0)  take(x, [7], 0, mode="clip")  take(v, 3)
+take(x, [])  take(x, [1.5])
 tensordot(x, y)  tensordot(t, x, ([2, 1], [0, 1]))  tensordot(x, q, 1)  tensordot(x, q)
 trace(x)  trace(t, 1, 0, 2)  trace(k)
 union1d(i, j)  unique(i)  unique(j, return_index=True, return_counts=True)  unique(n)
-unique(x, axis=0)
+unique(x, axis=0)  unique(i.astype(">i4"))
 unique(i, return_inverse=True)  unique_all(i)  unique_counts(j)  unique_inverse(i)  unique_values(t)
 unwrap(v * 5)  unwrap(x * 9, axis=0)  var(x)  var(t, (0, 1))  var(c)  var(x, 1, correction=1)
+var(c, dtype="f4")
 var(x, mean=np.mean(x))  vdot(v, w)  vdot(c, c)  vecdot(x, y)  vstack((x, y))  vstack((v, w))
 where(b)  where(b, x, y)  where(b, x, 0)  where(b[0], x, k[0, 0, 0])  zeros_like(x)  where(b, x)
 """
@@ -235,3 +248,66 @@ def test_into_out(factory, call):
         return plain(*given) if out is None else into(*given, out=out)
 
     check_out(factory, run, *arrays)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", "f4", "u1"])
+@pytest.mark.parametrize("values", ["u1", "f8"])
+def test_einsum_computes_in_the_dtype_of_out(memory, values, dtype):
+    n = np.ones((200, 100), values)
+    with memory.array(n.shape, values, chunks=(64, 64)) as a, memory.array((), dtype) as out:
+        a[...] = n
+        compared(
+            lambda: np.einsum("ij->", a, out=out)[...],
+            lambda: np.einsum("ij->", n, out=np.zeros((), dtype)),
+        )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, rows, out, some: np.stack([rows[1], rows[0]], out=some[:2]),
+        lambda x, rows, out, some: np.multiply.outer(rows[0], rows[:, 0], out=out),
+        lambda x, rows, out, some: np.take(x, [1, 0, 3, 2], axis=0, out=out),
+        lambda x, rows, out, some: np.take(x, np.arange(16)[::-1].reshape(4, 4), out=out),
+        lambda x, rows, out, some: np.compress([True, False, True], x, axis=0, out=some[2:]),
+    ],
+)
+def test_an_output_that_is_an_operand_too(factory, call):
+    n = np.arange(16.0).reshape(4, 4)
+    with factory.array((4, 4), chunks=(2, 2)) as a:
+        a[...] = n
+        with small_boxes():
+            call(a, a.lazy, a, a.lazy)
+        before = n.copy()
+        call(before, before, n, n)
+        np.testing.assert_array_equal(a[...], n)
+
+
+@pytest.mark.parametrize("name", ["var", "nanvar", "nansum", "nanargmax", "argmax"])
+def test_an_output_of_ours_for_operands_that_are_none(memory, name):
+    expected = getattr(np, name)([1, 5, 3])
+    with memory.array((), expected.dtype) as out:
+        assert getattr(np, name)([1, 5, 3], out=out) is out
+        assert out[...] == expected
+
+
+@pytest.mark.parametrize("value", [7, 300, [1], (3, 4), np.nan, np.ones(1)])
+@pytest.mark.parametrize("dtype", ["u1", "f8", [("x", "i4"), ("y", "f8")]])
+def test_fill(memory, dtype, value):
+    n = np.zeros(3, dtype)
+    with memory.array((3,), dtype) as a:
+        assert_same_outcome(lambda: a.fill(value), lambda: n.fill(value))
+        np.testing.assert_array_equal(a[...], n)
+
+
+def test_rounds_into_an_output_as_numpy_does(memory):
+    n = np.array([1.25, 17.5])
+    with memory.array((2,)) as a:
+        a[...] = n
+        for dtype in ("f8", "f4", "i8"):
+            compared(
+                lambda: np.round(a, 1, out=np.zeros(2, dtype)),  # noqa: B023
+                lambda: np.round(n, 1, out=np.zeros(2, dtype)),  # noqa: B023
+            )
+        np.testing.assert_array_equal(a.clip(2), n.clip(2))
+        np.testing.assert_array_equal(a.clip(max=2), n.clip(max=2))

@@ -192,6 +192,48 @@ def test_warnings_and_errstate_reach_the_threads():
             1 / a
 
 
+def test_each_warning_comes_once():
+    """As from NumPy, however many boxes there are; and it names the line of the user."""
+    a = xa.from_array(np.arange(2500.0).reshape(50, 50) % 3, chunks=(5, 5))
+    with small_boxes(512), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        np.divide(a[...], np.zeros_like(a), out=a)
+        assert len(caught) == 2
+        np.divide(xa.ones((50, 50), chunks=(5, 5)), xa.zeros((50, 50), chunks=(5, 5)), out=a)
+        np.log(xa.zeros((50, 50), chunks=(5, 5)))
+        np.add.reduce(xa.from_array(np.tile([np.inf, -np.inf], 500), chunks=(50,)))
+        np.cov(xa.from_array(np.full((2, 100), np.inf), chunks=(2, 10)))
+    texts = [str(warning.message) for warning in caught]
+    assert texts[2:5] == [
+        "divide by zero encountered in divide",
+        "divide by zero encountered in log",
+        "invalid value encountered in reduce",
+    ]
+    assert len(set(texts[5:])) == len(texts[5:]) > 0
+    assert {warning.filename for warning in caught[2:5]} == {__file__}
+
+
+def test_what_else_errstate_asks_for():
+    """A log and a function of the user, beside kinds of which NumPy warns."""
+    a = xa.from_array(np.tile([0.0, -1.0], 50), chunks=(5,))
+    told = []
+
+    class Log:
+        def write(self, message):
+            told.append(message)
+
+    with small_boxes(), np.errstate(divide="log", invalid="warn", call=Log()):
+        with pytest.warns(RuntimeWarning, match="invalid value encountered in log") as caught:
+            np.log(a)
+        assert len(caught) == 1
+    assert set(told) == {"Warning: divide by zero encountered in log\n"}
+    told.clear()
+    with small_boxes(), np.errstate(divide="call", call=lambda kind, _: told.append(kind)):
+        with pytest.warns(RuntimeWarning, match="invalid value"):
+            np.log(a)
+        assert set(told) == {"divide by zero"}
+
+
 def test_masked_elements_are_not_touched(disk):
     """Not even written with what they had: others may write them meanwhile (I9)."""
     with disk.array((4, 6), chunks=(2, 3)) as a, disk.open(a, mode="r") as reader:
@@ -265,6 +307,63 @@ def test_masked_arrays_keep_their_masks():
     for result in (np.add(a, masked), np.add(masked, a)):
         assert isinstance(result, np.ma.MaskedArray)
         assert result.mask[:, 0].all()
+
+
+class Labelled(np.ndarray):
+    """A subclass of which nobody knows what its elements mean: calls with it are NumPy's."""
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (lambda x, y, out: np.add(x, y, out=out), (3, 3)),
+        (lambda x, y, out: np.add(x, y, out), (3, 3)),
+        (lambda x, y, out: np.modf(x, out=(None, out))[1], (3, 3)),
+        (lambda x, y, out: np.add.reduce(x, axis=1, out=out), (3,)),
+        (lambda x, y, out: np.add.accumulate(x, out=out), (3, 3)),
+        (lambda x, y, out: np.add.reduceat(x, [0, 2], out=out), (2, 3)),
+        (lambda x, y, out: np.multiply.outer(x, y[0], out=out), (3, 3, 3)),
+        (lambda x, y, out: np.subtract.reduce(x, out=out), (3,)),
+        (lambda x, y, out: np.sum(x, axis=0, out=out), (3,)),
+        (lambda x, y, out: np.sum(x, 0, None, out), (3,)),
+        (lambda x, y, out: np.matmul(x, y, out=out, dtype="f8"), (3, 3)),
+        (lambda x, y, out: np.matmul(x, y, out=out, axes=[(1, 0), (0, 1), (0, 1)]), (3, 3)),
+        (lambda x, y, out: np.vecdot(x, y, axis=0, out=out), (3,)),
+        (lambda x, y, out: np.linalg.svd(x) and np.dot(x, y, out), (3, 3)),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.ndarray, Labelled, np.ma.MaskedArray])
+def test_outputs_that_numpy_fills(call, shape, kind):
+    """Also where arrays are read whole: the output is written, and is what comes back."""
+    n = np.arange(9.0).reshape(3, 3) + np.eye(3)
+    expected = np.zeros(shape)
+    call(n, n, expected)
+    given = n.view(kind)
+    for operands in ((xa.from_array(n, chunks=(2, 2)), given), (given, given), (given, n)):
+        out = xa.zeros(shape, chunks=(2,) * len(shape))
+        assert call(*operands, out) is out
+        np.testing.assert_array_equal(out[...], expected)
+
+
+@pytest.mark.parametrize("name", ["matvec", "vecmat"])
+def test_generalised_ufuncs_fill_an_output(name):
+    function = getattr(np, name, None)
+    if function is None:
+        pytest.skip("this NumPy does not have the function")
+    n = np.arange(9.0).reshape(3, 3)
+    operands = (n, np.ones(3)) if name == "matvec" else (np.ones(3), n)
+    out = xa.zeros(3)
+    assert function(*map(xa.from_array, operands), out=out) is out
+    np.testing.assert_array_equal(out[...], function(*operands))
+
+
+def test_in_place_with_arrays_that_go_to_numpy():
+    a = same = xa.zeros(3)
+    same += np.ma.ones(3)
+    assert same is a
+    np.testing.assert_array_equal(a[...], 1)
+    np.add.at(a, [0, 1], np.ma.ones(2))
+    np.testing.assert_array_equal(a[...], [2, 2, 1])
 
 
 class Foreign:

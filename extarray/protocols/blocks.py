@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from extarray.config import config
+from extarray.protocols.notices import SaidOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -210,14 +211,20 @@ def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -
 
     Notes
     -----
-    The threads see the settings and the ``np.errstate`` of the caller.  The first exception ends
-    the work and is raised here.
+    The threads see the settings and the ``np.errstate`` of the caller; what NumPy warns of is said
+    once.  The first exception ends the work and is raised here.
     """
     n_threads = max(1, min(config.threads, nbytes // _THREAD_BYTES))
-    if n_threads == 1:
+    with SaidOnce():
+        if n_threads > 1:
+            _share(work, boxes, n_threads)
+            return
         for i, box in enumerate(boxes):
             work(i, box)
-        return
+
+
+def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
+    """Call ``work(i, box)`` for every box on several threads; this one is one of them."""
     numbered = enumerate(boxes)
     lock = threading.Lock()
     failures: list[BaseException] = []

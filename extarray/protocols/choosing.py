@@ -11,12 +11,13 @@ from numpy.lib.array_utils import normalize_axis_index
 from extarray.errors import ArgumentError, BoundsError
 from extarray.protocols.blocks import Source, tiles
 from extarray.protocols.derived import flat
-from extarray.protocols.elementwise import part_of
+from extarray.protocols.elementwise import new_result, part_of
 from extarray.protocols.functions import streams
 from extarray.protocols.limits import check_result
 from extarray.protocols.operands import (
     as_array,
     chunks_of,
+    converted,
     hollow,
     in_memory,
     separate,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-__all__ = ["diagonal", "nonzero", "pieces", "take"]
+__all__ = ["cycled", "diagonal", "gather", "nonzero", "pieces", "place_bytes", "scatter", "take"]
 
 
 def pieces(x: Any, *others: Any) -> Iterator[slice]:
@@ -57,10 +58,10 @@ def pieces(x: Any, *others: Any) -> Iterator[slice]:
 
 def _places(indices: Any, n: int, mode: str, axis: int) -> NDArray[np.intp]:
     """Indices into an axis of length `n`, in [0, n)."""
-    places: Any = np.asarray(indices)
+    places: Any = converted(indices, np.intp)
     # Without elements: NumPy's refusal of other dtypes and modes.
-    np.take(np.empty(1), np.empty(0, places.dtype if places.size else np.intp), mode=mode)  # type: ignore[call-overload]
-    places = places.astype(np.intp)
+    np.take(np.empty(1), np.empty(0, places.dtype), mode=mode)  # type: ignore[call-overload]
+    places = places.astype(np.intp, copy=False)
     if places.size and n == 0:
         raise BoundsError("cannot do a non-empty take from an empty axes.")
     result: NDArray[np.intp]
@@ -74,7 +75,7 @@ def _places(indices: Any, n: int, mode: str, axis: int) -> NDArray[np.intp]:
             raise BoundsError(
                 f"index {places[wrong].flat[0]} is out of bounds for axis {axis} with size {n}"
             )
-        result = np.where(places < 0, places + n, places)
+        result = np.where(places < 0, places + n, places) if np.any(places < 0) else places
     return result
 
 
@@ -84,7 +85,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
     a = as_array(a)
     if not isinstance(a, Source) or not a.shape:
         return NotImplemented  # only the indices or the output are ours
-    indices = as_array(in_memory(indices, "take"))
+    indices = converted(in_memory(indices, "take"), np.intp)
     if axis is None:
         shape: tuple[int, ...] = indices.shape
         before: tuple[int, ...] = ()
@@ -99,16 +100,76 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
     target = target_for(out, shape, a.dtype, "take", "unsafe" if mode == "raise" else "same_kind")
     a = separate(a, out)
     everywhere = tuple(slice(0, m) for m in before), tuple(slice(0, m) for m in after)
-    row = max(1, math.prod((*before, *after)) * a.dtype.itemsize)
-    limit = max(1, step_bytes() // row)
-    for box in tiles(indices.shape, indices.shape, 1, limit=limit):
+    row = math.prod((*before, *after)) * a.dtype.itemsize
+    # The index of an element itself takes memory.
+    row += place_bytes(a) if axis is None else _PLACE
+    for box in tiles(indices.shape, indices.shape, 1, limit=max(1, step_bytes() // row)):
         chosen = places[(*box, ...)]
         if axis is None:
-            values = a.read(np.unravel_index(chosen, a.shape)) if n else np.empty(chosen.shape)
+            values = _at(a, np.unravel_index(chosen, a.shape)) if n else np.empty(chosen.shape)
         else:
-            values = a.read((*everywhere[0], chosen))
+            values = _at(a, (*everywhere[0], chosen))
         store(target, (*everywhere[0], *box, *everywhere[1]), values)
     return target if out is not None or shape else target[()]
+
+
+def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
+    """A selection of an array of ours, or of NumPy's: a copy of one that is the output too."""
+    selected: NDArray[Any] = a.read(key) if isinstance(a, Source) else a[key]
+    return selected
+
+
+def gather(a: Source, places: range) -> NDArray[Any]:
+    """The elements at evenly spaced places.
+
+    Parameters
+    ----------
+    a : Source
+    places : range
+        In [0, size), counted in C order.
+
+    Returns
+    -------
+    ndarray
+        Of one axis.
+
+    Raises
+    ------
+    ResultError
+        It would be larger than the limits allow.
+    """
+    result = new_result((len(places),), a.dtype, "flat")
+    for piece, key in _portions(a, places):
+        result[piece] = a.read(key)
+    return result
+
+
+#: Bytes of a place.
+_PLACE = np.dtype(np.intp).itemsize
+
+
+def place_bytes(a: Source) -> int:
+    """Bytes that the place of an element takes, in C order and as an index of each axis.
+
+    Parameters
+    ----------
+    a : Source
+
+    Returns
+    -------
+    int
+    """
+    return _PLACE * (2 + len(a.shape))
+
+
+def _portions(a: Source, places: Any) -> Iterator[tuple[slice, tuple[Any, ...]]]:
+    """Places of elements as index expressions, so many at a time as fit into memory."""
+    step = max(1, step_bytes() // (place_bytes(a) + a.dtype.itemsize))
+    for low in range(0, len(places), step):
+        some = places[low : low + step]
+        if isinstance(some, range):
+            some = np.arange(some.start, some.stop, some.step)
+        yield slice(low, low + len(some)), np.unravel_index(some, a.shape) if a.shape else ()
 
 
 @streams(np.compress)
@@ -160,21 +221,55 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
     """Streamed form: values to places counted in C order; the last of equal places wins."""
     if not isinstance(a, Source):
         return NotImplemented
-    places = np.ravel(in_memory(ind, "put"))
-    values = np.ravel(in_memory(v, "put"))
-    size = math.prod(a.shape)
-    np.put(np.zeros(1, a.dtype), np.empty(0, places.dtype), values, mode)  # type: ignore[arg-type]
-    places = _places(places, size, mode, 0)
-    if not len(places) or not len(values):
-        return None
-    limit = step_bytes() // (8 * max(1, len(a.shape)) + a.dtype.itemsize)
-    for low in range(0, len(places), max(1, limit)):
-        some = places[low : low + max(1, limit)]
-        chosen = values[np.arange(low, low + len(some)) % len(values)]
-        a.write(
-            np.unravel_index(some, a.shape) if a.shape else (), chosen if a.shape else chosen[-1]
-        )
+    places = np.ravel(converted(in_memory(ind, "put"), np.intp))
+    values = np.ravel(converted(in_memory(v, "put"), a.dtype))
+    np.put(np.empty(0, a.dtype), np.empty(0, places.dtype), values[:0], mode)  # type: ignore[arg-type]
+    scatter(a, _places(places, math.prod(a.shape), mode, 0), values)
     return None
+
+
+def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -> None:
+    """Write values to places; the last of equal places wins.
+
+    Parameters
+    ----------
+    a : Source
+    places : ndarray or range of int
+        In [0, size), counted in C order.
+    values : ndarray
+        Of one axis.  Those that are too few begin again; where there are none, nothing is written.
+    """
+    if not len(values):
+        return
+    for piece, key in _portions(a, places):
+        new = cycled(values, piece.start, piece.stop)
+        a.write(key, new if a.shape else new[-1])
+
+
+def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
+    """Values low ... high - 1 of those that one gets by beginning again and again.
+
+    Parameters
+    ----------
+    values : ndarray
+        Of one axis, and not empty.
+    low, high : int
+
+    Returns
+    -------
+    ndarray
+        To be read only.
+
+    Examples
+    --------
+    >>> cycled(np.array([5, 6, 7]), 2, 6)
+    array([7, 5, 6, 7])
+    """
+    if len(values) == 1:
+        return np.broadcast_to(values, (high - low,))
+    if high <= len(values):
+        return values[low:high]
+    return values[np.arange(low, high) % len(values)]
 
 
 @streams(np.putmask)
@@ -185,8 +280,8 @@ def putmask(a: Any, /, mask: Any, values: Any) -> Any:
     mask = as_array(mask)
     if mask.shape != a.shape and math.prod(mask.shape) != math.prod(a.shape):
         raise ArgumentError("putmask: mask and data must be the same size")
-    values = as_array(values)
-    np.putmask(hollow(a), np.empty(0, bool), np.empty(0, values.dtype))
+    values = converted(values, a.dtype)
+    np.putmask(np.empty(0, a.dtype), np.empty(0, bool), np.empty(0, values.dtype))
     if math.prod(values.shape) != math.prod(a.shape):
         values = in_memory(values, "putmask")
     values, mask = flat(separate(values, a)), flat(separate(mask, a))
@@ -213,7 +308,8 @@ def place(arr: Any, mask: Any, vals: Any) -> Any:
     mask = as_array(mask)
     if math.prod(mask.shape) != math.prod(arr.shape):
         raise ArgumentError("place: mask and data must be the same size")
-    values = np.ravel(in_memory(vals, "place"))
+    values = np.ravel(converted(in_memory(vals, "place"), arr.dtype))
+    np.place(np.empty(0, arr.dtype), np.empty(0, bool), values[:0])  # NumPy's refusals
     mask = flat(separate(mask, arr))
     done = 0
     for piece in pieces(mask, arr):
@@ -223,8 +319,7 @@ def place(arr: Any, mask: Any, vals: Any) -> Any:
             continue
         if not len(values):
             raise ArgumentError("Cannot insert from an empty array!")
-        new = values[np.arange(done, done + count) % len(values)]
-        _put_where(arr, piece.start, chosen, new)
+        _put_where(arr, piece.start, chosen, cycled(values, done, done + count))
         done += count
     return None
 
@@ -232,7 +327,10 @@ def place(arr: Any, mask: Any, vals: Any) -> Any:
 def _put_where(target: Source, start: int, chosen: NDArray[np.bool], values: Any) -> None:
     """Write to the chosen elements of a range in C order, and touch no others."""
     places = np.flatnonzero(chosen) + start
-    target.write(np.unravel_index(places, target.shape) if target.shape else (), values)
+    if target.shape:
+        target.write(np.unravel_index(places, target.shape), values)
+    else:
+        target.write((), values[0])
 
 
 # -- finding -------------------------------------------------------------------------------------

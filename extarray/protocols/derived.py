@@ -57,15 +57,17 @@ class _Derived(Source):
         """Number of elements."""
         return math.prod(self.shape)
 
-    def _peek(self, box: Box, writable: bool = False) -> None:
-        return None
+    def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
+        return None if writable else self._compute(box)
 
     def read(self, selection: Any = ...) -> NDArray[Any]:
-        """Elements of a box; of all where none is given."""
+        """Copy of the elements of a box; of all where none is given."""
         box = tuple(slice(0, n) for n in self.shape) if selection is ... else selection
-        return self._compute(box)
+        result = self._compute(box)
+        return result if result.flags.owndata else result.copy()
 
     def _compute(self, box: Box) -> NDArray[Any]:
+        """Elements of a box, to be read only: a new array, or a view of some operand."""
         raise NotImplementedError
 
 

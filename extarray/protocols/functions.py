@@ -8,6 +8,7 @@ the limits allow it.
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -146,7 +147,12 @@ def plain(kind: type) -> bool:
     return kind in (np.ndarray, np.memmap) or not issubclass(kind, np.ndarray)
 
 
-def fall_back(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def fall_back(
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    changed: tuple[Any, ...] | None = None,
+) -> Any:
     """Call a function with NumPy arrays in place of ours, and write what it has changed.
 
     Parameters
@@ -155,6 +161,8 @@ def fall_back(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, An
     args : tuple
     kwargs : mapping
         Arguments; arrays of ours are found also inside of lists, tuples and dicts.
+    changed : tuple, optional
+        The arguments that `function` changes, where its signature does not name them.
 
     Returns
     -------
@@ -169,8 +177,9 @@ def fall_back(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, An
     """
     name = getattr(function, "__name__", repr(function))
     whole = _Whole(name, (args, kwargs))
-    args, kwargs = whole.exchange(args), whole.exchange(kwargs)
-    return whole.restore(function(*args, **kwargs), _changed(function, args, kwargs))
+    result = function(*whole.exchange(args), **whole.exchange(kwargs))
+    # Only now: a call that NumPy refuses has perhaps no signature to find anything by.
+    return whole.restore(result, _changed(function, args, kwargs) if changed is None else changed)
 
 
 class _Whole:
@@ -205,7 +214,7 @@ class _Whole:
         """Write changed arrays to ours, and put ours in their place in a result."""
         ours = {}
         for source, whole in self._pairs.values():
-            if any(whole is array for array in changed):
+            if any(source is array for array in changed):
                 source.write(..., whole)
                 ours[id(whole)] = source
         if isinstance(result, tuple) and type(result) is tuple:
@@ -245,7 +254,8 @@ def _changed(
 
 @cache
 def _signature(function: Function) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except ValueError:  # a compiled function that has none
-        return None
+    # Compiled functions have none in some versions of NumPy: a streamed form has the same one.
+    for candidate in (function, streamed.get(function)):
+        with suppress(ValueError, TypeError):
+            return inspect.signature(candidate)  # type: ignore[arg-type]
+    return None

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError, BoundsError, SelectionError
+from extarray.errors import BoundsError, SelectionError
 from extarray.protocols.blocks import Source
-from extarray.protocols.choosing import pieces
+from extarray.protocols.choosing import cycled, gather, pieces, place_bytes, scatter
 from extarray.protocols.derived import flat
 from extarray.protocols.elementwise import part_of
-from extarray.protocols.operands import step_bytes
+from extarray.protocols.limits import check_result
+from extarray.protocols.operands import converted, in_memory, step_bytes
 from extarray.protocols.standins import shadow
 
 if TYPE_CHECKING:
@@ -95,48 +96,54 @@ class FlatElements:
 
     def __getitem__(self, key: Any) -> Any:
         places = self._places(key)
-        if isinstance(places, slice):
-            elements = flat(self.base)
-            return np.array(part_of(elements, (places,)))
-        return np.take(self.base, places)
+        if not isinstance(places, range):
+            return np.take(self.base, places)
+        if places.step != 1:
+            return gather(self.base, places)
+        check_result(
+            len(places) * self.base.dtype.itemsize, "the result of flat", "fewer elements at a time"
+        )
+        return flat(self.base).read((slice(places.start, places.start + len(places)),))
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         if isinstance(key, tuple) and not key:
             raise SelectionError("Assigning to a flat iterator with a 0-D index is not supported.")
         places = self._places(key)
-        if not isinstance(places, slice):
-            np.put(self.base, places, values)
+        dtype = self.base.dtype
+        values = in_memory(values, "flat")
+        if isinstance(places, int):
+            one = np.empty(1, dtype)
+            one.flat[0] = values  # refuses what NumPy refuses
+            scatter(self.base, range(places, places + 1), one)
             return
-        new = np.ravel(np.asarray(values))
-        if not len(new):
-            if places.start < places.stop:
-                raise ArgumentError("Error setting single item of array.")
+        new = np.ravel(converted(values, dtype))
+        if not isinstance(places, range) or places.step != 1 or not len(new):
+            scatter(self.base, places, new)
             return
         elements = flat(self.base)
-        step = max(1, step_bytes() // elements.dtype.itemsize)
-        for low in range(places.start, places.stop, step):
-            high = min(low + step, places.stop)
-            # Values that are too few begin again.
-            chosen = new[np.arange(low - places.start, high - places.start) % len(new)]
-            elements.write((slice(low, high),), chosen.astype(elements.dtype))
+        step = max(1, step_bytes() // (dtype.itemsize + place_bytes(elements)))
+        for low in range(0, len(places), step):
+            some = places[low : low + step]
+            elements.write(
+                (slice(some.start, some.stop),), cycled(new, low, low + len(some)).astype(dtype)
+            )
 
-    def _places(self, key: Any) -> slice | NDArray[np.intp] | int:
-        """Places in C order: a range where they are one."""
+    def _places(self, key: Any) -> range | NDArray[np.intp] | int:
+        """Places in C order, in [0, size): a range where a slice gives them."""
         n = len(self)
         if isinstance(key, tuple) and len(key) == 1:
             (key,) = key
         if key is Ellipsis or (isinstance(key, tuple) and not key):
-            return slice(0, n)
+            return range(n)
         if isinstance(key, slice):
-            low, high, step = key.indices(n)
-            return slice(low, max(low, high)) if step == 1 else np.arange(low, high, step)
+            return range(*key.indices(n))
         if not isinstance(key, (bool, np.bool_)):
             with suppress(TypeError):
                 key = operator.index(key)
         if type(key) is int:
             if not -n <= key < n:
                 raise BoundsError(f"index {key} is out of bounds for size {n}")
-            return key
+            return key % n
         chosen = np.asarray(key)
         if isinstance(key, Source):
             key = chosen
@@ -156,7 +163,7 @@ class FlatElements:
         wrong = places[(places < -n) | (places >= n)]
         if wrong.size:
             raise BoundsError(f"index {wrong[0]} is out of bounds for size {n}")
-        return places
+        return np.where(places < 0, places + n, places)
 
     def copy(self) -> NDArray[Any]:
         """Copy of the elements.

@@ -322,7 +322,9 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
     if options or len(given) not in (1, 2) or not isinstance(subscripts, str):
         return NotImplemented
     arrays = [as_array(x) for x in given]
-    sample = np.einsum(subscripts, *[hollow(x) for x in arrays])  # NumPy's refusals, and dtype
+    # NumPy's refusals, and the dtype in which it computes: that of an output counts.
+    into: dict[str, Any] = {"out": hollow(out)} if isinstance(out, (Source, np.ndarray)) else {}
+    sample = np.einsum(subscripts, *[hollow(x) for x in arrays], **into)
     parsed = _parse(subscripts, [len(x.shape) for x in arrays])
     if parsed is None or any(x.dtype.kind not in "?biufc" for x in arrays):
         return NotImplemented

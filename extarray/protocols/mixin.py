@@ -256,7 +256,6 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     )
     argsort = _method(np.argsort, "argsort()", "array([[0, 1, 2],\n       [0, 1, 2]])")
     choose = _method(np.choose, "choose([0] * 7)", "array([[0, 0, 0],\n       [0, 0, 0]])")
-    clip = _method(np.clip, "clip(2, 4)", "array([[2, 2, 3],\n       [4, 4, 4]])")
     conj = _method(np.conjugate, "conj()", "array([[1, 2, 3],\n       [4, 5, 6]])")
     conjugate = _method(np.conjugate, "conjugate()", "array([[1, 2, 3],\n       [4, 5, 6]])")
     cumprod = _method(np.cumprod, "cumprod(axis=0)", "array([[ 1,  2,  3],\n       [ 4, 10, 18]])")
@@ -282,6 +281,29 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     take = _method(np.take, "take([0, -1], axis=1)", "array([[1, 3],\n       [4, 6]])")
     trace = _method(np.trace, "trace()", "np.int64(6)")
     var = _method(np.var, "var()", "np.float64(2.9166666666666665)")
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
+        """As `numpy.ndarray.clip`; by the function `numpy.clip`, to which both bounds are given.
+
+        Parameters
+        ----------
+        min, max : array_like, optional
+        out : ndarray or ExtArray, optional
+        **options
+            Of ufuncs.
+
+        Returns
+        -------
+        ndarray or ExtArray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).clip(2, 4)
+        array([[2, 2, 3],
+               [4, 4, 4]])
+        """
+        return np.clip(self, min, max, out, **options)
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
         """As `numpy.ndarray.compress`; by the function `numpy.compress`.
@@ -339,9 +361,9 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> a[...]
         array([7., 7., 7.])
         """
-        if np.ndim(value):
-            raise ArgumentError("setting an array element with a sequence.")
-        self.write(..., value)
+        one = np.empty((), self.dtype)
+        one.fill(value)  # refuses what NumPy refuses; a tuple may be a record
+        self.write(..., one)
 
     def item(self, *args: Any) -> Any:
         """As `numpy.ndarray.item`: one element, as Python's number.

@@ -11,6 +11,7 @@ import numpy as np
 from extarray.protocols.blocks import Source
 from extarray.protocols.folding import Fold
 from extarray.protocols.functions import streams
+from extarray.protocols.operands import as_array
 from extarray.protocols.reductions import given, reduce_part, reduce_with
 
 if TYPE_CHECKING:
@@ -162,6 +163,9 @@ def _stream_mean(function: Callable[..., Any], past_nan: bool) -> None:
         *,
         where: Any = _ABSENT,
     ) -> Any:
+        a = as_array(a)
+        if a.dtype.kind in "mM" and dtype is not None:
+            return NotImplemented  # the sum of times has no such dtype, but NumPy's result may
         skip = past_nan and a.dtype.kind in "fc"
         return reduce_with(
             lambda: _Mean(_inner_dtype(a.dtype, dtype, out), skip),
@@ -189,9 +193,12 @@ def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -
         mean: Any = _ABSENT,
         correction: Any = _ABSENT,
     ) -> Any:
+        a = as_array(a)
         inner = _inner_dtype(a.dtype, dtype, out)
         if mean is not _ABSENT or inner.kind not in ("fc" if dtype is None else "f"):
             return NotImplemented
+        if a.dtype.kind == "c" and inner.kind != "c":
+            return NotImplemented  # NumPy drops the imaginary parts of the mean alone
         if correction is not _ABSENT:
             if ddof != 0:
                 return NotImplemented  # which NumPy refuses

@@ -1,11 +1,25 @@
-"""Warnings that point at the line of the user."""
+"""Warnings that point at the line of the user, and say a thing once."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["warn"]
+import numpy as np
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["SaidOnce", "warn"]
+
+#: What NumPy's messages begin with, for each kind of error that `numpy.errstate` knows.
+_WORDS = {
+    "divide": "divide by zero",
+    "over": "overflow",
+    "under": "underflow",
+    "invalid": "invalid value",
+}
 
 #: Packages whose frames stand between a user's line and what gives the warning.
 _WITHIN = ("extarray", "numpy")
@@ -27,3 +41,60 @@ def warn(text: str, category: type[Warning]) -> None:
         frame = frame.f_back
         level += 1
     warnings.warn(text, category, stacklevel=level)
+
+
+class SaidOnce:
+    """Context in which each warning of NumPy's floating-point errors is given once, at the end.
+
+    NumPy warns once for a whole array; an operation on many boxes, on any threads, has to as well.
+    What `numpy.errstate` asks for beside warnings stays as it is.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     with SaidOnce():
+    ...         results = [np.log(np.zeros(1)) for _ in range(3)]
+    >>> [str(warning.message) for warning in caught]
+    ['divide by zero encountered in log']
+    """
+
+    __slots__ = ("_kept", "_state", "_texts", "_users")
+
+    def __enter__(self) -> None:
+        kinds = [kind for kind, action in np.geterr().items() if action == "warn"]
+        self._state = None
+        if not kinds:
+            return
+        self._kept = tuple([_WORDS[kind] for kind in kinds])
+        self._texts: set[str] = set()
+        self._users: Any = np.geterrcall()
+        # Of all that errstate offers, a log alone is told the whole message.
+        self._state = np.errstate(call=self, **dict.fromkeys(kinds, "log"))  # type: ignore[arg-type]
+        self._state.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        state, self._state = self._state, None  # they hold each other
+        if state is None:
+            return
+        state.__exit__(kind, error, trace)
+        if error is None:
+            for text in sorted(self._texts):
+                warn(text, RuntimeWarning)
+
+    def write(self, message: str) -> None:
+        """Keep a message that is to be a warning; all others are for the user's own log."""
+        text = message.removeprefix("Warning: ").rstrip()
+        if text.startswith(self._kept):
+            self._texts.add(text)
+        else:
+            self._users.write(message)
+
+    def __call__(self, kind: str, flags: int) -> None:
+        """Hand on what the user's own function is to be told."""
+        self._users(kind, flags)

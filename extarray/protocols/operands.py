@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_array",
     "chunks_of",
+    "converted",
     "hollow",
     "in_memory",
     "separate",
@@ -60,6 +61,29 @@ def chunks_of(x: Any) -> tuple[int, ...]:
     """
     chunks: tuple[int, ...] = x.chunks if isinstance(x, Source) else x.shape
     return chunks
+
+
+def converted(x: Any, dtype: DTypeLike) -> Any:
+    """Values that are assigned, as an array.
+
+    Parameters
+    ----------
+    x : array_like
+    dtype : dtype_like
+        Of the array that they are assigned to: a number is refused where it is too large for it, a
+        tuple may be a record of it.
+
+    Returns
+    -------
+    Source or ndarray
+        Of `dtype`, unless `x` is an array already: that is cast when it is written.
+
+    Examples
+    --------
+    >>> converted([1, 2], "u1")
+    array([1, 2], dtype=uint8)
+    """
+    return x if isinstance(x, (Source, np.ndarray)) else np.asarray(x, dtype)
 
 
 def hollow(x: Any) -> NDArray[Any]:

@@ -65,8 +65,9 @@ def _sample(x: Any) -> Any:
 def _pointwise(function: Callable[..., Any], *names: str) -> None:
     """Register the streamed form of a function, in which the named parameters are operands."""
     signature = inspect.signature(function)
+    takes_out = "out" in signature.parameters
     # NumPy rounds integers to tens, but not into out=.
-    fills = "out" in signature.parameters and function not in (np.around, np.round)
+    always_fills = takes_out and function not in (np.around, np.round)
 
     def form(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
@@ -87,6 +88,7 @@ def _pointwise(function: Callable[..., Any], *names: str) -> None:
             own.arguments = given | dict(zip(present, parts, strict=True))
             return function(*own.args, **own.kwargs, **options)
 
+        fills = always_fills if out is None else takes_out
         return _apply(call, operands, out, call if fills else None, function.__name__)
 
     streams(function)(form)

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from extarray.protocols.elementwise import as_operand
 from extarray.protocols.folding import Fold, fold
 from extarray.protocols.functions import streams
+from extarray.protocols.operands import as_array
 from extarray.protocols.standins import single
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def reduce_with(
     """
     if not can_stream(x):
         return NotImplemented
+    if "where" in options:
+        options = {**options, "where": as_operand(options["where"])}
     with np.errstate(all="ignore"):
         one = function(
             single(x),
@@ -348,6 +351,7 @@ def _stream_sum(function: Callable[..., Any], ufunc: np.ufunc, past_nan: bool = 
         initial: Any = _ABSENT,
         where: Any = _ABSENT,
     ) -> Any:
+        a = as_array(a)
         kind = _PastNan if past_nan and a.dtype.kind in "fc" else _ByUfunc
         options = given(dtype=dtype, keepdims=keepdims, initial=initial, where=where)
         return _reduce(kind, ufunc, function, a, axis, out, options)
@@ -497,6 +501,7 @@ def _stream_place(
 
     @streams(function)
     def form(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _ABSENT) -> Any:
+        a = as_array(a)
         skip = None if past_nan is None or a.dtype.kind not in "fc" else np.array(past_nan)
         return reduce_with(
             lambda: _Place(choose, a.shape, skip),

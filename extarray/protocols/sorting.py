@@ -123,7 +123,9 @@ class _Values:
     def merge(self) -> None:
         """Take up the parts that wait."""
         parts = [(self.values, self.first, self.counts), *self._parts]
-        values, first, counts = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        first, counts = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        # Of a dtype that is said, as otherwise its byte order would become the machine's.
+        values = np.concatenate([part[0] for part in parts], dtype=self.values.dtype)
         self.values, inverse = np.unique(values, return_inverse=True, equal_nan=self._equal_nan)
         self.counts = np.zeros(len(self.values), np.intp)
         np.add.at(self.counts, inverse, counts)

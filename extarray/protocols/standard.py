@@ -13,11 +13,47 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["StandardMixin"]
+__all__ = ["DlpackMixin", "StandardMixin"]
 
 
-class StandardMixin(Source):
-    """Namespace, device and DLPack."""
+class DlpackMixin(Source):
+    """DLPack."""
+
+    __slots__ = ()
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        # A copy, unless a view is asked for: then one chunk has to hold everything.
+        elements = self._view() if copy is False else self.read()
+        return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+
+    def _view(self) -> NDArray[Any]:
+        """View of all elements."""
+        if self.size == 0:
+            return self.read()
+        everything = tuple(slice(0, n) for n in self.shape)
+        view = self._peek(everything, True)
+        if view is None:
+            view = self._peek(everything)
+        if view is None:
+            raise BufferError(
+                "elements in several chunks, or cast as they are read, have to be copied; chunk() "
+                "gives views"
+            )
+        return view
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the CPU
+
+
+class StandardMixin(DlpackMixin):
+    """Namespace and device, and DLPack."""
 
     __slots__ = ()
 
@@ -63,30 +99,3 @@ class StandardMixin(Source):
         if device != "cpu" or stream is not None:
             raise ArgumentError(f"device {device!r}, stream {stream!r}: there is 'cpu', and None")
         return self
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        # A copy, unless a view is asked for: then one chunk has to hold everything.
-        elements = self._view() if copy is False else self.read()
-        return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
-
-    def _view(self) -> NDArray[Any]:
-        """View of all elements."""
-        if self.size == 0:
-            return self.read()
-        everything = tuple(slice(0, n) for n in self.shape)
-        view = self._peek(everything, True)
-        if view is None:
-            view = self._peek(everything)
-        if view is None:
-            raise BufferError("elements in several chunks have to be copied; chunk() gives views")
-        return view
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # the CPU

@@ -12,6 +12,7 @@ from extarray.protocols.derived import Computed, widened
 from extarray.protocols.elementwise import part_of
 from extarray.protocols.functions import dispatch, streams
 from extarray.protocols.limits import check_result
+from extarray.protocols.notices import SaidOnce
 from extarray.protocols.operands import as_array, chunks_of, in_memory, step_bytes
 from extarray.protocols.reductions import all_axes
 
@@ -144,15 +145,17 @@ def cov(
     check_result(2 * n_variables**2 * kind.itemsize, "the result of cov", "fewer variables")
     moments = _Comoments(n_variables, kind)
     chunks = chunks_of(arrays[0])[1 - axes[0]]
-    for (piece,) in tiles((n,), (chunks,), n_variables * kind.itemsize, limit=step_bytes(4)):
-        rows = [
-            part_of(x, (slice(0, x.shape[0]), piece))
-            if j == 0
-            else part_of(x, (piece, slice(0, x.shape[1]))).T
-            for x, j in zip(arrays, axes, strict=True)
-        ]
-        block = np.concatenate(rows, dtype=kind)
-        moments.add(block, None if weights is None else weights[piece])
+    pieces = tiles((n,), (chunks,), n_variables * kind.itemsize, limit=step_bytes(4))
+    with SaidOnce():
+        for (piece,) in pieces:
+            rows = [
+                part_of(x, (slice(0, x.shape[0]), piece))
+                if j == 0
+                else part_of(x, (piece, slice(0, x.shape[1]))).T
+                for x, j in zip(arrays, axes, strict=True)
+            ]
+            block = np.concatenate(rows, dtype=kind)
+            moments.add(block, None if weights is None else weights[piece])
     return (moments.products * np.true_divide(1, scale)).squeeze()
 
 

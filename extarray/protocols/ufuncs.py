@@ -56,7 +56,8 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
         result = _METHODS[method](ufunc, *inputs, **kwargs)
         if result is not NotImplemented:
             return result
-    return fall_back(getattr(ufunc, method), inputs, kwargs)
+    changed = inputs[:1] if method == "at" else kwargs.get("out", ())
+    return fall_back(getattr(ufunc, method), inputs, kwargs, changed)
 
 
 def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] | None:
