@@ -30,7 +30,6 @@ from extarray.config import config
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
-    BoundsError,
     CastingError,
     ClosedError,
     ReadOnlyError,

@@ -15,7 +15,6 @@ from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
-from posix.types cimport off_t
 from posix.unistd cimport pread, pwrite
 
 from ._axial cimport axial_t, segment_of
