@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from extarray.errors import CastingError, ReadOnlyError
-from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
+from extarray.protocols.blocks import Grain, Source, box_bytes, load, run, tiles
 from extarray.protocols.dask import builds_graph
 from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
@@ -148,6 +148,10 @@ class AsType(NumpyMixin, DlpackMixin):
         return self._source._origin
 
     @property
+    def _lead(self) -> tuple[int, ...]:
+        return self._source._lead
+
+    @property
     def _layout(self) -> tuple[Line, ...] | None:
         return self._source._layout
 
@@ -181,7 +185,10 @@ class AsType(NumpyMixin, DlpackMixin):
             np.copyto(result[place], load(source, part), casting="unsafe")
 
         widest = max(self.itemsize, source.dtype.itemsize)
-        boxes = tiles(result.shape, self.chunks, widest, limit=box_bytes())
+        lead = tuple(
+            (cut.start + b) % c for cut, b, c in zip(whole, self._lead, self.chunks, strict=True)
+        )
+        boxes = tiles(result.shape, Grain(self.chunks, lead), widest, limit=box_bytes())
         run(fill, boxes, result.size * widest)
         return result
 

@@ -187,6 +187,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     @property
     def chunks(self) -> tuple[int, ...]:
         """Extents of the parts in which the elements are best read: as many as a chunk has."""
+        _ = self._parts  # as the indices are now
         return tuple(self._chunk(d, n) for d, n in enumerate(self._shape))
 
     def _chunk(self, dim: int, extent: int) -> int:
@@ -195,6 +196,19 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
             return max(extent, 1)
         chunk: int = self._array.chunks[part.axes[0]]
         return max(1, chunk // abs(part.step)) if isinstance(part, Progression) else chunk
+
+    @property
+    def _lead(self) -> tuple[int, ...]:
+        return tuple(self._first(d) for d in range(len(self._shape)))
+
+    def _first(self, dim: int) -> int:
+        """Elements that the first chunk of an axis would have before the view's first."""
+        part = self._shown.get(dim)
+        if not isinstance(part, Progression) or abs(part.step) != 1:
+            return 0
+        chunk: int = self._array.chunks[part.axis]
+        place: int = (part.start + self._array._lead[part.axis]) % chunk
+        return place if part.step == 1 else chunk - 1 - place
 
     @property
     def dims(self) -> tuple[str, ...] | None:

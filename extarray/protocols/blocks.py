@@ -13,11 +13,23 @@ from extarray.protocols.notices import SaidOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
+    from typing import Self
 
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BLOCK_BYTES", "Box", "Line", "Source", "box_bytes", "cuts", "load", "run", "tiles"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Box",
+    "Grain",
+    "Line",
+    "Source",
+    "box_bytes",
+    "cuts",
+    "load",
+    "run",
+    "tiles",
+]
 
 Box = tuple[slice, ...]
 
@@ -31,6 +43,29 @@ BLOCK_BYTES = 1 << 21
 _LEAST_BYTES = 1 << 18
 #: The least share of a thread.
 _THREAD_BYTES = 1 << 23
+
+
+class Grain(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
+    """Extents of chunks, which know where the first ones begin.
+
+    Parameters
+    ----------
+    chunks : tuple of int
+    lead : tuple of int
+        Elements of the first chunk of each axis that lie before index 0.
+
+    Attributes
+    ----------
+    lead : tuple of int
+    """
+
+    lead: tuple[int, ...]
+
+    def __new__(cls, chunks: tuple[int, ...], lead: tuple[int, ...]) -> Self:
+        """Extents with a lead."""
+        self = super().__new__(cls, chunks)
+        self.lead = lead
+        return self
 
 
 class Source:
@@ -100,7 +135,8 @@ def tiles(
     Parameters
     ----------
     shape, chunks : tuple of int
-        Extents, in elements.
+        Extents, in elements.  The first chunk of each axis begins at index 0, or where a `Grain`
+        says.
     itemsize : int
         Bytes of an element (of all operands together).
     whole : collection of int
@@ -160,18 +196,19 @@ def cuts(
             part = max(1, block[j] * limit // size)
             size = size // block[j] * part
             block[j] = part
+    lead = chunks.lead if isinstance(chunks, Grain) else (0,) * len(shape)
     return [
-        [slice(0, n)] if j in whole else list(_cuts(n, c, b))
-        for j, (n, c, b) in enumerate(zip(shape, chunks, block, strict=True))
+        [slice(0, n)] if j in whole else list(_cuts(n, c, b, first))
+        for j, (n, c, b, first) in enumerate(zip(shape, chunks, block, lead, strict=True))
     ]
 
 
-def _cuts(extent: int, chunk: int, block: int) -> Iterator[slice]:
+def _cuts(extent: int, chunk: int, block: int, lead: int) -> Iterator[slice]:
     """Pieces of an axis: of `block` elements, none across the end of a chunk it does not fill."""
     outer = max(chunk, block)
-    for low in range(0, extent, outer):
+    for low in range(-lead, extent, outer):
         high = min(low + outer, extent)
-        for start in range(low, high, block):
+        for start in range(max(0, low), high, block):
             yield slice(start, min(start + block, high))
 
 

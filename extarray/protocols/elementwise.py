@@ -12,7 +12,7 @@ import numpy as np
 
 from extarray._core._array import is_of_a_chunk
 from extarray.errors import ShapeError
-from extarray.protocols.blocks import Source, box_bytes, load, run, tiles
+from extarray.protocols.blocks import Grain, Source, box_bytes, load, run, tiles
 from extarray.protocols.limits import check_result
 
 if TYPE_CHECKING:
@@ -311,10 +311,11 @@ def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]
     guide = max(sources, key=lambda x: math.prod(x.shape))
     missing = len(shape) - len(guide.shape)
     own = [
-        c if n == m else m
-        for n, c, m in zip(guide.shape, guide.chunks, shape[missing:], strict=True)
+        (c, b) if n == m else (m, 0)
+        for n, c, b, m in zip(guide.shape, guide.chunks, guide._lead, shape[missing:], strict=True)
     ]
-    return (*shape[:missing], *own)
+    chunks, lead = zip(*own, strict=True) if own else ((), ())
+    return Grain((*shape[:missing], *chunks), ((0,) * missing + lead))
 
 
 # -- operands that share elements with outputs ---------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from extarray.config import config
 from extarray.errors import ArgumentTypeError, CastingError, ShapeError
-from extarray.protocols.blocks import Source
+from extarray.protocols.blocks import Grain, Source
 from extarray.protocols.elementwise import copy_of, meet, new_result
 from extarray.protocols.limits import check_result
 
@@ -59,8 +59,7 @@ def chunks_of(x: Any) -> tuple[int, ...]:
     tuple of int
         Of a NumPy array, its shape: it may be cut anywhere.
     """
-    chunks: tuple[int, ...] = x.chunks if isinstance(x, Source) else x.shape
-    return chunks
+    return Grain(x.chunks, x._lead) if isinstance(x, Source) else x.shape
 
 
 def converted(x: Any, dtype: DTypeLike) -> Any:
