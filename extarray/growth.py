@@ -351,7 +351,7 @@ class Extendible(StoredArray):
                     for part in change.new_parts():  # one, or none where it has no elements
                         self._fill_box(*part, values)
                 store.unclean = cuts or (was_unclean and not change.fills(axial.grid))
-            store.commit(new_shape, new_offset, axial, new)
+            store.commit(new_shape, new_offset, axial, new, cuts)
         except BaseException:
             if store.shape == new_shape and store.offset == new_offset:
                 self._set_bounds(new_shape, new_offset)  # interrupted when all was done
@@ -391,6 +391,7 @@ class Extendible(StoredArray):
 
     def _expose(self, change: _Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""
+        self._store.settle()
         for start, stop in change.old_chunks_of_new_parts():
             self._store_runs(self._store.reserve_again, change.chunks_of(start, stop))
             if clean:
@@ -398,9 +399,12 @@ class Extendible(StoredArray):
 
     def _give_back(self, change: _Change) -> None:
         """Have the store give back the chunks that hold none of the new bounds."""
-        for box in change.chunks_cut():
-            self._store_runs(self._store.give_back, box)
-        self._forget_touched()
+        boxes = list(change.chunks_cut())
+        if boxes:
+            self._store.settle()
+            for box in boxes:
+                self._store_runs(self._store.give_back, box)
+            self._forget_touched()
 
     def _store_runs(self, call: Callable[[int, int], None], box: tuple[Index, Index]) -> None:
         """Call a method of the store for the bytes of a box of chunks."""

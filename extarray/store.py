@@ -220,11 +220,19 @@ class MemoryStore:
             self.region.fill(b"\0", old, self._used)
 
     def commit(
-        self, shape: tuple[int, ...], offset: tuple[int, ...], axial: Axial, data_bytes: int
+        self,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        axial: Axial,
+        data_bytes: int,
+        cuts: bool,
     ) -> None:
         """Make new bounds count; memory has no reader but this process."""
         self.shape = shape
         self.offset = offset
+
+    def settle(self) -> None:
+        """Nothing to do."""
 
     def reserve_again(self, start: int, stop: int) -> None:
         """Nothing to do: memory comes when it is touched."""
@@ -292,6 +300,7 @@ class FileStore:
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
         self._new_entry = False
+        self._unsettled = False
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
         self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
@@ -703,6 +712,16 @@ class FileStore:
         if self.region is not None and not self.region.holds(new):
             self.region = Region.file(self._data, new, True, True)
 
+    def settle(self) -> None:
+        """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
+
+        After a loss of power the state before it could be the newest; it must not lack elements.
+        """
+        if self._unsettled:
+            with _family(f"cannot commit the new bounds of '{self.path}'"):
+                _DATASYNC(self._metadata)
+            self._unsettled = False
+
     def reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
         if self.header.sparse or not _CAN_RESERVE:
@@ -799,9 +818,14 @@ class FileStore:
             )
 
     def commit(
-        self, shape: tuple[int, ...], offset: tuple[int, ...], axial: Axial, data_bytes: int
+        self,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        axial: Axial,
+        data_bytes: int,
+        cuts: bool,
     ) -> None:
-        """Make new bounds count: log first, superblock last."""
+        """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
         state = self.state
         end = state.end
         known = self._extents
@@ -831,6 +855,7 @@ class FileStore:
         except OSError as error:
             self._extents = known
             raise storage_error(error, f"cannot commit the new bounds of '{self.path}'") from error
+        self._unsettled |= cuts
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
@@ -972,6 +997,7 @@ class FileStore:
             if self.state.sequence not in numbers:
                 self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
             _DATASYNC(self._metadata)
+            self._unsettled = False
             if self._new_entry:
                 directory = os.open(os.path.dirname(self._names[0]), os.O_RDONLY | _OPEN_FLAGS)
                 try:

@@ -15,6 +15,7 @@ from model import sample
 from strategies import built, cases, sides
 
 import extarray as xa
+from extarray import store
 
 FILLS = [0, 7]
 
@@ -170,3 +171,34 @@ def test_nothing_is_cut_by_a_mode_that_cannot_write(disk):
             for call in (lambda: reader.shrink(0, 1), lambda: reader.reserve((9, 9))):
                 with pytest.raises(xa.ReadOnlyError, match="opened with mode 'r'"):
                     call()
+
+
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeypatch):
+    """Or a loss of power could bring back the bounds before it, without the elements."""
+    events = []
+
+    def noting(name, function):
+        def note(*args):
+            events.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(store, name, note)
+
+    noting("_DATASYNC", store._DATASYNC)
+    noting("punch_range", store.punch_range)
+    noting("reserve_range", store.reserve_range)
+    with xa.create(path, (8, 4), "i4", chunks=(2, 4), engine=engine) as array:
+        array[...] = 1
+        array.flush()
+        events.clear()
+        array.shrink(0, 1)
+        assert events == []
+        array.extend(0, 1)
+        assert events == ["_DATASYNC", "reserve_range"]
+        assert not array[7].any()
+        events.clear()
+        array.shrink(0, 4)
+        assert events == ["_DATASYNC", "punch_range"]
+        array.extend(0, 4)
+        assert events[2:] == ["reserve_range"], "once is enough"
