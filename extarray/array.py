@@ -14,17 +14,19 @@ from extarray.errors import (
     ArgumentTypeError,
     LimitError,
 )
+from extarray.filesystem import resolve_path
 from extarray.growth import LIMIT, Extendible
 from extarray.habits import HabitsMixin
 from extarray.indexing.indexable import Indexable
 from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
+from extarray.memory import MemoryStore
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
 from extarray.seeing import SeeingMixin
-from extarray.store import FileStore, MemoryStore, resolve_path
+from extarray.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,11 +13,11 @@ from extarray.chunking import blocks, check_chunks, check_shape, grain
 from extarray.config import check_engine, config
 from extarray.dims import check_dims
 from extarray.errors import ArgumentError, CastingError
+from extarray.filesystem import resolve_path
 from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
 from extarray.protocols.blocks import Source
-from extarray.store import resolve_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

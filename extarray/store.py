@@ -1,4 +1,4 @@
-"""Where an array lives: a pair of files, or memory.
+"""Where an array lives: a pair of files.
 
 A store makes room, commits growth, and keeps the attributes; it never looks at elements.  The
 order of things is the same everywhere: room first, then data, then the growth log, and last the
@@ -25,17 +25,24 @@ from extarray._core._crc import crc32c
 from extarray._core._mapping import Region, punch_range, reserve_range
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
-    ArgumentError,
-    ArgumentTypeError,
     CorruptError,
     ExistsError,
     FormatError,
     MissingError,
     PartnerError,
     RecoveryWarning,
-    StorageError,
     TruncatedError,
     storage_error,
+)
+from extarray.filesystem import (
+    CAN_RESERVE,
+    datasync,
+    family,
+    file_names,
+    fill_range,
+    publish,
+    reserve_zeros,
+    write_all,
 )
 from extarray.metadata import (
     BEGUN_SLOT,
@@ -62,106 +69,18 @@ from extarray.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["FileStore", "MemoryStore", "resolve_path"]
+__all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 EXTENT_HEAD_BYTES = 16
-FILL_BYTES = 1 << 22
 LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 
-_CAN_RESERVE = hasattr(os, "posix_fallocate")
-_DATASYNC = getattr(os, "fdatasync", os.fsync)
 _OPEN_FLAGS = os.O_CLOEXEC
-
-
-def resolve_path(path: Any) -> Path:
-    """Path of a pair of files, without suffix.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        With or without a trailing ``.xmd`` or ``.xta``.
-
-    Returns
-    -------
-    Path
-
-    Examples
-    --------
-    >>> resolve_path("run.2024").name, resolve_path("scene.xmd").name
-    ('run.2024', 'scene')
-    """
-    try:
-        text = os.fspath(path)
-    except TypeError:
-        raise ArgumentTypeError(
-            f"path must be a str or a path, not {type(path).__name__}"
-        ) from None
-    if isinstance(text, bytes):
-        text = os.fsdecode(text)
-    for suffix in (".xmd", ".xta"):
-        if text.endswith(suffix):
-            text = text[: -len(suffix)]
-            break
-    if not text or text.endswith(os.sep) or "\0" in text:
-        raise ArgumentError(f"path {path!r} names no file")
-    return Path(text)
-
-
-def _files(path: Path) -> tuple[str, str]:
-    """Names of the metadata and of the principal array."""
-    return f"{path}.xmd", f"{path}.xta"
-
-
-@contextlib.contextmanager
-def _family(what: str) -> Iterator[None]:
-    """Turn the system's errors into the family's."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise storage_error(error, what) from error
-
-
-def _write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
-    written = os.pwrite(fd, data, offset)
-    while written < len(data):  # rare: a signal, or a disk that is nearly full
-        more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-        if more == 0:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        written += more
-
-
-def _fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
-    """Write the fill value to the bytes start ... stop - 1, a whole number of elements."""
-    pattern = fill * max(1, min(FILL_BYTES, stop - start) // len(fill))
-    while start < stop:
-        piece = pattern[: stop - start]
-        _write_all(fd, piece, start)
-        start += len(piece)
-
-
-def _publish(temporary: str, name: str, overwrite: bool) -> None:
-    """Give a file its name, in one step."""
-    if overwrite:
-        os.replace(temporary, name)
-        return
-    try:
-        os.link(temporary, name)
-    except FileExistsError:
-        raise
-    except OSError:  # no hard links here
-        if os.path.lexists(name):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-        os.rename(temporary, name)
-    else:
-        os.unlink(temporary)
 
 
 # Axes, sides and grids of records of the growth log.
@@ -175,93 +94,6 @@ class _State(NamedTuple):
     state: Superblock
     axial: Axial
     attrs: str
-
-
-class MemoryStore:
-    """An array in anonymous memory.
-
-    Attributes
-    ----------
-    unclean : bool
-        Elements of the grid outside the bounds may hold something else than the fill value: the
-        bounds have moved in, or an append failed.
-    """
-
-    path = None
-    mode = "r+"
-    engine = "memory"
-    metadata_bytes = 0
-    file_bytes = 0
-    disk_bytes = 0
-    hollow = False
-
-    def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
-        self.header = header
-        self.attrs = attrs
-        self.shape = shape
-        self.offset = (0,) * header.ndim
-        self.unclean = False
-        data_bytes = axial.size * header.chunk_bytes
-        self.region: Region | None = Region.memory(data_bytes)
-        self._used = 0
-        self.reserve(0, data_bytes)
-
-    def reserve(self, old: int, new: int) -> None:
-        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
-        assert self.region is not None
-        self.region.commit(new)
-        if any(self.header.fill):
-            self.region.fill(self.header.fill, old, new)
-        self._used = new
-
-    def release(self, old: int) -> None:
-        """Undo `reserve`: what follows `old` bytes is zero again."""
-        if self.region is not None and self._used > old:
-            self.region.fill(b"\0", old, self._used)
-
-    def commit(
-        self,
-        shape: tuple[int, ...],
-        offset: tuple[int, ...],
-        axial: Axial,
-        data_bytes: int,
-        cuts: bool,
-    ) -> None:
-        """Make new bounds count; memory has no reader but this process."""
-        self.shape = shape
-        self.offset = offset
-
-    def settle(self) -> None:
-        """Nothing to do."""
-
-    def reserve_again(self, start: int, stop: int) -> None:
-        """Nothing to do: memory comes when it is touched."""
-
-    def give_back(self, start: int, stop: int) -> None:
-        """Let the system have the memory of bytes that no longer count: they are zero."""
-        if self.region is not None:
-            self.region.discard(start, stop)
-
-    def begin_append(self) -> None:
-        """Nothing to do."""
-
-    def set_attrs(self, attrs: str) -> None:
-        """Keep the attributes (a JSON text)."""
-        self.attrs = attrs
-
-    def refresh(self, axial: Axial) -> bool:
-        """Return False: nobody else can have changed anything."""
-        return False
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-    def remove(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Let go of the memory; views keep it alive."""
-        self.region = None
 
 
 # Stores that hold a writer's lock: a forked child must let go of it.
@@ -306,7 +138,7 @@ class FileStore:
         self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
         self._fork_listener: weakref.WeakMethod[Callable[[], None]] | None = None
         # The working directory may change.
-        self._names = tuple(os.path.abspath(name) for name in _files(path))
+        self._names = tuple(os.path.abspath(name) for name in file_names(path))
 
     # -- creation ----------------------------------------------------------------------------
 
@@ -331,12 +163,12 @@ class FileStore:
         self.header = header
         self.attrs = attrs
         self.mode = "r+"
-        names = _files(path)
+        names = file_names(path)
         temporary = [f"{name}.{header.uuid.hex()[:12]}.new" for name in names]
         what = f"cannot create '{path}'"
         old = None
         try:
-            with _family(what):
+            with family(what):
                 for name in names:
                     if os.path.lexists(name) and not overwrite:
                         raise ExistsError(
@@ -352,9 +184,9 @@ class FileStore:
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
                 self._write_first(axial, shape, attrs)
-                _publish(temporary[1], names[1], overwrite)
+                publish(temporary[1], names[1], overwrite)
                 try:
-                    _publish(temporary[0], names[0], overwrite)
+                    publish(temporary[0], names[0], overwrite)
                 except BaseException:
                     if not overwrite:
                         os.unlink(names[1])
@@ -410,7 +242,7 @@ class FileStore:
             (log_end, blob),
         ):
             image[offset : offset + len(piece)] = piece
-        _write_all(self._metadata, image, 0)
+        write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
         self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
 
@@ -426,7 +258,7 @@ class FileStore:
         for attempt in range(ATTEMPTS):
             self = cls(path)
             try:
-                with _family(f"cannot open '{path}'"):
+                with family(f"cannot open '{path}'"):
                     axial = self._open(mode == "r+", timeout, engine, recover)
                     if not self._was_replaced():
                         break
@@ -457,7 +289,7 @@ class FileStore:
 
     def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
         """Open the files; with `recover`, in a state that a power cut has spared."""
-        metadata, data = _files(self.path)
+        metadata, data = file_names(self.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
         self._metadata = os.open(metadata, flags)
         if writable:
@@ -544,7 +376,7 @@ class FileStore:
             newest = max(live, default=self.state.sequence)
             for sequence in (newest + 1, newest + 2):
                 self._write_superblock(self.state._replace(sequence=sequence))
-            _DATASYNC(self._metadata)
+            datasync(self._metadata)
 
     def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
         """Slots and superblocks that are whole, newest first; of equal ones the first slot."""
@@ -659,7 +491,7 @@ class FileStore:
 
     def _check_data(self, state: Superblock) -> Exception | None:
         """What is wrong with ``.xta`` in a state, if anything."""
-        metadata, name = _files(self.path)
+        metadata, name = file_names(self.path)
         size = os.fstat(self._data).st_size
         seal = SEAL_MAGIC + self.header.uuid
         end = os.pread(self._data, SEAL_BYTES, max(0, size - SEAL_BYTES))
@@ -691,14 +523,14 @@ class FileStore:
         sparse, fill = self.header.sparse, self.header.fill
         self.begin_append()
         try:
-            if sparse or not _CAN_RESERVE:
+            if sparse or not CAN_RESERVE:
                 self._lengthen(new, ahead=old > 0)
             elif new > old:
                 os.posix_fallocate(self._data, old, new - old)
             if fill.count(0) != len(fill):
-                _fill_range(self._data, fill, old, new)
-            elif not sparse and not _CAN_RESERVE:
-                _fill_range(self._data, bytes(BLOCK), old, new)
+                fill_range(self._data, fill, old, new)
+            elif not sparse and not CAN_RESERVE:
+                fill_range(self._data, bytes(BLOCK), old, new)
         except OSError as error:
             self.release(old)
             advice = (
@@ -718,15 +550,15 @@ class FileStore:
         After a loss of power the state before it could be the newest; it must not lack elements.
         """
         if self._unsettled:
-            with _family(f"cannot commit the new bounds of '{self.path}'"):
-                _DATASYNC(self._metadata)
+            with family(f"cannot commit the new bounds of '{self.path}'"):
+                datasync(self._metadata)
             self._unsettled = False
 
     def reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
-        if self.header.sparse or not _CAN_RESERVE:
+        if self.header.sparse or not CAN_RESERVE:
             return
-        with _family(f"cannot make room in '{self.path}.xta'"):
+        with family(f"cannot make room in '{self.path}.xta'"):
             failure = reserve_range(self._data, start, stop - start)
             if failure == errno.EOPNOTSUPP:
                 # The system's own way writes: nobody else may write to this range, outside the
@@ -792,7 +624,7 @@ class FileStore:
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
         if self.state.sealed:
-            with _family(f"cannot grow '{self.path}'"):
+            with family(f"cannot grow '{self.path}'"):
                 self._unseal()
 
     def _unseal(self) -> None:
@@ -803,15 +635,15 @@ class FileStore:
         state = self.state._replace(sequence=self.state.sequence + 1, sealed=False)
         self._write_superblock(state)
         self._write_durable(BEGUN_SLOT, state)
-        _DATASYNC(self._metadata)
-        _write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
+        datasync(self._metadata)
+        write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
         if not self.state.sealed:
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
-            _write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
+            write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
             self._write_superblock(
                 state._replace(sequence=state.sequence + 1, sealed=True, unclean=self.unclean)
@@ -867,14 +699,14 @@ class FileStore:
             number = (segment // extent_capacity(0) + 1).bit_length() - 1
             if number == len(extents):
                 room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
-                _reserve_zeros(self._metadata, end, room)
-                _write_all(self._metadata, encode_extent_head(0, uuid), end)
-                _write_all(self._metadata, encode_extent_head(end, uuid), extents[-1])
+                reserve_zeros(self._metadata, end, room)
+                write_all(self._metadata, encode_extent_head(0, uuid), end)
+                write_all(self._metadata, encode_extent_head(end, uuid), extents[-1])
                 extents.append(end)
                 end += room
             place = segment - extent_capacity(0) * (2**number - 1)
             offset = extents[number] + EXTENT_HEAD_BYTES + place * size
-            _write_all(self._metadata, encode_record(*axial._record(segment), uuid), offset)
+            write_all(self._metadata, encode_record(*axial._record(segment), uuid), offset)
         return extents, end
 
     def _write_superblock(self, state: Superblock) -> None:
@@ -884,7 +716,7 @@ class FileStore:
         # The state first: after an interrupt between the two lines the file may be ahead of it.
         before, self.state = self.state, state
         try:
-            _write_all(self._metadata, data, offset)
+            write_all(self._metadata, data, offset)
         except OSError:
             self.state = before
             raise
@@ -892,7 +724,7 @@ class FileStore:
     def _write_durable(self, slot: int, state: Superblock) -> None:
         """Write a state where commits do not touch it.  Synchronizing is the caller's."""
         state = state._replace(sealed=False)
-        _write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
+        write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
         self._durable[slot] = state
 
     # -- attributes --------------------------------------------------------------------------
@@ -905,14 +737,14 @@ class FileStore:
         self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
         taken = {present[0], *(block.attrs_offset for block in self._durable.values())}
         rooms = [room for room in self._rooms if room[0] not in taken and room[1] >= len(blob)]
-        with _family(f"cannot write the attributes of '{self.path}'"):
+        with family(f"cannot write the attributes of '{self.path}'"):
             if rooms:
                 offset, capacity = min(rooms)
             else:
                 offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
-                _reserve_zeros(self._metadata, offset, capacity)
+                reserve_zeros(self._metadata, offset, capacity)
                 end += capacity
-            _write_all(self._metadata, blob, offset)
+            write_all(self._metadata, blob, offset)
             self._write_superblock(
                 state._replace(
                     sequence=state.sequence + 1,
@@ -937,7 +769,7 @@ class FileStore:
         if self.mode != "r":
             return False
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
-        with _family(f"cannot refresh '{self.path}'"):
+        with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
@@ -989,14 +821,14 @@ class FileStore:
         """Bring data and metadata to the disk, in this order."""
         if self.mode != "r+":
             return
-        with _family(f"cannot flush '{self.path}'"):
-            _DATASYNC(self._data)
+        with family(f"cannot flush '{self.path}'"):
+            datasync(self._data)
             # To the older of two superblocks: the last flush counts until this one is done.
             flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
             numbers = [-1 if block is None else block.sequence for block in flushed]
             if self.state.sequence not in numbers:
                 self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
-            _DATASYNC(self._metadata)
+            datasync(self._metadata)
             self._unsettled = False
             if self._new_entry:
                 directory = os.open(os.path.dirname(self._names[0]), os.O_RDONLY | _OPEN_FLAGS)
@@ -1069,14 +901,6 @@ class FileStore:
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
-
-
-def _reserve_zeros(fd: int, offset: int, length: int) -> None:
-    """Extend a file by zero bytes that have their disk space."""
-    if _CAN_RESERVE:
-        os.posix_fallocate(fd, offset, length)
-    else:
-        _write_all(fd, bytes(length), offset)
 
 
 def _after_fork_in_child() -> None:

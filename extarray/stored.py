@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from extarray.store import FileStore, MemoryStore
+    from extarray.memory import MemoryStore
+    from extarray.store import FileStore
 
 __all__ = ["StoredArray"]
 

@@ -27,7 +27,7 @@ class Disk:
     def __init__(self, monkeypatch):
         self.files: dict[str, bytes] = {}
         self.writes: list[tuple[int, bytes]] = []
-        pwrite, datasync = os.pwrite, store._DATASYNC
+        pwrite, datasync = os.pwrite, store.datasync
 
         def write(fd, data, offset):
             if self.suffix(fd) == ".xmd":
@@ -44,7 +44,7 @@ class Disk:
                 self.writes.clear()
 
         monkeypatch.setattr(os, "pwrite", write)
-        monkeypatch.setattr(store, "_DATASYNC", sync)
+        monkeypatch.setattr(store, "datasync", sync)
 
     @staticmethod
     def suffix(fd):

@@ -185,7 +185,7 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
 
         monkeypatch.setattr(store, name, note)
 
-    noting("_DATASYNC", store._DATASYNC)
+    noting("datasync", store.datasync)
     noting("punch_range", store.punch_range)
     noting("reserve_range", store.reserve_range)
     with xa.create(path, (8, 4), "i4", chunks=(2, 4), engine=engine) as array:
@@ -195,10 +195,10 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
         array.shrink(0, 1)
         assert events == []
         array.extend(0, 1)
-        assert events == ["_DATASYNC", "reserve_range"]
+        assert events == ["datasync", "reserve_range"]
         assert not array[7].any()
         events.clear()
         array.shrink(0, 4)
-        assert events == ["_DATASYNC", "punch_range"]
+        assert events == ["datasync", "punch_range"]
         array.extend(0, 4)
         assert events[2:] == ["reserve_range"], "once is enough"
