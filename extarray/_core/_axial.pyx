@@ -42,7 +42,7 @@ from extarray.errors import (
 cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
 cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
 
-SIDES = ("end", "start")
+_SIDES = ("end", "start")
 
 
 cdef index_t product(const axial_t *s) except -1:
@@ -367,9 +367,9 @@ cdef class Axial:
         """What `grow` does, for the array that owns the vectors."""
         cdef axial_t *s = &self.state
         cdef int j = self._axis(axis), which
-        if side not in SIDES:
+        if side not in _SIDES:
             raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
-        which = SIDES.index(side)
+        which = _SIDES.index(side)
         by = _integer(by)
         if by < 0:
             raise ArgumentError(f"cannot grow axis {j} by {by} chunks: give at least 0")
