@@ -77,8 +77,9 @@ class Extendible(StoredArray):
         Notes
         -----
         The cost does not depend on the size of the array: nothing moves, at either side.  A growth
-        inside the last (or first) chunk of the axis only changes the bounds.  One commit; readers
-        see it at their next `refresh`.
+        inside the last (or first) chunk of the axis only changes the bounds.  A growth into what
+        was cut off before gives that part the fill value again.  One commit; readers see it at
+        their next `refresh`.
 
         Examples
         --------
@@ -352,8 +353,9 @@ class Extendible(StoredArray):
                         self._fill_box(*part, values)
                 store.unclean = cuts or (was_unclean and not change.fills(axial.grid))
             store.commit(new_shape, new_offset, axial, new, cuts)
+            self._set_bounds(new_shape, new_offset)
         except BaseException:
-            if store.shape == new_shape and store.offset == new_offset:
+            if (store.shape, store.offset, store.grid) == (new_shape, new_offset, axial.grid):
                 self._set_bounds(new_shape, new_offset)  # interrupted when all was done
                 raise
             store.unclean = was_unclean or values is not None
@@ -364,7 +366,6 @@ class Extendible(StoredArray):
             raise
         finally:
             self._filling = False
-        self._set_bounds(new_shape, new_offset)
         if cuts and change is not None:
             self._give_back(change)
 
@@ -376,17 +377,18 @@ class Extendible(StoredArray):
         rows = [0] * len(room)
         for j, n in enumerate(room):
             if low is not None and low[j] + offset[j] < 0:
-                if low[j] <= -LIMIT:
-                    raise LimitError(
-                        f"cannot grow axis {j} by {-low[j]} elements: 2**63, or nearly"
-                    )
                 rows[j] = -((low[j] + offset[j]) // chunks[j])
-                axial._grow(j, rows[j], "start")
             more = -(-(n + offset[j]) // chunks[j]) - grid[j]
-            if more > 0:
-                if n >= LIMIT:
-                    raise LimitError(f"cannot grow axis {j} to {n} elements: 2**63, or nearly")
-                axial._grow(j, more)
+            if more > 0 or rows[j]:
+                if (grid[j] + rows[j] + max(0, more)) * chunks[j] >= LIMIT:
+                    raise LimitError(
+                        f"cannot grow axis {j} so far: with its chunks it would have 2**63 "
+                        "elements, or nearly"
+                    )
+                if rows[j]:
+                    axial._grow(j, rows[j], "start")
+                if more > 0:
+                    axial._grow(j, more)
         return tuple(rows)
 
     def _expose(self, change: _Change, clean: bool) -> None:
@@ -402,9 +404,9 @@ class Extendible(StoredArray):
         boxes = list(change.chunks_cut())
         if boxes:
             self._store.settle()
+            self._forget_touched()
             for box in boxes:
                 self._store_runs(self._store.give_back, box)
-            self._forget_touched()
 
     def _store_runs(self, call: Callable[[int, int], None], box: tuple[Index, Index]) -> None:
         """Call a method of the store for the bytes of a box of chunks."""

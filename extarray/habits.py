@@ -154,7 +154,8 @@ class HabitsMixin(StoredArray):
 
         Notes
         -----
-        The grid is that of the beginning of the iteration.
+        The grid is that of the beginning of the iteration.  The array must not grow or shrink at a
+        start meanwhile, which shifts the indices.
 
         Examples
         --------

@@ -246,7 +246,9 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         return (self[i] for i in range(self._shape[0]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyView, (self._array, self._parts, self._shape)
+        # An array in memory comes back without its history; one in files as it is then.
+        zero = None if self._array.path is None else self._array.origin
+        return _restored, (self._array, self._parts, self._shape, zero)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         parts = [
@@ -726,6 +728,16 @@ def everything(array: Any) -> LazyView:
 
 
 # -- parts ---------------------------------------------------------------------------------------
+
+
+def _restored(
+    array: Any, parts: tuple[Part, ...], shape: tuple[int, ...], zero: tuple[int, ...] | None
+) -> LazyView:
+    """View that was pickled, of an array whose origin was `zero`."""
+    view = LazyView(array, parts, shape)
+    if zero is not None:
+        view._settle(parts, zero)
+    return view
 
 
 def _moved(part: Part, by: int) -> Part:

@@ -61,7 +61,8 @@ class LiveMixin(StoredArray):
         What was there when `follow` was called is not given: read it first, and nothing is missed.
         An array open for reading refreshes itself before each look; a writer sees what its other
         threads append.  Growth at the start of the axis is given too.  Each append is seen whole;
-        of several at once, the selection has all.  What is cut off before it was seen is not given.
+        of several at once, the selection has all.  What is cut off before it was seen is not given,
+        nor is what takes the place of elements that were seen and cut off between two looks.
 
         Examples
         --------
@@ -98,7 +99,7 @@ class LiveMixin(StoredArray):
             self.refresh()
             first, stop = self._ends(axis)
             parts = [(first, min(low, stop)), (max(high, first), stop)]
-            low, high = min(low, first), max(high, stop)
+            low, high = first, stop  # also where it has shrunk
             if any(a < b for a, b in parts):
                 for a, b in parts:
                     yield from self._read_parts(axis, a, b)

@@ -36,6 +36,7 @@ class MemoryStore:
         self.attrs = attrs
         self.shape = shape
         self.offset = (0,) * header.ndim
+        self.grid = axial.grid
         self.unclean = False
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
@@ -66,6 +67,7 @@ class MemoryStore:
         """Make new bounds count; memory has no reader but this process."""
         self.shape = shape
         self.offset = offset
+        self.grid = axial.grid
 
     def settle(self) -> None:
         """Nothing to do."""

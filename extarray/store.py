@@ -133,6 +133,7 @@ class FileStore:
         self._extents: list[int] = []
         self._new_entry = False
         self._unsettled = False
+        self._has_seal = False  # in .xta, whatever the state says
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
         self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
@@ -339,7 +340,8 @@ class FileStore:
         self.state = state
         self.unclean = state.unclean
         self.engine = choose_engine(engine, self._data, writable)
-        self.hollow = self.header.sparse and maps_no_holes(self._data)
+        # A writer may shrink the array, and make holes, while a reader has it open.
+        self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
             self._take_over()
         if writable and not state.sealed:
@@ -468,7 +470,7 @@ class FileStore:
             if number == len(extents):
                 head = os.pread(self._metadata, EXTENT_HEAD_BYTES, extents[-1])
                 following = decode_extent_head(head, uuid)
-                if following == 0:
+                if not 0 < following < os.fstat(self._metadata).st_size:
                     raise CorruptError("the growth log is shorter than the superblock says")
                 extents.append(following)
             capacity = extent_capacity(number)
@@ -484,6 +486,8 @@ class FileStore:
         return decode_records(records, uuid)
 
     def _read_attrs(self, state: Superblock) -> str:
+        if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:
+            raise CorruptError("the attributes are cut off")
         blob = os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
         if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
             raise CorruptError("the attributes are damaged")
@@ -617,13 +621,18 @@ class FileStore:
         return self.state.shape
 
     @property
+    def grid(self) -> tuple[int, ...]:
+        """Grid that is committed, in chunks."""
+        return self.state.grid
+
+    @property
     def offset(self) -> tuple[int, ...]:
         """Elements of the grid before the bounds."""
         return self.state.offset
 
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
-        if self.state.sealed:
+        if self.state.sealed or self._has_seal:
             with family(f"cannot grow '{self.path}'"):
                 self._unseal()
 
@@ -632,11 +641,15 @@ class FileStore:
 
         Not before the metadata on the disk say so: after a power cut they would not fit.
         """
-        state = self.state._replace(sequence=self.state.sequence + 1, sealed=False)
-        self._write_superblock(state)
+        state = self.state
+        if state.sealed:
+            self._has_seal = True  # until it is gone: all of this may fail half way
+            state = state._replace(sequence=state.sequence + 1, sealed=False)
+            self._write_superblock(state)
         self._write_durable(BEGUN_SLOT, state)
         datasync(self._metadata)
         write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
+        self._has_seal = False
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""

@@ -565,6 +565,18 @@ def test_the_same_elements_after_growth_at_a_start(factory):
             assert_same(view[...], elements)
 
 
+def test_a_pickled_view_shows_the_same_elements(disk):
+    with disk.array((20,), "i4", chunks=(4,)) as array:
+        array[...] = np.arange(20)
+        with disk.open(array) as reader:
+            text = pickle.dumps(reader.lazy[10:13])
+            array.append([-1, -2, -3], side="start")
+            array.flush()
+            again = pickle.loads(text)
+            assert again[...].tolist() == [10, 11, 12]
+            again.base.close()
+
+
 @given(case=cases(min_ndim=1, max_ndim=3), data=st.data())
 def test_streaming_goes_by_the_chunks(factory, case, data):
     """Boxes of a view, and of an array that grew at its start, lie in one chunk each."""

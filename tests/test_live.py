@@ -91,6 +91,23 @@ def test_what_is_cut_off_before_it_was_seen(memory):
         assert [selection[0] for selection, _ in news] == [slice(0, 1)]
 
 
+def test_what_comes_after_a_cut(memory):
+    with memory.array((5, 1), "i4", chunks=(2, 1)) as array:
+        found = []
+
+        def watch():
+            found.extend(data.ravel().tolist() for _, data in array.follow(timeout=1))
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        time.sleep(0.3)
+        array.shrink(0, 3)
+        time.sleep(0.3)
+        array.append([[100], [101]])
+        thread.join()
+        assert found == [[100, 101]]
+
+
 def test_much_at_once_comes_in_parts(memory):
     with memory.array((0, 100), "u1", chunks=(10, 100)) as array:
         news = array.follow(timeout=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -202,3 +204,100 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
         assert events == ["datasync", "punch_range"]
         array.extend(0, 4)
         assert events[2:] == ["reserve_range"], "once is enough"
+
+
+# -- what fails half way, and what meets a change -----------------------------------------------
+
+
+def test_room_that_is_not_to_be_had(factory):
+    with factory.array((4,), "i4", chunks=(4,)) as array:
+        array[...] = 1
+        for shape in ((2**61,), (2**63 - 2,)):
+            with pytest.raises(xa.LimitError):
+                array.reserve(shape)
+        assert array.grid == array.axial.grid == (1,)
+        array.extend(0, 1)
+        assert array[...].tolist() == [1, 1, 1, 1, 0]
+        if factory.on_disk:
+            array.flush()
+            with factory.open(array) as reader:
+                assert reader.shape == (5,)
+
+
+def test_extents_near_the_limit_are_refused_before_anything_counts(factory):
+    with factory.array((0, 5), "i1", chunks=(1, 2**40), sparse=True) as array:
+        array.extend(1, 2**62, side="start")
+        for call in (
+            lambda: array.extend(1, 2**62, side="start"),
+            lambda: array.extend(1, 2**62),
+        ):
+            with pytest.raises(xa.LimitError):
+                call()
+        assert array.shape == (0, 2**62 + 5)
+        assert array.grid == array.axial.grid
+
+
+def test_an_unseal_that_fails_is_made_up_for(path, engine, monkeypatch):
+    """What stands at the end of a sealed file must not become elements."""
+    with xa.create(path, (6,), "i4", chunks=(4,)) as array:
+        array[...] = 1
+    with xa.open(path, mode="r+", engine=engine) as array:
+        with monkeypatch.context() as patch:
+
+            def fail(fd):
+                raise OSError(5, "input/output error")
+
+            patch.setattr(store, "datasync", fail)
+            with pytest.raises(xa.StorageError):
+                array.append([5])
+        array.extend(0, 10)
+        assert array[...].tolist() == [1] * 6 + [0] * 10
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_values_whose_conversion_shrinks_the_array(factory, side):
+    class Shrinking:
+        def __array__(self, dtype=None, copy=None):
+            array.shrink(0, 90, side)
+            return np.full(100, 5)
+
+    with factory.array((100,), "i8", chunks=(10,)) as array:
+        array[...] = np.arange(100)
+        with pytest.raises(xa.BoundsError, match="have moved in"):
+            array[...] = Shrinking()
+        assert_same(array[...], np.arange(90, 100) if side == "start" else np.arange(10))
+
+
+def test_an_index_that_shifts_the_others(factory):
+    class Growing:
+        def __index__(self):
+            array.extend(1, 3, side="start")
+            return 2
+
+    with factory.array((4, 5), "i4", chunks=(2, 2)) as array:
+        array[...] = np.arange(20).reshape(4, 5)
+        assert array[0 : Growing(), 1].tolist() == [1, 6]
+
+
+def test_threads_that_read_while_the_start_shrinks(factory):
+    """They get an error in time, or the elements."""
+    n = 1 << 20
+    with (
+        factory.array((n,), "i4", chunks=(1 << 12,)) as array,
+        xa.config.set(max_memory=1 << 16),
+    ):
+        array[...] = np.arange(n)
+        results = []
+
+        def read():
+            out = np.empty(n, "f8")
+            try:
+                results.append(array.read(..., out=out).sum())
+            except xa.BoundsError:
+                results.append(None)
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(read,))
+        thread.start()
+        array.shrink(0, n - 10, side="start")
+        thread.join()
+        assert results in ([None], [n * (n - 1) / 2], [sum(range(n - 10, n))])

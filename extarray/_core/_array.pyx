@@ -30,6 +30,7 @@ from extarray.config import config
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
+    BoundsError,
     CastingError,
     ClosedError,
     ReadOnlyError,
@@ -79,6 +80,7 @@ cdef class ArrayCore:
     # Published together with the bounds: the grid.
     cdef index_t extents[MAX_NDIM]
     cdef index_t n_chunks
+    cdef index_t origins[MAX_NDIM]
     cdef int rank
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
@@ -143,6 +145,7 @@ cdef class ArrayCore:
             self.extents[j] = extent_of(&self.vectors.state, j)
             self.layout.offset[j] = offset[j]
             self.layout.low[j] = -self.vectors.state.sides[START][j].extent
+            self.origins[j] = -self.layout.low[j] * self.layout.chunk[j] - offset[j]
         self.n_chunks = self.vectors.size
         self.changes += 1
 
@@ -268,9 +271,7 @@ cdef class ArrayCore:
         (0, 2)
         """
         cdef int j
-        return tuple([
-            -self.layout.low[j] * self.layout.chunk[j] - self.layout.offset[j]
-            for j in range(self.rank)])
+        return tuple([self.origins[j] for j in range(self.rank)])
 
     @property
     def _lead(self):
@@ -482,9 +483,11 @@ cdef class ArrayCore:
 
     cdef object _read(self, object key, object out, str order, bint scalars):
         cdef selection_t s
+        cdef index_t bounds[MAX_NDIM]
         cdef cnp.ndarray target
         self._check_open()
-        if not parse(key, self.bounds, self.rank, &s):
+        self._begin(&s, bounds)
+        if not parse(key, bounds, self.rank, &s):
             return self._read_query(key, out, order)
         self._check_open()      # an index may run any code, also code that closes this array
         if out is None:
@@ -533,8 +536,10 @@ cdef class ArrayCore:
 
     cdef int _write(self, object key, object value) except -1:
         cdef selection_t s
+        cdef index_t bounds[MAX_NDIM]
         self._check_writable()
-        if not parse(key, self.bounds, self.rank, &s):
+        self._begin(&s, bounds)
+        if not parse(key, bounds, self.rank, &s):
             self._write_query(key, value)
             return 0
         self._check_writable()      # an index may run any code, also code that closes this array
@@ -607,9 +612,12 @@ cdef class ArrayCore:
     def _read_box(self, start, stop):
         """Read a box of allocated elements, inside the bounds or not."""
         cdef selection_t s
+        cdef index_t bounds[MAX_NDIM]
         cdef cnp.ndarray block
         self._check_open()
+        self._begin(&s, bounds)
         whole_box(start, stop, self.rank, &s)
+        s.is_free = True
         block = self._new(&s, False)
         self._transfer(&s, block, False)
         return block
@@ -618,8 +626,11 @@ cdef class ArrayCore:
         """Write to a box of allocated elements, inside the bounds or not, an array that broadcasts
         to it."""
         cdef selection_t s
+        cdef index_t bounds[MAX_NDIM]
         self._check_writable()
+        self._begin(&s, bounds)
         whole_box(start, stop, self.rank, &s)
+        s.is_free = True
         if self._overlaps(values):
             values = values.copy()
         if selection_size(&s):
@@ -639,7 +650,31 @@ cdef class ArrayCore:
         byte_bounds(values, &first, &last)
         return self.region.shows(first, last)
 
-    cdef int _transfer(self, const selection_t *s, cnp.ndarray values, bint write) except -1:
+    cdef void _begin(self, selection_t *s, index_t *bounds) noexcept:
+        """Note what indices mean now: reading the brackets may run any code, and other threads."""
+        cdef int j
+        for j in range(self.rank):
+            bounds[j] = self.bounds[j]
+            s.origin[j] = self.origins[j]
+        s.is_free = False
+
+    cdef int _rebase(self, selection_t *s) except -1:
+        """Have a selection count from index 0 as it is now; refuse what is no longer there."""
+        cdef index_t first, last
+        cdef int j
+        for j in range(self.rank):
+            s.start[j] += self.origins[j] - s.origin[j]
+            s.origin[j] = self.origins[j]
+            if s.count[j] and not s.is_free:
+                first = s.start[j]
+                last = first + (s.count[j] - 1) * s.step[j]
+                if min(first, last) < 0 or max(first, last) >= self.bounds[j]:
+                    raise BoundsError(
+                        f"the bounds of {self._name()} have moved in while a selection was used: axis "
+                        f"{j} has size {self.bounds[j]} now")
+        return 0
+
+    cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
         cdef index_t stride[MAX_NDIM]
         cdef index_t room_for[MAX_NDIM]
@@ -650,6 +685,7 @@ cdef class ArrayCore:
         cdef int j, i, failure, missing = s.result_ndim - values.ndim
         if size == 0:
             return 0
+        self._rebase(s)
         for j in range(self.rank):
             stride[j] = 0
         for i in range(missing, s.result_ndim):
@@ -724,6 +760,7 @@ cdef class ArrayCore:
         cdef Region _region = self.region
         cdef Touched _touched = self.touched
         cdef selection_t s
+        cdef index_t bounds[MAX_NDIM]
         cdef query_t *q
         cdef index_t size, total, first
         cdef int failure = 0, j
@@ -733,9 +770,15 @@ cdef class ArrayCore:
             self._check_open()
         if query.size == 0:
             return
+        for j in range(self.rank):
+            if query.extents[j] > self.bounds[j]:
+                raise BoundsError(
+                    f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
+                    f"had size {query.extents[j]}, and has {self.bounds[j]}")
         if (<object> values).shape[:len(query.shape)] != query.shape:
             raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
+            self._begin(&s, bounds)
             box_of(query, self.rank, &s)
             self._transfer(&s, values, write)
             return
