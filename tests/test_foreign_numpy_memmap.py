@@ -23,7 +23,7 @@ if not PATH.exists():
 pytestmark = pytest.mark.filterwarnings("ignore:.* was not closed:ResourceWarning")
 
 
-#: What a test has opened.
+#: The stores of what a test has opened.
 opened: list[weakref.ref] = []
 
 
@@ -42,7 +42,7 @@ class Mapped(Array):
         else:
             array = xa.open(path, mode=mode)
         array.__class__ = cls
-        opened.append(weakref.ref(array))
+        opened.append(weakref.ref(array._store))
         return array
 
     def __init__(self, *args, **kwargs):
@@ -72,10 +72,10 @@ def files_are_removed(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def arrays_are_closed():
-    """A test that fails keeps its arrays, in the traceback."""
+def files_are_closed():
+    """A test that fails keeps its arrays, or their stores, in the traceback."""
     yield
     while opened:
-        array = opened.pop()()
-        if array is not None:
-            array.close()
+        store = opened.pop()()
+        if store is not None:
+            store.close()
