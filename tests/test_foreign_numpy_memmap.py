@@ -41,8 +41,8 @@ class Mapped(Array):
             array = xa.create(path, shape, dtype, order=order, overwrite=True)
         else:
             array = xa.open(path, mode=mode)
-        array.__class__ = cls
         opened.append(weakref.ref(array._store))
+        array.__class__ = cls  # which fails for a subclass that has no slots
         return array
 
     def __init__(self, *args, **kwargs):
