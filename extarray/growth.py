@@ -539,7 +539,7 @@ class _Change(NamedTuple):
 
 def _moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | None, Index]:
     """Bounds after a growth (or, negative, a cut) of one axis."""
-    if not at_start:
+    if not (at_start and by):
         return None, (*shape[:axis], shape[axis] + by, *shape[axis + 1 :])
     return (*(0,) * axis, -by, *(0,) * (len(shape) - axis - 1)), shape
 

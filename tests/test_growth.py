@@ -270,3 +270,13 @@ def test_growth_of_every_axis_from_length_zero(factory, fill_value):
             array.extend(axis, 3)
         assert array.shape == (6, 6, 3)
         assert_same(array[...], np.full((6, 6, 3), fill_value, "f8"))
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_a_change_by_nothing_is_no_commit(disk, side):
+    with disk.array((3, 2), "i4", chunks=(2, 2)) as array, disk.open(array) as reader:
+        array.extend(0, 0, side)
+        array.append(np.empty((3, 0), "i4"), 1, side)
+        array.shrink(1, 0, side)
+        array.resize(array.shape)
+        assert not reader.refresh()

@@ -79,7 +79,6 @@ cdef class ArrayCore:
     cdef index_t bounds[MAX_NDIM]
     # Published together with the bounds: the grid.
     cdef index_t extents[MAX_NDIM]
-    cdef index_t n_chunks
     cdef index_t origins[MAX_NDIM]
     cdef int rank
     cdef bint is_open, is_writable
@@ -146,7 +145,6 @@ cdef class ArrayCore:
             self.layout.offset[j] = offset[j]
             self.layout.low[j] = -self.vectors.state.sides[START][j].extent
             self.origins[j] = -self.layout.low[j] * self.layout.chunk[j] - offset[j]
-        self.n_chunks = self.vectors.size
         self.changes += 1
 
     def _forget_touched(self):
@@ -154,11 +152,6 @@ cdef class ArrayCore:
         if self.touched is not None:
             self.touched = Touched()
             self.layout.touched = self.touched.root
-
-    @property
-    def _chunks_published(self):
-        """Number of chunks that are there to be used; growth in progress has more."""
-        return self.n_chunks
 
     @property
     def _changes(self):

@@ -628,11 +628,6 @@ cdef class Axial:
         return tuple([extent_of(&self.state, j) for j in range(self.state.ndim)])
 
     @property
-    def _ahead(self):
-        """Chunks that were added at the start of each axis."""
-        return self._extents(START)
-
-    @property
     def ndim(self):
         """Number of axes, k."""
         return self.state.ndim
