@@ -326,8 +326,8 @@ class Extendible(StoredArray):
         mark = axial._mark()
         old = new = axial.size * self.chunk_bytes
         try:
-            rows = self._allocate(low, high if room is None else room, grid, offset)
-            if low is not None or values is not None or was_unclean or cuts:
+            rows = self._allocate(low, high if room is None else room, shape, grid, offset)
+            if low is not None or was_unclean or cuts:
                 change = _Change(
                     shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
                 )
@@ -342,16 +342,16 @@ class Extendible(StoredArray):
                 store.reserve(old, new)
                 if store.region is not self._region:
                     self._attach_store()
-            if change is not None:
-                if was_unclean:
-                    self._expose(change, clean=values is None)
-                if values is not None:
-                    store.begin_append()
-                    store.unclean = True
-                    self._filling = True
-                    for part in change.new_parts():  # one, or none where it has no elements
-                        self._fill_box(*part, values)
-                store.unclean = cuts or (was_unclean and not change.fills(axial.grid))
+            if was_unclean and change is not None:
+                self._expose(change, clean=values is None)
+            if values is not None:
+                store.begin_append()
+                store.unclean = True
+                self._filling = True
+                self._fill_box(*_grown(low, high, shape), values)
+            store.unclean = cuts or (
+                was_unclean and change is not None and not change.fills(axial.grid)
+            )
             store.commit(new_shape, new_offset, axial, new, cuts)
             self._set_bounds(new_shape, new_offset)
         except BaseException:
@@ -370,12 +370,14 @@ class Extendible(StoredArray):
             self._give_back(change)
 
     def _allocate(
-        self, low: Index | None, room: Index, grid: Index, offset: Index
+        self, low: Index | None, room: Index, shape: Index, grid: Index, offset: Index
     ) -> tuple[int, ...]:
         """Grow the grid to hold elements low ... room - 1; returns the rows added at the starts."""
         axial, chunks = self.axial, self.chunks
         rows = [0] * len(room)
         for j, n in enumerate(room):
+            if n <= shape[j] and low is None:
+                continue
             if low is not None and low[j] + offset[j] < 0:
                 rows[j] = -((low[j] + offset[j]) // chunks[j])
             more = -(-(n + offset[j]) // chunks[j]) - grid[j]
@@ -542,6 +544,13 @@ def _moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | No
     if not (at_start and by):
         return None, (*shape[:axis], shape[axis] + by, *shape[axis + 1 :])
     return (*(0,) * axis, -by, *(0,) * (len(shape) - axis - 1)), shape
+
+
+def _grown(low: Index | None, high: Index, shape: Index) -> tuple[Index, Index]:
+    """The box of elements that the growth of one axis adds."""
+    if low is None:
+        return tuple(n if b > n else 0 for b, n in zip(high, shape, strict=True)), high
+    return low, tuple(0 if a < 0 else b for a, b in zip(low, high, strict=True))
 
 
 def as_source(x: Any) -> Any:
