@@ -206,7 +206,7 @@ class Extendible(StoredArray):
                 new = (*old[:j], *new, *old[j + 1 :])
             if len(new) != len(old):
                 raise ShapeError(f"cannot resize {old} to {new}: the array has {len(old)} axes")
-            self._rebound(None, new)
+            self._rebound(None, new, cuts=any(map(operator.lt, new, old)))
 
     def shrink(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
         """Cut elements off an axis.
@@ -251,7 +251,7 @@ class Extendible(StoredArray):
                 raise ArgumentError(
                     f"cannot cut {n} elements off axis {j}: it has {self.shape[j]} of them"
                 )
-            self._rebound(*_moved(self.shape, j, -n, first))
+            self._rebound(*_moved(self.shape, j, -n, first), cuts=n > 0)
 
     def reserve(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
         """Make room for growth: the grid then holds a shape, and the bounds stay.
@@ -303,12 +303,17 @@ class Extendible(StoredArray):
     # -- a change of bounds ------------------------------------------------------------------
 
     def _rebound(
-        self, low: Index | None, high: Index, values: Any = None, room: Index | None = None
+        self,
+        low: Index | None,
+        high: Index,
+        values: Any = None,
+        room: Index | None = None,
+        cuts: bool = False,
     ) -> None:
         """Give the array the bounds low ... high - 1; on an error nothing has changed.
 
         No `low`: the starts stay.  `values` are the elements of the only part that is new; `room`
-        is what the grid shall hold.
+        is what the grid shall hold; `cuts` tells that elements are cut off.
         """
         store, axial, shape = self._store, self.axial, self.shape
         if low is None and high == shape and room is None:
@@ -321,7 +326,6 @@ class Extendible(StoredArray):
         new_offset = offset = store.offset
         grid = self.grid
         was_unclean = store.unclean
-        cuts = any(map(operator.lt, high, shape)) or (low is not None and max(low) > 0)
         change = None  # a growth at the end, the usual one, needs no more than this
         mark = axial._mark()
         old = new = axial.size * self.chunk_bytes
