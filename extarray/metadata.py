@@ -28,12 +28,14 @@ __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
     "FLUSHED_SLOTS",
+    "GROUP_BLOCK",
     "HOLDER_BYTES",
     "LIVE_SLOTS",
     "MAGIC",
     "SEAL_BYTES",
     "SEAL_MAGIC",
     "VERSION",
+    "WRITERS_BLOCK",
     "Header",
     "Superblock",
     "check_dtype",
@@ -63,6 +65,9 @@ BLOCK = 4096
 LIVE_SLOTS = (0, 1)
 FLUSHED_SLOTS = (2, 3)
 BEGUN_SLOT = 4
+# Blocks behind them, for what several arrays or several writers agree on.
+GROUP_BLOCK = 5
+WRITERS_BLOCK = 6
 FIRST_EXTENT_RECORDS = 64
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
@@ -111,10 +116,10 @@ class Header:
     @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
-        return self.superblock_offset(BEGUN_SLOT + 1)
+        return self.superblock_offset(WRITERS_BLOCK + 1)
 
     def superblock_offset(self, slot: int) -> int:
-        """Offset of a superblock."""
+        """Offset of a superblock, or of a block behind them."""
         return self.header_bytes + slot * BLOCK
 
 

@@ -91,7 +91,7 @@ def parse_header(data):
 
 def parse_records(data, header, count):
     """The first `count` records of the growth log: (axis, grid when the segment began)."""
-    k, start, room, records = len(header.chunk), header.size + 20480, 64, []
+    k, start, room, records = len(header.chunk), header.size + 28672, 64, []
     width = 8 + 8 * k
     while True:
         for i in range(min(room, count - len(records))):
