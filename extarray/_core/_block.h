@@ -55,6 +55,10 @@ static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index 
 
 /* Streaming stores are ordered with later ones only by a fence. */
 static inline void xa_stream_end(void) { _mm_sfence(); }
+
+/* Whether rows that come from a row of chunks are best put together line by line.  Measured: on Intel's
+ * processors that saves a third of the time; AMD's lose as much, and go chunk by chunk. */
+static inline int xa_reads_by_rows(void) { return __builtin_cpu_is("intel"); }
 #else
 static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
 {
@@ -62,6 +66,7 @@ static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index 
     memcpy(d, s, (size_t) n);
 }
 static inline void xa_stream_end(void) {}
+static inline int xa_reads_by_rows(void) { return 0; }
 #endif
 
 /* A row that comes in pieces, one from each chunk of a row of chunks.  Lines at the joints are put

@@ -37,6 +37,7 @@ cdef extern from "_block.h":
         int n_pieces, const index_t *chunk_stride, index_t step, const index_t *count, int ndim,
         index_t size, int write) noexcept nogil
     void xa_stream_end() noexcept nogil
+    bint xa_reads_by_rows() noexcept nogil
 
 cdef enum:
     # The part of a chunk that is staged at once, about the second-level cache.
@@ -455,11 +456,11 @@ cdef int transfer_part(
 
 cdef bint goes_by_rows(const job_t *job) noexcept nogil:
     """Whether a transfer is so large that it goes row by row through rows of chunks, which the
-    order of the elements on both sides must allow."""
+    order of the elements on both sides must allow, and a processor that reads faster so."""
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
-        job.stream and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
+        job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
         and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
 
 
