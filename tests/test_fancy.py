@@ -152,6 +152,29 @@ def test_many_points(factory, order, dtype):
         assert_same(array[...], expected)
 
 
+@pytest.mark.parametrize("order", ["C", "F", "Z"])
+@pytest.mark.parametrize("density", [0.004, 0.05, 0.0625, 0.07, 0.6, 1.0])
+def test_masks_sparse_and_dense(factory, order, density):
+    """Rows longer than a block, parts of a row, steps; on all axes, and on some between others."""
+    rng = np.random.default_rng(7)
+    with factory.array((3, 4, 1500), "i4", chunks=(2, 3, 100), order=order) as array:
+        array.extend(2, 333, side="start")
+        array.extend(0, 2, side="start")
+        data = rng.integers(1, 99, array.shape, "i4")
+        array[...] = data
+        for mask, index in (
+            (rng.random(data.shape) < density, ()),
+            (rng.random((4, 2 * 1833))[:, ::-2] < density, (slice(None),)),
+            (rng.random(1833) < density, (slice(1, 4), 2)),
+        ):
+            assert_same(array[(*index, mask)], data[(*index, mask)].copy())
+            values = -np.arange(data[(*index, mask)].size, dtype="i4").reshape(
+                data[(*index, mask)].shape
+            )
+            array[(*index, mask)] = data[(*index, mask)] = values
+            assert_same(array[...], data)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_number_of_threads_makes_no_difference(factory, threads):
     expected = sample("c16", (200, 220, 60))

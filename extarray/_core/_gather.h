@@ -203,6 +203,26 @@ static inline xa_entry *xa_select(const uint8_t *mask, int64_t step, int64_t n, 
     return entry;
 }
 
+/* Positions of the true places of a short row of a mask in which they are rare; returns how many. */
+static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n, int64_t *position)
+{
+    int64_t found = 0, i = 0;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (step == 1)
+        for (; i + 32 <= n; i += 32) {
+            uint64_t word[4];
+            memcpy(word, mask + i, sizeof word);
+            if ((word[0] | word[1] | word[2] | word[3]) == 0) continue;
+            for (int w = 0; w < 4; w++)
+                for (uint64_t trues = xa_trues(mask + i + 8 * w); trues; trues &= trues - 1)
+                    position[found++] = i + 8 * w + (__builtin_ctzll(trues) >> 3);
+        }
+#endif
+    for (; i < n; i++)
+        if (mask[i * step]) position[found++] = i;
+    return found;
+}
+
 /* Ask for rows of a mask before their turn: those of one chunk lie far apart. */
 static inline void xa_ask(const uint8_t *row, int64_t step, int64_t n)
 {

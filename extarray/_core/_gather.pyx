@@ -42,6 +42,8 @@ cdef extern from "_gather.h":
                   int64_t grid, int64_t unit, int64_t *key, entry_t *entry) noexcept nogil
     int xa_sort(int64_t **keys, entry_t **entries, int64_t n, int bits) noexcept nogil
     int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n) noexcept nogil
+    int64_t xa_positions(
+        const uint8_t *mask, int64_t step, int64_t n, int64_t *position) noexcept nogil
     entry_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, int64_t at, int64_t unit,
                        int64_t user, int64_t user_step, entry_t *entry) noexcept nogil
     void xa_ask(const uint8_t *row, int64_t step, int64_t n) noexcept nogil
@@ -53,6 +55,7 @@ cdef extern from "_gather.h":
 cdef enum:
     MAX_DIMS = 64               # of an array of indices
     ROWS_AHEAD = 8              # of a mask
+    RARE = 16                   # one true place in so many: they are sorted like points
     FEW_CALLS = 8               # so few items of a chunk are read or written one by one
     OUT_OF_BOUNDS = -2          # what a failure is that is none of memory
 
@@ -234,23 +237,29 @@ cdef class Plan:
             most *= m.n_pieces[d]
             if d < m.ndim - 1:
                 rows *= m.count[d]
-        f.parts = <part_t *> allocate(most, sizeof(part_t))
-        f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
-        m.pieces[0] = pieces = <piece_t *> allocate(sum, sizeof(piece_t))
-        m.rank = NULL
-        try:
-            m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
+        if count <= mask.size // RARE:
             for d in range(m.ndim):
-                m.pieces[d] = pieces
-                m.n_pieces[d] = cut(
-                    &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
-                pieces += m.n_pieces[d]
+                m.origin[d] = origin[d]
             with nogil:
-                found = rank_rows(&m)
-                failure = list_mask(q, f, &m, found) if found == count else 0
-        finally:
-            free(m.pieces[0])
-            free(m.rank)
+                failure = sort_mask(q, f, &m, count, &found)
+        else:
+            f.parts = <part_t *> allocate(most, sizeof(part_t))
+            f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
+            m.pieces[0] = pieces = <piece_t *> allocate(sum, sizeof(piece_t))
+            m.rank = NULL
+            try:
+                m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
+                for d in range(m.ndim):
+                    m.pieces[d] = pieces
+                    m.n_pieces[d] = cut(
+                        &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
+                    pieces += m.n_pieces[d]
+                with nogil:
+                    found = rank_rows(&m)
+                    failure = list_mask(q, f, &m, found) if found == count else 0
+            finally:
+                free(m.pieces[0])
+                free(m.rank)
         if found != count:
             raise SelectionError(
                 f"a mask changed while it was used: {count} of its elements were true, now {found}")
@@ -443,9 +452,80 @@ cdef struct mask_t:
     index_t count[MAX_NDIM]
     index_t step[MAX_NDIM]
     index_t user_step
+    # Where the true places are rare:
+    index_t origin[MAX_NDIM]
+    # Where they are not:
     piece_t *pieces[MAX_NDIM]
     index_t n_pieces[MAX_NDIM]
     index_t *rank               # (rows, pieces of the last axis): true places before, in C order
+
+
+cdef int sort_mask(
+    query_t *q, factor_t *f, const mask_t *m, index_t count, index_t *found
+) noexcept nogil:
+    """Make the list of a factor, of so many entries, and its parts: find the true places row by row,
+    and sort them by chunk.  `found`: how many there are; nothing is made where they are others."""
+    cdef int64_t position[XA_BLOCK]
+    cdef divisor_t divisor
+    cdef index_t grid[MAX_NDIM]
+    cdef index_t offset[MAX_NDIM]
+    cdef index_t at[MAX_NDIM]
+    cdef int64_t *key = <int64_t *> xa_table(count, sizeof(int64_t))
+    cdef index_t total = 0, cells = 1, number, place, v, n, i, first
+    cdef const uint8_t *row = m.data
+    cdef entry_t *entry
+    cdef int d, axis, last = m.ndim - 1, failure = 0
+    f.entries = <entry_t *> xa_table(count, sizeof(entry_t))
+    if key == NULL or f.entries == NULL:
+        free(key)
+        return -1
+    for d in range(m.ndim):
+        grid[d] = extent_of(&q.axial, f.axis[d])
+        offset[d] = q.layout.offset[f.axis[d]] + m.origin[d]
+        cells *= grid[d]
+        at[d] = 0
+    divisor = xa_make_divisor(q.layout.chunk[f.axis[last]], offset[last] + m.count[last])
+    while True:
+        number = place = 0
+        for d in range(last):
+            axis = f.axis[d]
+            v = offset[d] + at[d]
+            number = number * grid[d] + v // q.layout.chunk[axis]
+            place += v % q.layout.chunk[axis] * q.unit[axis]
+        first = 0
+        while first < m.count[last]:
+            n = xa_positions(
+                row + first * m.step[last], m.step[last],
+                min(<index_t> XA_BLOCK, m.count[last] - first), position)
+            if total + n <= count:
+                entry = f.entries + total
+                for i in range(n):
+                    key[total + i] = number
+                    entry[i].at = place
+                    entry[i].user = (total + i) * m.user_step
+                xa_locate(
+                    <const char *> position, sizeof(int64_t), n, XA_BLOCK, offset[last] + first,
+                    divisor, grid[last], q.unit[f.axis[last]], key + total, entry)
+            total += n
+            first += XA_BLOCK
+        d = last - 1
+        while d >= 0:
+            at[d] += 1
+            row += m.step[d]
+            if at[d] < m.count[d]:
+                break
+            row -= m.count[d] * m.step[d]
+            at[d] = 0
+            d -= 1
+        if d < 0:
+            break
+    found[0] = total
+    if total == count and (
+            xa_sort(&key, &f.entries, count, bit_length(cells - 1)) < 0
+            or make_parts(q, f, key, count) < 0):
+        failure = -1
+    free(key)
+    return failure
 
 
 cdef index_t rank_rows(const mask_t *m) noexcept nogil:
