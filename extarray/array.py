@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,13 +16,14 @@ from extarray.errors import (
     LimitError,
 )
 from extarray.filesystem import resolve_path
-from extarray.growth import LIMIT, Extendible
+from extarray.growth import Extendible
 from extarray.habits import HabitsMixin
 from extarray.indexing.indexable import Indexable
 from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
 from extarray.memory import MemoryStore
+from extarray.metadata import LIMIT
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
@@ -105,10 +107,11 @@ class ExtArray(
     ) -> Self:
         """Fresh array, in the files of `path` or (None) in memory."""
         axial = Axial(grid_of(shape, header.chunks))
-        if axial.size * header.chunk_bytes >= LIMIT:
+        longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
+        if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
             raise LimitError(
                 f"an array of shape {shape} in chunks of {header.chunks} elements of "
-                f"{header.dtype} has 2**63 bytes or more"
+                f"{header.dtype} has 2**63 bytes or more, or an axis so long"
             )
         store: FileStore | MemoryStore
         if path is None:
@@ -132,14 +135,15 @@ class ExtArray(
         """Array on an open store."""
         self = cls.__new__(cls)
         header = store.header
-        places = positions(header.chunks, header.order) if header.order in "ZH" else None
         self._store = store
         # Growth is one step for the threads of this process too.
         self._growth = threading.RLock()
         self._handle = uuid4().hex
         self._filling = False
         axial._own()
-        self._setup(axial, header.dtype, header.chunks, header.order, places, shape, store.offset)
+        self._setup(axial, header.dtype, header.chunks, header.order, shape, store.offset)
+        if axial.size:
+            self._place_elements()
         self._attach_store()
         if isinstance(store, FileStore) and store.mode == "r+":
             store.on_fork(self._after_fork)
@@ -150,6 +154,14 @@ class ExtArray(
         self._growth = threading.RLock()
         self._filling = False
         self._attach_store()
+
+    def _place_elements(self) -> None:
+        """Work out where elements stand in a chunk; the table is of a chunk's size.
+
+        Not before there is a chunk: a file of nothing but promises would cost memory.
+        """
+        if self.order in "ZH":
+            self._set_places(positions(self.chunks, self.order))
 
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
@@ -224,8 +236,11 @@ class ExtArray(
         """
         with self._growth:
             self._check()
+            empty = not self.axial.size
             if not self._store.refresh(self.axial):
                 return False
+            if empty and self.axial.size:
+                self._place_elements()
             if self._store.region is not self._region:
                 self._attach_store()
             self._set_bounds(self._store.shape, self._store.offset)

@@ -22,6 +22,7 @@ from extarray.errors import (
     LimitError,
     ShapeError,
 )
+from extarray.metadata import LIMIT
 from extarray.stored import StoredArray
 from extarray.walk import address_runs
 
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["LIMIT", "Extendible", "as_source"]
-
-# Bytes of all chunks; file offsets are signed, and a little follows the last chunk.
-LIMIT = 2**63 - 4096
+__all__ = ["Extendible", "as_source"]
 
 Side = Literal["end", "start"]
 Index = tuple[int, ...]
@@ -50,6 +48,8 @@ class Extendible(StoredArray):
     if TYPE_CHECKING:
 
         def _attach_store(self) -> None: ...
+
+        def _place_elements(self) -> None: ...
 
     # -- growth ------------------------------------------------------------------------------
 
@@ -343,6 +343,8 @@ class Extendible(StoredArray):
                         f"cannot grow to {new_shape}: its chunks would have {new} bytes, 2**63 or "
                         "nearly"
                     )
+                if not old:
+                    self._place_elements()
                 store.reserve(old, new)
                 if store.region is not self._region:
                     self._attach_store()

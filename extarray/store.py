@@ -23,6 +23,7 @@ from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
 from extarray._core._mapping import Region, punch_range, reserve_range
+from extarray.attrs import check_attrs
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
     CorruptError,
@@ -47,7 +48,9 @@ from extarray.filesystem import (
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
+    EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
+    LIMIT,
     LIVE_SLOTS,
     MAGIC,
     SEAL_BYTES,
@@ -64,6 +67,7 @@ from extarray.metadata import (
     encode_superblock,
     extent_capacity,
     header_bytes_of,
+    places_fit,
     record_bytes,
     superblock_bytes,
 )
@@ -74,7 +78,6 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-EXTENT_HEAD_BYTES = 16
 LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
@@ -446,10 +449,11 @@ class FileStore:
     def _check_state(self, state: Superblock, axial: Axial) -> None:
         header = self.header
         fits = (
-            axial.size * header.chunk_bytes == state.data_bytes
+            axial.size * header.chunk_bytes == state.data_bytes < LIMIT
+            and places_fit(state, header, self._extents)
             and all(n >= 0 for n in (*state.shape, *state.offset))
             and all(
-                b + n <= g * c
+                b + n <= g * c < LIMIT
                 for b, n, g, c in zip(
                     state.offset, state.shape, state.grid, header.chunks, strict=True
                 )
@@ -461,29 +465,37 @@ class FileStore:
     def _read_log(self, first: int, stop: int) -> _Log:
         """Axes, sides and grids of the records first ... stop - 1 of the growth log."""
         uuid, size = self.header.uuid, record_bytes(self.header.ndim)
-        if (stop - first) * size > os.fstat(self._metadata).st_size:
+        length = os.fstat(self._metadata).st_size
+        if stop < first or (stop - first) * size > length:
             raise CorruptError("the growth log is shorter than the superblock says")
-        records = np.empty(((stop - first), size), np.uint8)
-        extents = self._extents or [self.header.first_extent]
+        # Extent by extent: memory is asked for as records prove to be there.
+        parts = [decode_records(np.empty((0, size), np.uint8), uuid)]
+        extents = list(self._extents) or [self.header.first_extent]
         before = number = 0  # records in the extents before this one; number of this one
         while before < stop:
             if number == len(extents):
                 head = os.pread(self._metadata, EXTENT_HEAD_BYTES, extents[-1])
                 following = decode_extent_head(head, uuid)
-                if not 0 < following < os.fstat(self._metadata).st_size:
+                if not 0 < following < length:
                     raise CorruptError("the growth log is shorter than the superblock says")
                 extents.append(following)
             capacity = extent_capacity(number)
             low, high = max(first, before), min(stop, before + capacity)
             if low < high:
                 offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
-                part = records[low - first : high - first]
+                if offset + (high - low) * size > length:
+                    raise CorruptError("the growth log is cut off")
+                part = np.empty((high - low, size), np.uint8)
                 if os.preadv(self._metadata, [part], offset) != part.nbytes:
                     raise CorruptError("the growth log is cut off")
+                parts.append(decode_records(part, uuid, low))
             before += capacity
             number += 1
         self._extents = extents
-        return decode_records(records, uuid)
+        if len(parts) == 2:
+            return parts[1]
+        axes, sides, grids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return axes, sides, grids
 
     def _read_attrs(self, state: Superblock) -> str:
         if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:
@@ -491,7 +503,7 @@ class FileStore:
         blob = os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
         if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
             raise CorruptError("the attributes are damaged")
-        return blob.decode()
+        return check_attrs(blob)
 
     def _check_data(self, state: Superblock) -> Exception | None:
         """What is wrong with ``.xta`` in a state, if anything."""
@@ -782,6 +794,7 @@ class FileStore:
         if self.mode != "r":
             return False
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
+        extents = self._extents
         with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
                 blocks = self._superblocks(LIVE_SLOTS)
@@ -794,6 +807,7 @@ class FileStore:
                     axes, sides, grids = self._read_log(axial.segments, state.n_segments)
                     attrs = self._read_attrs(state)
                 except CorruptError as error:
+                    self._extents = extents
                     problem = error
                     continue
                 problem = self._check_data(state)
@@ -802,10 +816,11 @@ class FileStore:
             if problem is not None:
                 raise problem
         mark = axial._mark()
-        axial._replay_more(axes, sides, grids, state.grid)
         try:
+            axial._replay_more(axes, sides, grids, state.grid)
             self._check_state(state, axial)
         except CorruptError:
+            self._extents = extents
             axial._rollback(mark)
             raise
         assert self.region is not None

@@ -70,10 +70,10 @@ class ArrayCore:
         dtype: np.dtype[Any],
         chunks: Sequence[int],
         order: str,
-        places: NDArray[np.int64] | None,
         shape: Sequence[int],
         offset: Sequence[int],
     ) -> None: ...
+    def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _attach(
         self, region: Region | None, writable: bool, sparse: bool, hollow: bool
     ) -> None: ...

@@ -90,11 +90,10 @@ cdef class ArrayCore:
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
 
-    def _setup(self, Axial axial not None, dtype, chunks, str order, places, shape, offset):
-        """Set what never changes.  `places` is None for orders with strides."""
+    def _setup(self, Axial axial not None, dtype, chunks, str order, shape, offset):
+        """Set what never changes."""
         cdef int j, i
         cdef index_t stride
-        cdef const index_t[::1] table
         self.vectors = axial
         self.kind = dtype
         self.element_order = order
@@ -110,11 +109,13 @@ cdef class ArrayCore:
             self.layout.stride[j] = stride
             stride *= self.layout.chunk[j]
         self.layout.chunk_bytes = stride
-        if places is not None:
-            table = places
-            self.layout.place = &table[0]
-            self.places = table
         self._set_bounds(shape, offset)
+
+    def _set_places(self, const index_t[::1] table not None):
+        """Set where elements stand in a chunk, for the orders without strides."""
+        self.places = table
+        self.layout.place = &table[0]
+        self.reads_direct = self.writes_direct = False
 
     def _attach(self, Region region, bint writable, bint sparse, bint hollow):
         """Take the region that holds the chunks (None: closed)."""
