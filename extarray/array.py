@@ -14,6 +14,7 @@ from extarray.copies import CopiesMixin
 from extarray.errors import (
     ArgumentTypeError,
     LimitError,
+    ReserveError,
 )
 from extarray.filesystem import resolve_path
 from extarray.growth import Extendible
@@ -161,7 +162,12 @@ class ExtArray(
         Not before there is a chunk: a file of nothing but promises would cost memory.
         """
         if self.order in "ZH":
-            self._set_places(positions(self.chunks, self.order))
+            try:
+                self._set_places(positions(self.chunks, self.order))
+            except MemoryError as error:
+                raise ReserveError(
+                    f"no memory for the order {self.order!r} of chunks {self.chunks}: {error}"
+                ) from None
 
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""

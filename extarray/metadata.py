@@ -36,6 +36,7 @@ __all__ = [
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
     "HOLDER_BYTES",
+    "LAST_SEQUENCE",
     "LIMIT",
     "LIVE_SLOTS",
     "MAGIC",
@@ -95,12 +96,14 @@ _CHECKSUM = struct.Struct("<I")
 _EXTENT_HEAD = struct.Struct("<QII")
 
 # A superblock beyond is none: a writer must be able to count on.
-_LAST_SEQUENCE = 2**62
+LAST_SEQUENCE = 2**62
 # Offsets in ``.xmd`` stay below, so that room for more can be named.
 _LAST_END = 2**62
 
+# Records in records; printing NumPy's types, say, is recursive.
+_DEEPEST = 32
 # What a description of a data type says of a type without parts.
-_TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9]*[A-Za-z]+\])?|[<>][Mm]8")
+_TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9]*[A-Za-z]+\])?")
 
 _SPARSE = 1
 _SEALED = 1
@@ -227,7 +230,21 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
         )
     if result.itemsize == 0:
         raise DTypeError(f"elements of {result!r} have 0 bytes; give a length, e.g. 'S20'")
+    if _depth(result) > _DEEPEST:
+        raise DTypeError(f"a type of records in records, deeper than {_DEEPEST}; make it flatter")
     return result
+
+
+def _depth(dtype: np.dtype[Any]) -> int:
+    """How deep records are nested, not counted far beyond what is allowed."""
+    depth, level = 0, [dtype]
+    while level and depth <= _DEEPEST:
+        below = [part.base.fields for part in level if part.base.fields is not None]
+        level = list(
+            {id(entry[0]): entry[0] for fields in below for entry in fields.values()}.values()
+        )
+        depth += 1
+    return depth
 
 
 def encode_dtype(dtype: np.dtype[Any]) -> Any:
@@ -292,32 +309,32 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
     dtype('uint16')
     """
     try:
-        return check_dtype(_decoded(value))
+        return check_dtype(_decoded(value, 0))
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         problem = str(error)
-    except RecursionError:
-        problem = "it is nested too deeply"
     raise FormatError(
         f"the data type {reprlib.repr(value)} is not known on this machine: {problem}"
     )
 
 
-def _decoded(value: Any) -> np.dtype[Any]:
-    """Data type of a description, or of a part of one."""
+def _decoded(value: Any, depth: int) -> np.dtype[Any]:
+    """Data type of a description, or of a part of one that lies so deep in it."""
+    if depth > 2 * _DEEPEST:  # a list for each record, where there are sub-arrays
+        raise ValueError("it is nested too deeply")
     if isinstance(value, str):
         if not _TYPE_STRING.fullmatch(value):
             raise ValueError("it is no type string")
         return np.dtype(value)
     if isinstance(value, list):
         base, extents = value
-        return np.dtype((_decoded(base), tuple(extents)))
+        return np.dtype((_decoded(base, depth + 1), tuple(extents)))
     if "extension" in value:
         return _extension_dtype(value["extension"])
     fields = value["fields"]
     titles = [field.get("title") for field in fields]
     description = {
         "names": [field["name"] for field in fields],
-        "formats": [_decoded(field["type"]) for field in fields],
+        "formats": [_decoded(field["type"], depth + 1) for field in fields],
         "offsets": [field["offset"] for field in fields],
         "itemsize": value["itemsize"],
     }
@@ -325,7 +342,7 @@ def _decoded(value: Any) -> np.dtype[Any]:
         description["titles"] = titles
     if "base" in value:
         parts = np.dtype(description)  # type: ignore[call-overload]
-        return np.dtype((_decoded(value["base"]), parts))
+        return np.dtype((_decoded(value["base"], depth + 1), parts))
     return np.dtype(description, align=bool(value["aligned"]))  # type: ignore[call-overload, no-any-return]
 
 
@@ -525,7 +542,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         crc, flags, sequence, n_segments, data_bytes, attrs_offset, attrs_bytes, attrs_capacity,
         spare_offset, spare_capacity, attrs_crc, end,
     ) = _SUPERBLOCK.unpack_from(data)  # fmt: skip
-    if crc32c(data[4:]) != crc or sequence > _LAST_SEQUENCE:
+    if crc32c(data[4:]) != crc or sequence > LAST_SEQUENCE:
         return None
     extents = struct.unpack_from(f"<{3 * ndim}q", data, _SUPERBLOCK.size)
     return Superblock(
@@ -567,7 +584,7 @@ def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> boo
         for number, offset in enumerate(extents)
     ]
     places.append((block.attrs_offset, block.attrs_capacity))
-    if block.spare_offset:
+    if block.spare_offset or block.spare_capacity:
         places.append((block.spare_offset, block.spare_capacity))
     free = header.first_extent
     for offset, length in sorted(places):

@@ -50,6 +50,7 @@ from extarray.metadata import (
     BLOCK,
     EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
+    LAST_SEQUENCE,
     LIMIT,
     LIVE_SLOTS,
     MAGIC,
@@ -97,6 +98,7 @@ class _State(NamedTuple):
     state: Superblock
     axial: Axial
     attrs: str
+    extents: list[int]  # of its growth log
 
 
 # Stores that hold a writer's lock: a forked child must let go of it.
@@ -340,6 +342,8 @@ class FileStore:
                 stacklevel=4,
             )
         state, axial, self.attrs = found.state, found.axial, found.attrs
+        # Other states that were looked at since, and are not whole, may have other ones.
+        self._extents = found.extents
         self.state = state
         self.unclean = state.unclean
         self.engine = choose_engine(engine, self._data, writable)
@@ -370,15 +374,21 @@ class FileStore:
 
     def _take_over(self) -> None:
         """Begin to write where the last writer ended, perhaps not of its own will."""
-        live = []
+        numbers, live = [self.state.sequence], []
         for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
+            numbers.append(block.sequence)
             if slot in LIVE_SLOTS:
                 live.append(block.sequence)
             else:
                 self._durable[slot] = block
-        if live[:1] != [self.state.sequence]:
-            # What is newer and not whole must never come back: both its superblocks end here.
-            newest = max(live, default=self.state.sequence)
+        # Also of what is newer and not whole: it must never come back.
+        newest = max(numbers)
+        if newest > LAST_SEQUENCE // 2:
+            raise CorruptError(
+                f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
+                "array into a fresh one"
+            )
+        if live[:1] != [self.state.sequence] or newest != self.state.sequence:
             for sequence in (newest + 1, newest + 2):
                 self._write_superblock(self.state._replace(sequence=sequence))
             datasync(self._metadata)
@@ -436,7 +446,7 @@ class FileStore:
         axes, sides, grids = self._read_log(0, state.n_segments)
         axial = Axial._replay(axes, sides, grids, state.grid)
         self._check_state(state, axial)
-        return _State(slot, state, axial, self._read_attrs(state))
+        return _State(slot, state, axial, self._read_attrs(state), self._extents)
 
     def _recovered(self) -> _State | None:
         """The newest of the states that commits do not touch, where it and ``.xta`` are whole."""
