@@ -16,14 +16,12 @@ from extarray.chunking import blocks, check_shape, grain
 from extarray.config import config
 from extarray.errors import (
     ArgumentError,
-    ArgumentTypeError,
-    AxisError,
     CastingError,
     LimitError,
     ShapeError,
 )
 from extarray.metadata import LIMIT
-from extarray.stored import StoredArray
+from extarray.stored import StoredArray, as_int
 from extarray.walk import address_runs
 
 if TYPE_CHECKING:
@@ -293,12 +291,6 @@ class Extendible(StoredArray):
                 raise ShapeError(f"cannot reserve {new}: the array has {len(old)} axes")
             room = tuple(max(n, m) for n, m in zip(new, old, strict=True))
             self._rebound(None, old, room=room)
-
-    def _axis(self, axis: SupportsIndex) -> int:
-        j = _integer(axis, "axis")
-        if not -self.ndim <= j < self.ndim:
-            raise AxisError(j, self.ndim)
-        return j % self.ndim
 
     # -- a change of bounds ------------------------------------------------------------------
 
@@ -587,18 +579,7 @@ def _is_start(side: str) -> bool:
 
 def _count(by: SupportsIndex) -> int:
     """A number of elements."""
-    n = _integer(by, "by")
+    n = as_int(by, "by")
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
     return n
-
-
-def _integer(value: SupportsIndex, name: str) -> int:
-    if type(value) is int:
-        return value
-    if isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(f"{name} must be an int, not {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None
