@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 __all__ = ["Info", "format_bytes", "format_fill"]
 
 # What growth at the start makes; not worth a line before.
@@ -20,7 +22,7 @@ def format_fill(value: Any) -> str:
 
     Parameters
     ----------
-    value : NumPy scalar
+    value : scalar
 
     Returns
     -------
@@ -34,12 +36,13 @@ def format_fill(value: Any) -> str:
     >>> format_fill(np.zeros((), [("image", "u1", (512, 512))])[()])
     '(a record of 256.0 KiB)'
     """
-    if _parts(value.dtype) > _MOST_PARTS:
-        return f"(a record of {format_bytes(value.dtype.itemsize)})"
+    dtype = np.asarray(value).dtype
+    if _parts(dtype) > _MOST_PARTS:
+        return f"(a record of {format_bytes(dtype.itemsize)})"
     try:
         return str(value)
     except ValueError:  # NumPy prints no date without a unit
-        return f"({value.dtype})"
+        return f"({dtype})"
 
 
 def _parts(dtype: Any) -> int:

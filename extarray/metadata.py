@@ -274,7 +274,7 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
         for name in dtype.names:
             entry = dtype.fields[name]
             field = {"name": name, "type": encode_dtype(entry[0]), "offset": int(entry[1])}
-            if len(entry) > 2 and entry[2] is not None:
+            if len(entry) > 2 and isinstance(entry[2], str):
                 field["title"] = entry[2]
             fields.append(field)
         record = {"fields": fields, "itemsize": dtype.itemsize, "aligned": dtype.isalignedstruct}
@@ -339,6 +339,8 @@ def _decoded(value: Any, depth: int) -> np.dtype[Any]:
         "itemsize": value["itemsize"],
     }
     if any(title is not None for title in titles):
+        if not all(title is None or isinstance(title, str) for title in titles):
+            raise TypeError("a title is a text")
         description["titles"] = titles
     if "base" in value:
         parts = np.dtype(description)  # type: ignore[call-overload]

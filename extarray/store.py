@@ -84,7 +84,8 @@ LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 
-_OPEN_FLAGS = os.O_CLOEXEC
+# A pipe must not hold up who opens it; for files the second flag means nothing.
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 # Axes, sides and grids of records of the growth log.
