@@ -187,7 +187,9 @@ def attribute(dice: Dice, depth: int = 0):
 
 
 #: What NumPy raises for arguments.  Where several are wrong, ours may name another one first.
-REFUSALS = (IndexError, TypeError, ValueError, OverflowError, RuntimeError, xa.ExtArrayError)
+REFUSALS = (
+    IndexError, KeyError, TypeError, ValueError, OverflowError, RuntimeError, xa.ExtArrayError
+)  # fmt: skip
 #: NumPy's own words, on what it makes of an argument and on results beyond any memory.
 NUMPYS = ("truth value", "inhomogeneous", "array is too big")
 #: What NumPy says of a list that is nested deeper than what it is assigned to.

@@ -26,7 +26,7 @@ from extarray._core._crc import crc32c
 __all__ = ["Image", "attack", "limit_files", "limit_memory", "seeds"]
 
 # More than the small arrays here need, and less than a file could ask for.
-SPARE_MEMORY = 256 << 20
+SPARE_MEMORY = 512 << 20
 LONGEST_FILE = 1 << 45
 #: Growth may not take more than this: it is real space.
 ROOM_TO_GROW = 1 << 22
@@ -247,9 +247,10 @@ class Image:
         with open(f"{path}.xta", "wb") as file:
             size = min(max(self.xta, 0), LONGEST_FILE)
             file.write(self.data[:size])
-            file.truncate(size)
+            with contextlib.suppress(OSError):  # the file system has a limit of its own
+                file.truncate(size)
             if self.sealed:
-                file.seek(size)
+                file.seek(0, os.SEEK_END)
                 file.write(b"\x89XTA sealed:\r\n\x1a\n" + self.xmd[16:32])
         Path(f"{path}.xmd").write_bytes(self.xmd)
 
@@ -461,7 +462,8 @@ def refresh(before: Image, after: Image, path: Path, engine: str, dice: Dice) ->
     with xa.open(path, engine=engine) as array:
         shape, grid = array.shape, array.grid
         # In place: another file would be another array.
-        os.truncate(f"{path}.xta", max(before.xta, min(max(after.xta, 0), LONGEST_FILE)))
+        with contextlib.suppress(OSError):
+            os.truncate(f"{path}.xta", max(before.xta, min(max(after.xta, 0), LONGEST_FILE)))
         descriptor = os.open(f"{path}.xmd", os.O_RDWR)
         os.pwrite(descriptor, bytes(after.xmd), 0)
         os.close(descriptor)
