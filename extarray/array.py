@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
+import numpy as np
+
 from extarray._core._axial import Axial
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
@@ -146,6 +148,7 @@ class ExtArray(
         if axial.size:
             self._place_elements()
         self._attach_store()
+        self._watch_cuts()
         if isinstance(store, FileStore) and store.mode == "r+":
             store.on_fork(self._after_fork)
         return self
@@ -155,6 +158,23 @@ class ExtArray(
         self._growth = threading.RLock()
         self._filling = False
         self._attach_store()
+        self._watch_cuts()
+
+    def _watch_cuts(self) -> None:
+        """Watch the store's counter of cuts, if it has one."""
+        store = self._store
+        if store.cuts is not None:
+            fill = np.frombuffer(store.header.fill, self.dtype).reshape(())
+            self._watch(store.cuts, store.cuts_known, fill)
+
+    def _look_at_cuts(self) -> None:
+        store = self._store
+        if isinstance(store, FileStore) and store.mode == "r":
+            with self._growth:  # or a refresh comes in between
+                self._check()
+                self._know_cuts(*store.inner_box(self.axial))
+        else:
+            super()._look_at_cuts()
 
     def _place_elements(self) -> None:
         """Work out where elements stand in a chunk; the table is of a chunk's size.
@@ -250,6 +270,7 @@ class ExtArray(
             if self._store.region is not self._region:
                 self._attach_store()
             self._set_bounds(self._store.shape, self._store.offset)
+            self._know_cuts(self._store.cuts_known, None)
             return True
 
     def flush(self) -> None:
@@ -286,6 +307,7 @@ class ExtArray(
         """
         with self._growth:
             self._attach(None, False, False, False)
+            self._watch(None, 0, None)
             self._store.close()
 
     def _discard(self) -> None:

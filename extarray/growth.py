@@ -227,9 +227,10 @@ class Extendible(StoredArray):
         Notes
         -----
         What is cut off is lost: after a growth its place holds the fill value.  Chunks that lie
-        outside the new bounds give their disk space back, where the file system can punch holes and
-        the fill value is zero; the file keeps its length, and the chunks keep their addresses.  A
-        reader that has not refreshed finds old elements or the fill value there.
+        outside the new bounds give their disk space back, where the file system can punch holes;
+        the file keeps its length, and the chunks keep their addresses.  A reader that has not
+        refreshed finds old elements or the fill value there.  (Where that is not zero, each of its
+        reads looks whether something was cut off meanwhile; views of `chunk` cannot.)
 
         Examples
         --------
@@ -405,6 +406,8 @@ class Extendible(StoredArray):
         if boxes:
             self._store.settle()
             self._forget_touched()
+            self._store.begin_cut()
+            self._note_cut()
             for box in boxes:
                 self._store_runs(self._store.give_back, box)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
+    "CUTS_BYTES",
     "EXTENT_HEAD_BYTES",
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
@@ -82,6 +83,8 @@ GROUP_BLOCK = 5
 WRITERS_BLOCK = 6
 EXTENT_HEAD_BYTES = 16
 FIRST_EXTENT_RECORDS = 64
+# The end of the header, which its checksum does not cover: the number of cuts, and a note.
+CUTS_BYTES = 8
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
@@ -140,6 +143,11 @@ class Header:
     def first_extent(self) -> int:
         """Offset of the growth log."""
         return self.superblock_offset(WRITERS_BLOCK + 1)
+
+    @property
+    def cuts_offset(self) -> int:
+        """Offset of the number of cuts."""
+        return self.header_bytes - HOLDER_BYTES - CUTS_BYTES
 
     def superblock_offset(self, slot: int) -> int:
         """Offset of a superblock, or of a block behind them."""
@@ -379,7 +387,7 @@ def encode_header(header: Header) -> bytes:
     description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
     variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
     used = _HEADER.size + len(variable) + 4
-    size = -(-(used + HOLDER_BYTES) // BLOCK) * BLOCK
+    size = -(-(used + CUTS_BYTES + HOLDER_BYTES) // BLOCK) * BLOCK
     fixed = _HEADER.pack(
         MAGIC,
         *header.version,
@@ -441,7 +449,8 @@ def decode_header(data: bytes) -> Header:
             f"{VERSION[0]}: install a newer one"
         )
     used = _HEADER.size + 8 * ndim + description_bytes + itemsize
-    if len(data) < used + 4 or size < used + 4 + HOLDER_BYTES or size % BLOCK:
+    free = size - CUTS_BYTES - HOLDER_BYTES
+    if len(data) < used + 4 or free < used + 4 or size % BLOCK:
         raise CorruptError("the header is damaged: its lengths do not fit")
     (crc,) = struct.unpack_from("<I", data, used)
     if crc32c(data[:used]) != crc:

@@ -22,7 +22,7 @@ import numpy as np
 from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
-from extarray._core._mapping import Region, punch_range, reserve_range
+from extarray._core._mapping import Counter, Region, punch_range, reserve_range
 from extarray.attrs import check_attrs
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
@@ -48,6 +48,7 @@ from extarray.filesystem import (
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
+    CUTS_BYTES,
     EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
     LAST_SEQUENCE,
@@ -119,6 +120,10 @@ class FileStore:
         Elements of the grid outside the bounds may hold something else than the fill value, and
         chunks there may have no disk space: the bounds have moved in, an append failed, or the last
         writer died.
+    cuts : Counter or None
+        How many times chunks have become holes; None where those hold the fill value, as all do.
+    cuts_known : int
+        How many at least before the state that is known.
     """
 
     header: Header
@@ -133,6 +138,9 @@ class FileStore:
         self.region = None
         self.hollow = False
         self.unclean = False
+        self.cuts: Counter | None = None
+        self.cuts_known = 0
+        self._cuts_made = 0  # as the file says
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -252,6 +260,7 @@ class FileStore:
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
         self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+        self._count_cuts(True)
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -309,6 +318,8 @@ class FileStore:
                 if wanted > BLOCK:
                     first = os.pread(self._metadata, wanted, 0)
             self.header = decode_header(first)
+            # Before the state: what is cut off after it is then seen to be.
+            self.cuts_known = self._cuts_made = self._read_cuts()
             found = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
@@ -359,6 +370,7 @@ class FileStore:
         self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
         if writable:
             lock.note_holder(self._metadata, True)
+        self._count_cuts(writable)
         return axial
 
     def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
@@ -597,11 +609,68 @@ class FileStore:
     def give_back(self, start: int, stop: int) -> None:
         """Give the disk space of bytes that no longer count back to the file system.
 
-        Where it cannot punch holes, they stay as they are.  So they do where a hole would show a
-        reader that has not refreshed something else than the fill value.
+        Where it cannot punch holes, they stay as they are.
         """
-        if not any(self.header.fill):
-            punch_range(self._data, start, stop - start)
+        punch_range(self._data, start, stop - start)
+
+    # -- cuts --------------------------------------------------------------------------------
+
+    # A hole holds zeros.  Where that is not the fill value, readers who still know what has been
+    # cut off must not see them: the file has a number that grows after the bounds are committed,
+    # and before chunks become holes.  Whoever has read elements looks at it, and where it has
+    # grown, at the bounds as they are now.
+
+    def _count_cuts(self, writable: bool) -> None:
+        """Have a counter where holes do not hold the fill value."""
+        if any(self.header.fill):
+            if writable:
+                self.cuts, self.cuts_known = Counter.own(), 0
+            else:
+                place = self.header.cuts_offset
+                self.cuts = Counter.file(self._metadata, place, self.engine == "mmap")
+
+    def _read_cuts(self) -> int:
+        data = os.pread(self._metadata, CUTS_BYTES, self.header.cuts_offset)
+        return int.from_bytes(data, "little")
+
+    def begin_cut(self) -> None:
+        """Tell readers that chunks outside the bounds are about to become holes."""
+        if any(self.header.fill):
+            number = (self._cuts_made + 1) % 2**64
+            with family(f"cannot give back space of '{self.path}'"):
+                data = number.to_bytes(CUTS_BYTES, "little")
+                write_all(self._metadata, data, self.header.cuts_offset)
+            self._cuts_made = number
+
+    def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
+        """Number of cuts, and the bounds after them, counted from where index 0 was at first.
+
+        `axial` is what is known of the growth; what is new is read, and not taken up.
+        """
+        known, extents = self._extents, self.header.chunks
+        with family(f"cannot read '{self.path}'"):
+            for _ in range(ATTEMPTS):
+                number = self._read_cuts()
+                blocks = self._superblocks(LIVE_SLOTS)
+                try:
+                    if blocks:
+                        state = blocks[0][1]
+                        log = self._read_log(axial.segments, state.n_segments)
+                        break
+                except CorruptError:
+                    continue
+                finally:
+                    self._extents = known
+            else:
+                raise CorruptError(f"'{self.path}.xmd': no superblock is whole")
+        zero = [
+            n * c - b
+            for n, c, b in zip(
+                axial._starts_after(*log, state.grid), extents, state.offset, strict=True
+            )
+        ]
+        low = [-n for n in zero]
+        return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
 
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
@@ -808,6 +877,7 @@ class FileStore:
         extents = self._extents
         with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
+                cuts = self._read_cuts() if self.cuts is not None else 0
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
@@ -839,6 +909,7 @@ class FileStore:
             self.region = Region.file(self._data, state.data_bytes, False, True)
         self.state = state
         self.attrs = attrs
+        self.cuts_known = cuts
         return True
 
     @property
@@ -890,6 +961,8 @@ class FileStore:
         os.close(fd)
         with contextlib.suppress(OSError):
             self._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
+            self._count_cuts(False)
+        self.cuts_known = self._cuts_made
         listener = None if self._fork_listener is None else self._fork_listener()
         if listener is not None:
             listener()
@@ -917,7 +990,7 @@ class FileStore:
 
     def _close_files(self) -> None:
         _writers.discard(self)
-        self.region = None
+        self.region = self.cuts = None
         for fd in (self._metadata, self._data):
             if fd >= 0:
                 os.close(fd)
