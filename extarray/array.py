@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
+
+import numpy as np
 
 from extarray._core._axial import Axial
 from extarray.chunking import grid_of
@@ -13,15 +16,17 @@ from extarray.copies import CopiesMixin
 from extarray.errors import (
     ArgumentTypeError,
     LimitError,
+    ReserveError,
 )
 from extarray.filesystem import resolve_path
-from extarray.growth import LIMIT, Extendible
+from extarray.growth import Extendible
 from extarray.habits import HabitsMixin
 from extarray.indexing.indexable import Indexable
 from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
 from extarray.memory import MemoryStore
+from extarray.metadata import LIMIT
 from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
@@ -105,10 +110,11 @@ class ExtArray(
     ) -> Self:
         """Fresh array, in the files of `path` or (None) in memory."""
         axial = Axial(grid_of(shape, header.chunks))
-        if axial.size * header.chunk_bytes >= LIMIT:
+        longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
+        if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
             raise LimitError(
                 f"an array of shape {shape} in chunks of {header.chunks} elements of "
-                f"{header.dtype} has 2**63 bytes or more"
+                f"{header.dtype} has 2**63 bytes or more, or an axis so long"
             )
         store: FileStore | MemoryStore
         if path is None:
@@ -132,15 +138,17 @@ class ExtArray(
         """Array on an open store."""
         self = cls.__new__(cls)
         header = store.header
-        places = positions(header.chunks, header.order) if header.order in "ZH" else None
         self._store = store
         # Growth is one step for the threads of this process too.
         self._growth = threading.RLock()
         self._handle = uuid4().hex
         self._filling = False
         axial._own()
-        self._setup(axial, header.dtype, header.chunks, header.order, places, shape, store.offset)
+        self._setup(axial, header.dtype, header.chunks, header.order, shape, store.offset)
+        if axial.size:
+            self._place_elements()
         self._attach_store()
+        self._watch_cuts()
         if isinstance(store, FileStore) and store.mode == "r+":
             store.on_fork(self._after_fork)
         return self
@@ -150,6 +158,36 @@ class ExtArray(
         self._growth = threading.RLock()
         self._filling = False
         self._attach_store()
+        self._watch_cuts()
+
+    def _watch_cuts(self) -> None:
+        """Watch the store's counter of cuts, if it has one."""
+        store = self._store
+        if store.cuts is not None:
+            fill = np.frombuffer(store.header.fill, self.dtype).reshape(())
+            self._watch(store.cuts, store.cuts_known, fill)
+
+    def _look_at_cuts(self) -> None:
+        store = self._store
+        if isinstance(store, FileStore) and store.mode == "r":
+            with self._growth:  # or a refresh comes in between
+                self._check()
+                self._know_cuts(*store.inner_box(self.axial))
+        else:
+            super()._look_at_cuts()
+
+    def _place_elements(self) -> None:
+        """Work out where elements stand in a chunk; the table is of a chunk's size.
+
+        Not before there is a chunk: a file of nothing but promises would cost memory.
+        """
+        if self.order in "ZH":
+            try:
+                self._set_places(positions(self.chunks, self.order))
+            except MemoryError as error:
+                raise ReserveError(
+                    f"no memory for the order {self.order!r} of chunks {self.chunks}: {error}"
+                ) from None
 
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
@@ -224,11 +262,15 @@ class ExtArray(
         """
         with self._growth:
             self._check()
+            empty = not self.axial.size
             if not self._store.refresh(self.axial):
                 return False
+            if empty and self.axial.size:
+                self._place_elements()
             if self._store.region is not self._region:
                 self._attach_store()
             self._set_bounds(self._store.shape, self._store.offset)
+            self._know_cuts(self._store.cuts_known, None)
             return True
 
     def flush(self) -> None:
@@ -265,6 +307,7 @@ class ExtArray(
         """
         with self._growth:
             self._attach(None, False, False, False)
+            self._watch(None, 0, None)
             self._store.close()
 
     def _discard(self) -> None:

@@ -8,13 +8,13 @@ import math
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from extarray.errors import ArgumentTypeError
+from extarray.errors import ArgumentTypeError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-__all__ = ["Attributes", "decode_attrs", "encode_attrs"]
+__all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
 
 _MISSING = object()
 
@@ -97,6 +97,38 @@ def decode_attrs(text: str) -> dict[str, Any]:
     """
     values: dict[str, Any] = json.loads(text)
     return values
+
+
+def check_attrs(blob: bytes) -> str:
+    """JSON text of attributes from the bytes of a file.
+
+    Parameters
+    ----------
+    blob : bytes
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    CorruptError
+        A ValueError: no JSON object, or one that is nested too deeply to be read.
+    """
+    try:
+        text = blob.decode()
+        values = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise CorruptError(f"the attributes are no JSON: {error}") from None
+    except RecursionError:
+        raise CorruptError("the attributes are nested too deeply") from None
+    if not isinstance(values, dict):
+        raise CorruptError("the attributes are no JSON object")
+    return text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number there")
 
 
 class Attributes(MutableMapping[str, Any]):

@@ -104,7 +104,7 @@ def check_engine(value: Any) -> str:
     ------
     ArgumentError
     """
-    if value not in ENGINES:
+    if not isinstance(value, str) or value not in ENGINES:
         raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(ENGINES)}")
     return str(value)
 

@@ -62,6 +62,10 @@ def resolve_path(path: Any) -> Path:
             break
     if not text or text.endswith(os.sep) or "\0" in text:
         raise ArgumentError(f"path {path!r} names no file")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"path {path!r} names no file: {error}") from None
     return Path(text)
 
 

@@ -16,13 +16,12 @@ from extarray.chunking import blocks, check_shape, grain
 from extarray.config import config
 from extarray.errors import (
     ArgumentError,
-    ArgumentTypeError,
-    AxisError,
     CastingError,
     LimitError,
     ShapeError,
 )
-from extarray.stored import StoredArray
+from extarray.metadata import LIMIT
+from extarray.stored import StoredArray, as_int
 from extarray.walk import address_runs
 
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["LIMIT", "Extendible", "as_source"]
-
-# Bytes of all chunks; file offsets are signed, and a little follows the last chunk.
-LIMIT = 2**63 - 4096
+__all__ = ["Extendible", "as_source"]
 
 Side = Literal["end", "start"]
 Index = tuple[int, ...]
@@ -50,6 +46,8 @@ class Extendible(StoredArray):
     if TYPE_CHECKING:
 
         def _attach_store(self) -> None: ...
+
+        def _place_elements(self) -> None: ...
 
     # -- growth ------------------------------------------------------------------------------
 
@@ -229,9 +227,10 @@ class Extendible(StoredArray):
         Notes
         -----
         What is cut off is lost: after a growth its place holds the fill value.  Chunks that lie
-        outside the new bounds give their disk space back, where the file system can punch holes and
-        the fill value is zero; the file keeps its length, and the chunks keep their addresses.  A
-        reader that has not refreshed finds old elements or the fill value there.
+        outside the new bounds give their disk space back, where the file system can punch holes;
+        the file keeps its length, and the chunks keep their addresses.  A reader that has not
+        refreshed finds old elements or the fill value there.  (Where that is not zero, each of its
+        reads looks whether something was cut off meanwhile; views of `chunk` cannot.)
 
         Examples
         --------
@@ -294,12 +293,6 @@ class Extendible(StoredArray):
             room = tuple(max(n, m) for n, m in zip(new, old, strict=True))
             self._rebound(None, old, room=room)
 
-    def _axis(self, axis: SupportsIndex) -> int:
-        j = _integer(axis, "axis")
-        if not -self.ndim <= j < self.ndim:
-            raise AxisError(j, self.ndim)
-        return j % self.ndim
-
     # -- a change of bounds ------------------------------------------------------------------
 
     def _rebound(
@@ -343,6 +336,8 @@ class Extendible(StoredArray):
                         f"cannot grow to {new_shape}: its chunks would have {new} bytes, 2**63 or "
                         "nearly"
                     )
+                if not old:
+                    self._place_elements()
                 store.reserve(old, new)
                 if store.region is not self._region:
                     self._attach_store()
@@ -411,6 +406,8 @@ class Extendible(StoredArray):
         if boxes:
             self._store.settle()
             self._forget_touched()
+            self._store.begin_cut()
+            self._note_cut()
             for box in boxes:
                 self._store_runs(self._store.give_back, box)
 
@@ -585,18 +582,7 @@ def _is_start(side: str) -> bool:
 
 def _count(by: SupportsIndex) -> int:
     """A number of elements."""
-    n = _integer(by, "by")
+    n = as_int(by, "by")
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
     return n
-
-
-def _integer(value: SupportsIndex, name: str) -> int:
-    if type(value) is int:
-        return value
-    if isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(f"{name} must be an int, not {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.info import format_bytes
+from extarray.info import format_bytes, format_fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +117,7 @@ def _table(facts: Mapping[str, Any]) -> str:
     number = f"{segments:,} segment{'' if segments == 1 else 's'}"
     wide = [("Axes", _text(", ".join(facts["dims"])))] if facts["dims"] else []
     wide += [
-        ("Type", f"{_text(facts['dtype'])}, fill value {_text(facts['fill_value'])}"),
+        ("Type", f"{_text(facts['dtype'])}, fill value {_text(format_fill(facts['fill_value']))}"),
         ("Growth", f"{number}, {100 * facts['utilisation']:.3g} % of the space in use"),
         ("Where", _where(facts)),
     ]

@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["Info", "format_bytes"]
+import numpy as np
+
+__all__ = ["Info", "format_bytes", "format_fill"]
 
 # What growth at the start makes; not worth a line before.
 _SHIFTS = ("origin", "offset")
+
+
+# Values in an element of a record type, beyond which nobody reads them in a table.
+_MOST_PARTS = 100
+
+
+def format_fill(value: Any) -> str:
+    """Text of a fill value; of a long record only what it takes.
+
+    Parameters
+    ----------
+    value : scalar
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> format_fill(np.float64(0.5))
+    '0.5'
+    >>> format_fill(np.zeros((), [("image", "u1", (512, 512))])[()])
+    '(a record of 256.0 KiB)'
+    """
+    dtype = np.asarray(value).dtype
+    if _parts(dtype) > _MOST_PARTS:
+        return f"(a record of {format_bytes(dtype.itemsize)})"
+    try:
+        return str(value)
+    except ValueError:  # NumPy prints no date without a unit
+        return f"({dtype})"
+
+
+def _parts(dtype: Any) -> int:
+    """Values in an element; an extent of 0 counts 1, as for what prints them."""
+    if dtype.subdtype is not None:
+        base, extents = dtype.subdtype
+        n: int = math.prod(max(1, n) for n in extents)
+        return n * _parts(base)
+    return sum(_parts(dtype[name]) for name in dtype.names) if dtype.names else 1
 
 
 def format_bytes(n: int) -> str:
@@ -70,6 +114,8 @@ class Info(dict[str, Any]):
                 if key != "path":
                     continue
                 text = "(in memory)"
+            elif key == "fill_value":
+                text = format_fill(value)
             else:
                 text = str(value)
             rows.append((key.replace("_", " "), text))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray.config import config
-from extarray.errors import ArgumentError, AxisError
+from extarray.lock import check_timeout
 from extarray.stored import StoredArray
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class LiveMixin(StoredArray):
 
         Raises
         ------
-        AxisError, ArgumentError, ClosedError, CorruptError
+        AxisError, ArgumentError, ArgumentTypeError, ClosedError, CorruptError
 
         Notes
         -----
@@ -75,12 +74,8 @@ class LiveMixin(StoredArray):
         (slice(0, 1, None), slice(0, 2, None)) [[1 2]]
         """
         self._check()
-        j = operator.index(axis)
-        if not -self.ndim <= j < self.ndim:
-            raise AxisError(j, self.ndim)
-        if timeout is not None and not timeout >= 0:
-            raise ArgumentError(f"timeout must be None or at least 0, not {timeout!r}")
-        j %= self.ndim
+        j = self._axis(axis)
+        check_timeout(timeout)
         return self._news(j, timeout, *self._ends(j))
 
     def _ends(self, axis: int) -> tuple[int, int]:

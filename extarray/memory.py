@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extarray._core._mapping import Region
+from extarray._core._mapping import Counter, Region
 
 if TYPE_CHECKING:
     from extarray._core._axial import Axial
@@ -30,6 +30,7 @@ class MemoryStore:
     file_bytes = 0
     disk_bytes = 0
     hollow = False
+    cuts_known = 0
 
     def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
         self.header = header
@@ -40,6 +41,8 @@ class MemoryStore:
         self.unclean = False
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
+        # For the threads of this process: what is given back holds zeros.
+        self.cuts = Counter.own() if any(header.fill) else None
         self._used = 0
         self.reserve(0, data_bytes)
 
@@ -79,6 +82,9 @@ class MemoryStore:
         """Let the system have the memory of bytes that no longer count: they are zero."""
         if self.region is not None:
             self.region.discard(start, stop)
+
+    def begin_cut(self) -> None:
+        """Nothing to do: no other process reads."""
 
     def begin_append(self) -> None:
         """Nothing to do."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import reprlib
 import struct
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,12 +26,19 @@ from extarray.errors import (
 )
 from extarray.order import ORDERS
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
+    "CUTS_BYTES",
+    "EXTENT_HEAD_BYTES",
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
     "HOLDER_BYTES",
+    "LAST_SEQUENCE",
+    "LIMIT",
     "LIVE_SLOTS",
     "MAGIC",
     "SEAL_BYTES",
@@ -51,10 +60,14 @@ __all__ = [
     "encode_superblock",
     "extent_capacity",
     "header_bytes_of",
+    "places_fit",
     "record_bytes",
     "superblock_bytes",
 ]
 
+# Bytes of all chunks, and elements of an axis, with those that only its chunks have; file offsets
+# are signed, and a little follows the last chunk.
+LIMIT = 2**63 - 4096
 MAGIC = b"\x89XTA\r\n\x1a\n"
 VERSION = (1, 0)
 # Superblocks lie on device blocks of their own, so that a torn write of one spares the others.
@@ -68,7 +81,10 @@ BEGUN_SLOT = 4
 # Blocks behind them, for what several arrays or several writers agree on.
 GROUP_BLOCK = 5
 WRITERS_BLOCK = 6
+EXTENT_HEAD_BYTES = 16
 FIRST_EXTENT_RECORDS = 64
+# The end of the header, which its checksum does not cover: the number of cuts, and a note.
+CUTS_BYTES = 8
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
@@ -81,6 +97,16 @@ _SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ{3 * ndim}q") for ndim in rang
 _RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
 _CHECKSUM = struct.Struct("<I")
 _EXTENT_HEAD = struct.Struct("<QII")
+
+# A superblock beyond is none: a writer must be able to count on.
+LAST_SEQUENCE = 2**62
+# Offsets in ``.xmd`` stay below, so that room for more can be named.
+_LAST_END = 2**62
+
+# Records in records; printing NumPy's types, say, is recursive.
+_DEEPEST = 32
+# What a description of a data type says of a type without parts.
+_TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9]*[A-Za-z]+\])?")
 
 _SPARSE = 1
 _SEALED = 1
@@ -117,6 +143,11 @@ class Header:
     def first_extent(self) -> int:
         """Offset of the growth log."""
         return self.superblock_offset(WRITERS_BLOCK + 1)
+
+    @property
+    def cuts_offset(self) -> int:
+        """Offset of the number of cuts."""
+        return self.header_bytes - HOLDER_BYTES - CUTS_BYTES
 
     def superblock_offset(self, slot: int) -> int:
         """Offset of a superblock, or of a block behind them."""
@@ -207,7 +238,21 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
         )
     if result.itemsize == 0:
         raise DTypeError(f"elements of {result!r} have 0 bytes; give a length, e.g. 'S20'")
+    if _depth(result) > _DEEPEST:
+        raise DTypeError(f"a type of records in records, deeper than {_DEEPEST}; make it flatter")
     return result
+
+
+def _depth(dtype: np.dtype[Any]) -> int:
+    """How deep records are nested, not counted far beyond what is allowed."""
+    depth, level = 0, [dtype]
+    while level and depth <= _DEEPEST:
+        below = [part.base.fields for part in level if part.base.fields is not None]
+        level = list(
+            {id(entry[0]): entry[0] for fields in below for entry in fields.values()}.values()
+        )
+        depth += 1
+    return depth
 
 
 def encode_dtype(dtype: np.dtype[Any]) -> Any:
@@ -237,7 +282,7 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
         for name in dtype.names:
             entry = dtype.fields[name]
             field = {"name": name, "type": encode_dtype(entry[0]), "offset": int(entry[1])}
-            if len(entry) > 2 and entry[2] is not None:
+            if len(entry) > 2 and isinstance(entry[2], str):
                 field["title"] = entry[2]
             fields.append(field)
         record = {"fields": fields, "itemsize": dtype.itemsize, "aligned": dtype.isalignedstruct}
@@ -272,42 +317,56 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
     dtype('uint16')
     """
     try:
-        if isinstance(value, str):
-            return np.dtype(value)
-        if isinstance(value, list):
-            base, extents = value
-            return np.dtype((decode_dtype(base), tuple(extents)))
-        if "extension" in value:
-            return _extension_dtype(value["extension"])
-        fields = value["fields"]
-        titles = [field.get("title") for field in fields]
-        description = {
-            "names": [field["name"] for field in fields],
-            "formats": [decode_dtype(field["type"]) for field in fields],
-            "offsets": [field["offset"] for field in fields],
-            "itemsize": value["itemsize"],
-        }
-        if any(title is not None for title in titles):
-            description["titles"] = titles
-        if "base" in value:
-            parts = np.dtype(description)  # type: ignore[call-overload]
-            return np.dtype((np.dtype(value["base"]), parts))
-        return np.dtype(description, align=bool(value["aligned"]))  # type: ignore[call-overload, no-any-return]
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
-        raise FormatError(
-            f"the data type {value!r} is not known on this machine: {error}"
-        ) from None
+        return check_dtype(_decoded(value, 0))
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        problem = str(error)
+    raise FormatError(
+        f"the data type {reprlib.repr(value)} is not known on this machine: {problem}"
+    )
 
 
-def _extension_dtype(name: str) -> np.dtype[Any]:
+def _decoded(value: Any, depth: int) -> np.dtype[Any]:
+    """Data type of a description, or of a part of one that lies so deep in it."""
+    if depth > 2 * _DEEPEST:  # a list for each record, where there are sub-arrays
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, str):
+        if not _TYPE_STRING.fullmatch(value):
+            raise ValueError("it is no type string")
+        return np.dtype(value)
+    if isinstance(value, list):
+        base, extents = value
+        return np.dtype((_decoded(base, depth + 1), tuple(extents)))
+    if "extension" in value:
+        return _extension_dtype(value["extension"])
+    fields = value["fields"]
+    titles = [field.get("title") for field in fields]
+    description = {
+        "names": [field["name"] for field in fields],
+        "formats": [_decoded(field["type"], depth + 1) for field in fields],
+        "offsets": [field["offset"] for field in fields],
+        "itemsize": value["itemsize"],
+    }
+    if any(title is not None for title in titles):
+        if not all(title is None or isinstance(title, str) for title in titles):
+            raise TypeError("a title is a text")
+        description["titles"] = titles
+    if "base" in value:
+        parts = np.dtype(description)  # type: ignore[call-overload]
+        return np.dtype((_decoded(value["base"], depth + 1), parts))
+    return np.dtype(description, align=bool(value["aligned"]))  # type: ignore[call-overload, no-any-return]
+
+
+def _extension_dtype(name: Any) -> np.dtype[Any]:
+    if not isinstance(name, str):
+        raise TypeError("the name of an extension is a text")
     try:
-        return np.dtype(name)
+        found: np.dtype[Any] = np.dtype(name)
     except TypeError:
-        pass
-    from extarray.extras import require
+        from extarray.extras import require
 
-    ml_dtypes = require("ml_dtypes", "dtypes")
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        found = np.dtype(getattr(require("ml_dtypes", "dtypes"), name))
+    if found.isbuiltin != 2:
+        raise ValueError("it is no type of another package")
     return found
 
 
@@ -328,7 +387,7 @@ def encode_header(header: Header) -> bytes:
     description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
     variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
     used = _HEADER.size + len(variable) + 4
-    size = -(-(used + HOLDER_BYTES) // BLOCK) * BLOCK
+    size = -(-(used + CUTS_BYTES + HOLDER_BYTES) // BLOCK) * BLOCK
     fixed = _HEADER.pack(
         MAGIC,
         *header.version,
@@ -390,7 +449,8 @@ def decode_header(data: bytes) -> Header:
             f"{VERSION[0]}: install a newer one"
         )
     used = _HEADER.size + 8 * ndim + description_bytes + itemsize
-    if len(data) < used + 4 or size < used + 4 or size % BLOCK:
+    free = size - CUTS_BYTES - HOLDER_BYTES
+    if len(data) < used + 4 or free < used + 4 or size % BLOCK:
         raise CorruptError("the header is damaged: its lengths do not fit")
     (crc,) = struct.unpack_from("<I", data, used)
     if crc32c(data[:used]) != crc:
@@ -399,8 +459,8 @@ def decode_header(data: bytes) -> Header:
     chunks = struct.unpack_from(f"<{ndim}q", data, at)
     at += 8 * ndim
     try:
-        description = json.loads(data[at : at + description_bytes])
-    except ValueError as error:
+        description = json.loads(data[at : at + description_bytes].decode())
+    except (ValueError, RecursionError) as error:
         raise CorruptError(f"the header is damaged: {error}") from None
     dtype = decode_dtype(description)
     at += description_bytes
@@ -493,7 +553,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         crc, flags, sequence, n_segments, data_bytes, attrs_offset, attrs_bytes, attrs_capacity,
         spare_offset, spare_capacity, attrs_crc, end,
     ) = _SUPERBLOCK.unpack_from(data)  # fmt: skip
-    if crc32c(data[4:]) != crc:
+    if crc32c(data[4:]) != crc or sequence > LAST_SEQUENCE:
         return None
     extents = struct.unpack_from(f"<{3 * ndim}q", data, _SUPERBLOCK.size)
     return Superblock(
@@ -513,6 +573,36 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         offset=extents[ndim : 2 * ndim],
         grid=extents[2 * ndim :],
     )
+
+
+def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> bool:
+    """Whether all that a superblock points to has its place in ``.xmd``, and nothing two.
+
+    Parameters
+    ----------
+    block : Superblock
+    header : Header
+    extents : sequence of int
+        Offsets of the extents that its records lie in.
+
+    Returns
+    -------
+    bool
+    """
+    size = record_bytes(header.ndim)
+    places = [
+        (offset, EXTENT_HEAD_BYTES + extent_capacity(number) * size)
+        for number, offset in enumerate(extents)
+    ]
+    places.append((block.attrs_offset, block.attrs_capacity))
+    if block.spare_offset or block.spare_capacity:
+        places.append((block.spare_offset, block.spare_capacity))
+    free = header.first_extent
+    for offset, length in sorted(places):
+        if offset < free:
+            return False
+        free = offset + length
+    return free <= block.end <= _LAST_END and block.attrs_bytes <= block.attrs_capacity
 
 
 # -- growth log ----------------------------------------------------------------------------------
@@ -559,7 +649,7 @@ def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> b
 
 
 def decode_records(
-    rows: np.ndarray[Any, Any], uuid: bytes
+    rows: np.ndarray[Any, Any], uuid: bytes, first: int = 0
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Axes, sides and grids from the bytes of records.
 
@@ -568,6 +658,8 @@ def decode_records(
     rows : (n, m) array of uint8
         The bytes of each record, contiguous.
     uuid : bytes
+    first : int
+        Number of the first of them, for messages.
 
     Returns
     -------
@@ -583,7 +675,7 @@ def decode_records(
     records = rows.view(_record_type(rows.shape[1] // 8 - 1))[:, 0]
     wrong = np.flatnonzero(crc32c_rows(rows[:, 4:], crc32c(uuid)) != records["crc"])
     if wrong.size:
-        raise CorruptError(f"record {wrong[0]} of the growth log is damaged")
+        raise CorruptError(f"record {first + wrong[0]} of the growth log is damaged")
     if (records["side"] > 1).any():
         raise CorruptError("the growth log has a record of an unknown kind")
     return records["axis"], records["side"], records["grid"]

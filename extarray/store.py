@@ -22,7 +22,8 @@ import numpy as np
 from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
-from extarray._core._mapping import Region, punch_range, reserve_range
+from extarray._core._mapping import Counter, Region, punch_range, reserve_range
+from extarray.attrs import check_attrs
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
     CorruptError,
@@ -47,7 +48,11 @@ from extarray.filesystem import (
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
+    CUTS_BYTES,
+    EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
+    LAST_SEQUENCE,
+    LIMIT,
     LIVE_SLOTS,
     MAGIC,
     SEAL_BYTES,
@@ -64,6 +69,7 @@ from extarray.metadata import (
     encode_superblock,
     extent_capacity,
     header_bytes_of,
+    places_fit,
     record_bytes,
     superblock_bytes,
 )
@@ -74,13 +80,13 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-EXTENT_HEAD_BYTES = 16
 LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 
-_OPEN_FLAGS = os.O_CLOEXEC
+# A pipe must not hold up who opens it; for files the second flag means nothing.
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 # Axes, sides and grids of records of the growth log.
@@ -94,6 +100,7 @@ class _State(NamedTuple):
     state: Superblock
     axial: Axial
     attrs: str
+    extents: list[int]  # of its growth log
 
 
 # Stores that hold a writer's lock: a forked child must let go of it.
@@ -113,6 +120,10 @@ class FileStore:
         Elements of the grid outside the bounds may hold something else than the fill value, and
         chunks there may have no disk space: the bounds have moved in, an append failed, or the last
         writer died.
+    cuts : Counter or None
+        How many times chunks have become holes; None where those hold the fill value, as all do.
+    cuts_known : int
+        How many at least before the state that is known.
     """
 
     header: Header
@@ -127,6 +138,9 @@ class FileStore:
         self.region = None
         self.hollow = False
         self.unclean = False
+        self.cuts: Counter | None = None
+        self.cuts_known = 0
+        self._cuts_made = 0  # as the file says
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -246,6 +260,7 @@ class FileStore:
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
         self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+        self._count_cuts(True)
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -303,6 +318,8 @@ class FileStore:
                 if wanted > BLOCK:
                     first = os.pread(self._metadata, wanted, 0)
             self.header = decode_header(first)
+            # Before the state: what is cut off after it is then seen to be.
+            self.cuts_known = self._cuts_made = self._read_cuts()
             found = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
@@ -337,6 +354,8 @@ class FileStore:
                 stacklevel=4,
             )
         state, axial, self.attrs = found.state, found.axial, found.attrs
+        # Other states that were looked at since, and are not whole, may have other ones.
+        self._extents = found.extents
         self.state = state
         self.unclean = state.unclean
         self.engine = choose_engine(engine, self._data, writable)
@@ -351,6 +370,7 @@ class FileStore:
         self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
         if writable:
             lock.note_holder(self._metadata, True)
+        self._count_cuts(writable)
         return axial
 
     def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
@@ -367,15 +387,21 @@ class FileStore:
 
     def _take_over(self) -> None:
         """Begin to write where the last writer ended, perhaps not of its own will."""
-        live = []
+        numbers, live = [self.state.sequence], []
         for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
+            numbers.append(block.sequence)
             if slot in LIVE_SLOTS:
                 live.append(block.sequence)
             else:
                 self._durable[slot] = block
-        if live[:1] != [self.state.sequence]:
-            # What is newer and not whole must never come back: both its superblocks end here.
-            newest = max(live, default=self.state.sequence)
+        # Also of what is newer and not whole: it must never come back.
+        newest = max(numbers)
+        if newest > LAST_SEQUENCE // 2:
+            raise CorruptError(
+                f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
+                "array into a fresh one"
+            )
+        if live[:1] != [self.state.sequence] or newest != self.state.sequence:
             for sequence in (newest + 1, newest + 2):
                 self._write_superblock(self.state._replace(sequence=sequence))
             datasync(self._metadata)
@@ -433,7 +459,7 @@ class FileStore:
         axes, sides, grids = self._read_log(0, state.n_segments)
         axial = Axial._replay(axes, sides, grids, state.grid)
         self._check_state(state, axial)
-        return _State(slot, state, axial, self._read_attrs(state))
+        return _State(slot, state, axial, self._read_attrs(state), self._extents)
 
     def _recovered(self) -> _State | None:
         """The newest of the states that commits do not touch, where it and ``.xta`` are whole."""
@@ -446,10 +472,11 @@ class FileStore:
     def _check_state(self, state: Superblock, axial: Axial) -> None:
         header = self.header
         fits = (
-            axial.size * header.chunk_bytes == state.data_bytes
+            axial.size * header.chunk_bytes == state.data_bytes < LIMIT
+            and places_fit(state, header, self._extents)
             and all(n >= 0 for n in (*state.shape, *state.offset))
             and all(
-                b + n <= g * c
+                b + n <= g * c < LIMIT
                 for b, n, g, c in zip(
                     state.offset, state.shape, state.grid, header.chunks, strict=True
                 )
@@ -461,29 +488,37 @@ class FileStore:
     def _read_log(self, first: int, stop: int) -> _Log:
         """Axes, sides and grids of the records first ... stop - 1 of the growth log."""
         uuid, size = self.header.uuid, record_bytes(self.header.ndim)
-        if (stop - first) * size > os.fstat(self._metadata).st_size:
+        length = os.fstat(self._metadata).st_size
+        if stop < first or (stop - first) * size > length:
             raise CorruptError("the growth log is shorter than the superblock says")
-        records = np.empty(((stop - first), size), np.uint8)
-        extents = self._extents or [self.header.first_extent]
+        # Extent by extent: memory is asked for as records prove to be there.
+        parts = [decode_records(np.empty((0, size), np.uint8), uuid)]
+        extents = list(self._extents) or [self.header.first_extent]
         before = number = 0  # records in the extents before this one; number of this one
         while before < stop:
             if number == len(extents):
                 head = os.pread(self._metadata, EXTENT_HEAD_BYTES, extents[-1])
                 following = decode_extent_head(head, uuid)
-                if not 0 < following < os.fstat(self._metadata).st_size:
+                if not 0 < following < length:
                     raise CorruptError("the growth log is shorter than the superblock says")
                 extents.append(following)
             capacity = extent_capacity(number)
             low, high = max(first, before), min(stop, before + capacity)
             if low < high:
                 offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
-                part = records[low - first : high - first]
+                if offset + (high - low) * size > length:
+                    raise CorruptError("the growth log is cut off")
+                part = np.empty((high - low, size), np.uint8)
                 if os.preadv(self._metadata, [part], offset) != part.nbytes:
                     raise CorruptError("the growth log is cut off")
+                parts.append(decode_records(part, uuid, low))
             before += capacity
             number += 1
         self._extents = extents
-        return decode_records(records, uuid)
+        if len(parts) == 2:
+            return parts[1]
+        axes, sides, grids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return axes, sides, grids
 
     def _read_attrs(self, state: Superblock) -> str:
         if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:
@@ -491,7 +526,7 @@ class FileStore:
         blob = os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
         if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
             raise CorruptError("the attributes are damaged")
-        return blob.decode()
+        return check_attrs(blob)
 
     def _check_data(self, state: Superblock) -> Exception | None:
         """What is wrong with ``.xta`` in a state, if anything."""
@@ -574,11 +609,68 @@ class FileStore:
     def give_back(self, start: int, stop: int) -> None:
         """Give the disk space of bytes that no longer count back to the file system.
 
-        Where it cannot punch holes, they stay as they are.  So they do where a hole would show a
-        reader that has not refreshed something else than the fill value.
+        Where it cannot punch holes, they stay as they are.
         """
-        if not any(self.header.fill):
-            punch_range(self._data, start, stop - start)
+        punch_range(self._data, start, stop - start)
+
+    # -- cuts --------------------------------------------------------------------------------
+
+    # A hole holds zeros.  Where that is not the fill value, readers who still know what has been
+    # cut off must not see them: the file has a number that grows after the bounds are committed,
+    # and before chunks become holes.  Whoever has read elements looks at it, and where it has
+    # grown, at the bounds as they are now.
+
+    def _count_cuts(self, writable: bool) -> None:
+        """Have a counter where holes do not hold the fill value."""
+        if any(self.header.fill):
+            if writable:
+                self.cuts, self.cuts_known = Counter.own(), 0
+            else:
+                place = self.header.cuts_offset
+                self.cuts = Counter.file(self._metadata, place, self.engine == "mmap")
+
+    def _read_cuts(self) -> int:
+        data = os.pread(self._metadata, CUTS_BYTES, self.header.cuts_offset)
+        return int.from_bytes(data, "little")
+
+    def begin_cut(self) -> None:
+        """Tell readers that chunks outside the bounds are about to become holes."""
+        if any(self.header.fill):
+            number = (self._cuts_made + 1) % 2**64
+            with family(f"cannot give back space of '{self.path}'"):
+                data = number.to_bytes(CUTS_BYTES, "little")
+                write_all(self._metadata, data, self.header.cuts_offset)
+            self._cuts_made = number
+
+    def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
+        """Number of cuts, and the bounds after them, counted from where index 0 was at first.
+
+        `axial` is what is known of the growth; what is new is read, and not taken up.
+        """
+        known, extents = self._extents, self.header.chunks
+        with family(f"cannot read '{self.path}'"):
+            for _ in range(ATTEMPTS):
+                number = self._read_cuts()
+                blocks = self._superblocks(LIVE_SLOTS)
+                try:
+                    if blocks:
+                        state = blocks[0][1]
+                        log = self._read_log(axial.segments, state.n_segments)
+                        break
+                except CorruptError:
+                    continue
+                finally:
+                    self._extents = known
+            else:
+                raise CorruptError(f"'{self.path}.xmd': no superblock is whole")
+        zero = [
+            n * c - b
+            for n, c, b in zip(
+                axial._starts_after(*log, state.grid), extents, state.offset, strict=True
+            )
+        ]
+        low = [-n for n in zero]
+        return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
 
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
@@ -782,8 +874,10 @@ class FileStore:
         if self.mode != "r":
             return False
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
+        extents = self._extents
         with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
+                cuts = self._read_cuts() if self.cuts is not None else 0
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
@@ -794,6 +888,7 @@ class FileStore:
                     axes, sides, grids = self._read_log(axial.segments, state.n_segments)
                     attrs = self._read_attrs(state)
                 except CorruptError as error:
+                    self._extents = extents
                     problem = error
                     continue
                 problem = self._check_data(state)
@@ -802,10 +897,11 @@ class FileStore:
             if problem is not None:
                 raise problem
         mark = axial._mark()
-        axial._replay_more(axes, sides, grids, state.grid)
         try:
+            axial._replay_more(axes, sides, grids, state.grid)
             self._check_state(state, axial)
         except CorruptError:
+            self._extents = extents
             axial._rollback(mark)
             raise
         assert self.region is not None
@@ -813,6 +909,7 @@ class FileStore:
             self.region = Region.file(self._data, state.data_bytes, False, True)
         self.state = state
         self.attrs = attrs
+        self.cuts_known = cuts
         return True
 
     @property
@@ -864,6 +961,8 @@ class FileStore:
         os.close(fd)
         with contextlib.suppress(OSError):
             self._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
+            self._count_cuts(False)
+        self.cuts_known = self._cuts_made
         listener = None if self._fork_listener is None else self._fork_listener()
         if listener is not None:
             listener()
@@ -891,7 +990,7 @@ class FileStore:
 
     def _close_files(self) -> None:
         _writers.discard(self)
-        self.region = None
+        self.region = self.cuts = None
         for fd in (self._metadata, self._data):
             if fd >= 0:
                 os.close(fd)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray.attrs import Attributes
 from extarray.dims import check_dims, known_dims
-from extarray.errors import ClosedError, ReadOnlyError
+from extarray.errors import ArgumentTypeError, AxisError, ClosedError, ReadOnlyError
 
 if TYPE_CHECKING:
     import threading
@@ -19,7 +20,35 @@ if TYPE_CHECKING:
     from extarray.memory import MemoryStore
     from extarray.store import FileStore
 
-__all__ = ["StoredArray"]
+__all__ = ["StoredArray", "as_int"]
+
+
+def as_int(value: SupportsIndex, name: str) -> int:
+    """An argument as an int.
+
+    Parameters
+    ----------
+    value : int
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: it is none.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"{name} must be an int, not {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None
 
 
 class StoredArray(ArrayCore):
@@ -42,6 +71,13 @@ class StoredArray(ArrayCore):
             raise ReadOnlyError(
                 f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
+
+    def _axis(self, axis: SupportsIndex) -> int:
+        """Number of an axis, counted from 0."""
+        j = as_int(axis, "axis")
+        if not -self.ndim <= j < self.ndim:
+            raise AxisError(j, self.ndim)
+        return j % self.ndim
 
     @property
     def path(self) -> Path | None:

@@ -78,7 +78,7 @@ def parse_header(data):
     need(crc32c(data[:end]) == checksum, "the header is damaged: its checksum does not fit")
     chunk = struct.unpack(f"<{k}q", data[48 : 48 + 8 * k])
     dtype = parse_dtype(json.loads(data[48 + 8 * k : end - itemsize].decode("utf-8")))
-    need(size % 4096 == 0 and end + 4 <= size - 64, f"header_bytes {size} is not possible")
+    need(size % 4096 == 0 and end + 4 <= size - 72, f"header_bytes {size} is not possible")
     need(k <= 32 and min(chunk, default=1) > 0, f"the chunk shape {chunk} is not possible")
     need(order in b"CFZH", f"the order {order} is not known")
     need(dtype.itemsize == itemsize, f"the itemsize {itemsize} is not that of {dtype}")

@@ -16,13 +16,14 @@ from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from ._axial cimport START, Axial, address_of, as_chunk_index, axial_t, extent_of
 from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t, run_visits
-from ._mapping cimport Region, Touched, is_shown, reserve_range, touched_get, touched_set
+from ._mapping cimport Counter, Region, Touched, is_shown, reserve_range, touched_get, touched_set
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, index_t
 
@@ -86,15 +87,23 @@ cdef class ArrayCore:
     cdef bint writes_direct         # and stored there without a look at `touched`
     cdef index_t changes            # grows with every change of elements or bounds
     cdef bint lent                  # a view for writing is out: elements may change unseen
+    # What is cut off becomes holes, which hold zeros.  Where that is not the fill value, `cuts` counts
+    # the times, and what was read while it grew is looked at again; else it is None.
+    cdef Counter cuts
+    cdef uint64_t cuts_known        # the number for which the inner box holds
+    cdef bint is_cut                # there is an inner box: of what is known, the rest was cut off
+    # From where index 0 was at first.
+    cdef index_t inner_low[MAX_NDIM]
+    cdef index_t inner_high[MAX_NDIM]
+    cdef object fill                # one element, where there is a counter
 
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
 
-    def _setup(self, Axial axial not None, dtype, chunks, str order, places, shape, offset):
-        """Set what never changes.  `places` is None for orders with strides."""
+    def _setup(self, Axial axial not None, dtype, chunks, str order, shape, offset):
+        """Set what never changes."""
         cdef int j, i
         cdef index_t stride
-        cdef const index_t[::1] table
         self.vectors = axial
         self.kind = dtype
         self.element_order = order
@@ -110,11 +119,13 @@ cdef class ArrayCore:
             self.layout.stride[j] = stride
             stride *= self.layout.chunk[j]
         self.layout.chunk_bytes = stride
-        if places is not None:
-            table = places
-            self.layout.place = &table[0]
-            self.places = table
         self._set_bounds(shape, offset)
+
+    def _set_places(self, const index_t[::1] table not None):
+        """Set where elements stand in a chunk, for the orders without strides."""
+        self.places = table
+        self.layout.place = &table[0]
+        self.reads_direct = self.writes_direct = False
 
     def _attach(self, Region region, bint writable, bint sparse, bint hollow):
         """Take the region that holds the chunks (None: closed)."""
@@ -145,7 +156,30 @@ cdef class ArrayCore:
             self.layout.offset[j] = offset[j]
             self.layout.low[j] = -self.vectors.state.sides[START][j].extent
             self.origins[j] = -self.layout.low[j] * self.layout.chunk[j] - offset[j]
+        self.is_cut = False     # these are later than the inner box
         self.changes += 1
+
+    def _watch(self, Counter cuts, uint64_t known, fill):
+        """Take the counter of cuts (or None), and the number that the present bounds go with."""
+        self.cuts = cuts
+        self.fill = fill
+        self._know_cuts(known, None)
+
+    def _know_cuts(self, uint64_t known, inner):
+        """Note up to which number the cuts are known, and what they left: (low, high), counted from
+        where index 0 was at first, or None where that is all."""
+        cdef int j
+        if inner is not None:
+            for j in range(self.rank):
+                self.inner_low[j] = inner[0][j]
+                self.inner_high[j] = inner[1][j]
+        self.is_cut = inner is not None
+        self.cuts_known = known
+
+    def _note_cut(self):
+        """Tell threads that read what has been cut off that it is about to be destroyed."""
+        if self.cuts is not None:
+            self.cuts.increase()
 
     def _forget_touched(self):
         """Forget which chunks have space: a growth was undone, and took some away."""
@@ -358,7 +392,9 @@ cdef class ArrayCore:
             except OverflowError:
                 place = NULL        # beyond 2**63: out of bounds, says the general path
             if place != NULL:
-                return PyArray_Scalar(place, self.kind, NULL)
+                value = PyArray_Scalar(place, self.kind, NULL)
+                if self.cuts is None or not (self.is_cut or self.cuts.look() != self.cuts_known):
+                    return value
         return self._read(key, None, "C", True)
 
     def __setitem__(self, key, value):
@@ -669,6 +705,85 @@ cdef class ArrayCore:
 
     cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
+        if self.cuts is None or write or s.is_free or selection_size(s) == 0:
+            return self._move_box(s, values, write)
+        return self._read_watched(s, values)
+
+    cdef int _read_watched(self, selection_t *s, cnp.ndarray values) except -1:
+        """Read a selection; what has been cut off meanwhile, or before, gets the fill value."""
+        cdef Counter cuts = self.cuts
+        cdef uint64_t known
+        cdef selection_t part
+        cdef int dim
+        while True:
+            if cuts.look() != self.cuts_known:
+                self._look_at_cuts()
+                self._check_open()
+            known = self.cuts_known
+            self._move_box(s, values, False)
+            if cuts.look() == known:
+                break
+            # Of what was cut off it may have zeros.  Smaller parts are sooner read than cut.
+            s.is_free = True
+            dim = widest(s)
+            if dim < 0:
+                continue
+            middle = s.result_shape[dim] // 2
+            for low, high in ((0, middle), (middle, s.result_shape[dim])):
+                narrow(s, dim, low, high, &part)
+                self._read_watched(&part, values[(slice(None),) * dim + (slice(low, high),)])
+            return 0
+        if self.is_cut or s.is_free:
+            self._fill_cut(s, values)
+        return 0
+
+    def _look_at_cuts(self):
+        """Know all cuts that were counted before this call: whoever cuts itself knows the bounds."""
+        if self.cuts is not None:
+            self._know_cuts(self.cuts.look(), None)
+
+    cdef int _inner(self, int axis, index_t *low, index_t *high) except -1:
+        """What of an axis is not cut off, counted from where index 0 was at first."""
+        low[0] = -self.origins[axis]
+        high[0] = low[0] + self.bounds[axis]
+        if self.is_cut:
+            low[0] = max(low[0], self.inner_low[axis])
+            high[0] = max(low[0], min(high[0], self.inner_high[axis]))
+        return 0
+
+    cdef int _fill_cut(self, const selection_t *s, cnp.ndarray values) except -1:
+        """Give what of a selection is cut off the fill value."""
+        cdef index_t low, high, first, stop, step
+        cdef int j, dim
+        for j in range(self.rank):
+            self._inner(j, &low, &high)
+            low += s.origin[j]
+            high += s.origin[j]
+            # The indices start + i * step with first <= i < stop lie in low ... high - 1.
+            step = s.step[j]
+            if step > 0:
+                first = (low - s.start[j] - 1) // step + 1 if low > s.start[j] else 0
+                stop = (high - s.start[j] - 1) // step + 1 if high > s.start[j] else 0
+            else:
+                first = (s.start[j] - high) // -step + 1 if s.start[j] >= high else 0
+                stop = (s.start[j] - low) // -step + 1 if s.start[j] >= low else 0
+            first = max(0, min(first, s.count[j]))
+            stop = max(first, min(stop, s.count[j]))
+            if first == 0 and stop == s.count[j]:
+                continue
+            for dim in range(s.result_ndim):
+                if s.result_axis[dim] == j:
+                    break
+            else:
+                values[...] = self.fill
+                return 0
+            before = (slice(None),) * dim
+            values[before + (slice(0, first),)] = self.fill
+            values[before + (slice(stop, None),)] = self.fill
+        return 0
+
+    cdef int _move_box(self, selection_t *s, cnp.ndarray values, bint write) except -1:
+        """Move a selection, whatever happens meanwhile."""
         cdef index_t stride[MAX_NDIM]
         cdef index_t room_for[MAX_NDIM]
         cdef piece_t room[ROOM]
@@ -749,32 +864,74 @@ cdef class ArrayCore:
         `query` is one of `extarray.indexing.query`; behind its dimensions `values` may have those
         of one element, which are contiguous.
         """
-        cdef Plan plan
-        cdef Region _region = self.region
-        cdef Touched _touched = self.touched
         cdef selection_t s
         cdef index_t bounds[MAX_NDIM]
-        cdef query_t *q
-        cdef index_t size, total, first
-        cdef int failure = 0, j
         if write:
             self._check_writable()
         else:
             self._check_open()
         if query.size == 0:
             return
-        for j in range(self.rank):
-            if query.extents[j] > self.bounds[j]:
-                raise BoundsError(
-                    f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
-                    f"had size {query.extents[j]}, and has {self.bounds[j]}")
+        self._check_query(query)
         if (<object> values).shape[:len(query.shape)] != query.shape:
             raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, self.rank, &s)
             self._transfer(&s, values, write)
-            return
+        elif self.cuts is None or write:
+            self._move_points(query, values, write)
+        else:
+            self._read_points_watched(query, values)
+
+    cdef int _check_query(self, query) except -1:
+        """Raise where the array has not got what a query selects from."""
+        cdef int j
+        for j in range(self.rank):
+            if query.extents[j] > self.bounds[j]:
+                raise BoundsError(
+                    f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
+                    f"had size {query.extents[j]}, and has {self.bounds[j]}")
+        return 0
+
+    cdef int _read_points_watched(self, query, cnp.ndarray values) except -1:
+        """Read what a query selects; what has been cut off meanwhile, or before, gets the fill value."""
+        cdef Counter cuts = self.cuts
+        cdef uint64_t known
+        cdef index_t low, high
+        cdef int j
+        while True:
+            if cuts.look() != self.cuts_known:
+                self._look_at_cuts()
+                self._check_open()
+            known = self.cuts_known
+            self._check_query(query)
+            self._move_points(query, values, False)
+            if cuts.look() == known:
+                break
+            # As for boxes; what cannot be cut is read again.
+            is_cut = False
+            for part, piece in query.cut(0.5, self.chunk_shape, False):
+                is_cut = True
+                self._move(piece, values[part], False)
+            if is_cut:
+                return 0
+        if self.is_cut:
+            inner = []
+            for j in range(self.rank):
+                self._inner(j, &low, &high)
+                inner.append((low + self.origins[j], high + self.origins[j]))
+            query.fill_outside(inner, values, self.fill)
+        return 0
+
+    cdef int _move_points(self, query, cnp.ndarray values, bint write) except -1:
+        """Move what a query selects, whatever happens meanwhile."""
+        cdef Plan plan
+        cdef Region _region = self.region
+        cdef Touched _touched = self.touched
+        cdef query_t *q
+        cdef index_t size, total, first
+        cdef int failure = 0, j
         plan = Plan(self.vectors)
         q = &plan.query
         q.layout = self.layout
@@ -799,7 +956,7 @@ cdef class ArrayCore:
             failure = run_plan(plan, worth_threads(size))
             if failure:
                 break
-        self._check_transferred(failure, write)
+        return self._check_transferred(failure, write)
 
     cdef int _check_transferred(self, int failure, bint write) except -1:
         if failure:
@@ -835,7 +992,9 @@ cdef class ArrayCore:
         Notes
         -----
         A view stays valid when the array grows, and keeps its memory alive after `close`.  With
-        the engine "pread" the file is mapped for the view, which is coherent on one host.
+        the engine "pread" the file is mapped for the view, which is coherent on one host.  Where
+        the array has shrunk since, or before a reader has refreshed, a view may show zeros instead
+        of the fill value.
 
         Examples
         --------
@@ -906,7 +1065,7 @@ cdef class ArrayCore:
 
         `box` is a tuple of slices with start, stop and no step, inside the bounds.  None also where
         loads (or, with `writable`, stores) may not go straight to memory: another engine, an order
-        without strides, holes.
+        without strides, holes; and where a view could show what is cut off.
         """
         cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
@@ -915,6 +1074,8 @@ cdef class ArrayCore:
         cdef int j
         self._check_open()
         if not (self.writes_direct if writable else self.reads_direct) or len(box) != self.rank:
+            return None
+        if self.cuts is not None and not self.is_writable:
             return None
         for j in range(self.rank):
             start = box[j].start

@@ -53,3 +53,10 @@ class Axial:
         grids: NDArray[np.int64],
         grid: Sequence[int],
     ) -> None: ...
+    def _starts_after(
+        self,
+        axes: NDArray[np.uint8],
+        sides: NDArray[np.uint8],
+        grids: NDArray[np.int64],
+        grid: Sequence[int],
+    ) -> list[int]: ...

@@ -603,6 +603,28 @@ cdef class Axial:
             self._rollback(mark)
             raise
 
+    def _starts_after(self, axes, sides, grids, grid):
+        """Chunks at the start of each axis, after a growth log that is not replayed here.
+
+        Parameters are those of `_replay_more`.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> axial._starts_after(
+        ...     np.array([1], np.uint8), np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
+        [0, 2]
+        """
+        cdef axial_t *s = &self.state
+        starts = list(self._extents(START))
+        last, side = s.axis[s.n_segments - 1], s.side[s.n_segments - 1]
+        before = self.grid
+        for next_axis, next_side, after in [*zip(axes, sides, grids), (0, 0, grid)]:
+            if side == START:
+                starts[last] += int(after[last]) - int(before[last])
+            last, side, before = int(next_axis), next_side, after
+        return starts
+
     # -- the mapping -------------------------------------------------------------------------
 
     def _axis(self, axis):

@@ -31,6 +31,16 @@ cdef class Touched:
     cdef touched_t *root
 
 
+cdef class Counter:
+    cdef uint64_t number        # of this process
+    cdef const uint64_t *place  # NULL: by pread
+    cdef char *page             # what is mapped of a file, or NULL
+    cdef size_t length, offset
+    cdef int fd
+
+    cdef uint64_t look(self) noexcept
+
+
 cdef class Region:
     cdef char *base             # NULL: not mapped
     cdef size_t window          # bytes of address space behind base

@@ -20,6 +20,7 @@ from posix.mman cimport (
     PROT_WRITE, mmap, mprotect, munmap,
 )
 from posix.types cimport off_t
+from posix.unistd cimport pread
 
 from ._types cimport index_t
 
@@ -100,6 +101,8 @@ cdef extern from *:
     #define xa_load_pointer(slot) __atomic_load_n((slot), __ATOMIC_ACQUIRE)
     #define xa_load_bits(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
+    /* What was loaded before is older than what is loaded behind it. */
+    #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
     int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
     int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
@@ -111,6 +114,7 @@ cdef extern from *:
     void *xa_load_pointer(void **slot) noexcept nogil
     uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
     void xa_or_bits(uint64_t *p, uint64_t bits) noexcept nogil
+    void xa_after_loads() noexcept nogil
 
 cdef size_t FILL_PIECE = <size_t> 1 << 18
 # More address space than a process has.
@@ -275,6 +279,90 @@ cdef int touched_set(touched_t *root, index_t address) noexcept nogil:
     address &= (1 << LEAF_BITS) - 1
     xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
     return 0
+
+
+cdef class Counter:
+    """A number that grows: one of this process, or one in a file, where another process raises it.
+
+    Made by `Counter.own` and `Counter.file`.
+    """
+
+    def __cinit__(self):
+        self.fd = -1
+
+    def __dealloc__(self):
+        if self.page != NULL:
+            munmap(self.page, self.length)
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    @staticmethod
+    def own():
+        """Counter of this process, from 0 on.
+
+        Returns
+        -------
+        Counter
+        """
+        cdef Counter self = Counter.__new__(Counter)
+        self.place = &self.number
+        return self
+
+    @staticmethod
+    def file(int fd, size_t offset, bint mapped):
+        """Counter in a file: 8 bytes, the lowest first, at a multiple of 8.
+
+        Parameters
+        ----------
+        fd : int
+            Open descriptor; the counter duplicates it where it does not map.
+        offset : int
+        mapped : bool
+            Look through a mapping, which is one load, or by a system call.
+
+        Returns
+        -------
+        Counter
+
+        Raises
+        ------
+        StorageError
+            The file cannot be mapped.
+        """
+        cdef Counter self = Counter.__new__(Counter)
+        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
+        cdef size_t low = offset & ~(page - 1)
+        cdef void *base
+        self.offset = offset
+        if not mapped:
+            self.fd = os.dup(fd)
+            return self
+        self.length = offset + 8 - low
+        base = mmap(NULL, self.length, PROT_READ, MAP_SHARED, fd, low)
+        if base == MAP_FAILED:
+            raise StorageError(
+                c_errno, f"cannot map the metadata: {os.strerror(c_errno)}; use engine='pread'")
+        self.page = <char *> base
+        self.place = <uint64_t *> (self.page + (offset - low))
+        return self
+
+    cdef uint64_t look(self) noexcept:
+        """The number, later than all that was loaded before."""
+        cdef uint64_t number = 0
+        if self.place != NULL:
+            xa_after_loads()
+            return xa_load_bits(self.place)
+        # A failure is no number that there was: whoever compares looks further, and meets it there.
+        return number if pread(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
+
+    @property
+    def value(self):
+        """The number."""
+        return self.look()
+
+    def increase(self):
+        """Add 1 to a number of this process."""
+        self.number += 1
 
 
 cdef class Region:

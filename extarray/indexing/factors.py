@@ -6,7 +6,8 @@
 
 Each has the same members: the ``axes`` of the array, the ``dims`` of the result, the memory of its
 tables (``table_bytes``), its parts (``can_be_cut``, ``cut``), ``apart``, which copies what a write
-to the array would change, and ``add_to``, which hands it to the compiled core.
+to the array would change, ``outside``, which tells what lies outside a box, and ``add_to``, which
+hands it to the compiled core.
 
 Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, with the
 number of its true places; indices it checks itself.
@@ -27,7 +28,7 @@ from extarray.protocols.blocks import Source, load, tiles
 from extarray.protocols.elementwise import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
+    Limits: TypeAlias = Sequence[tuple[int, int]]  # low and high index on each axis
 
 __all__ = ["Factor", "Mask", "Points", "Progression", "count_true", "cuts", "in_order"]
 
@@ -150,6 +152,13 @@ class Progression:
         """The factor itself."""
         return self
 
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        indices = self.start + self.step * np.arange(self.count)
+        low, high = inner[self.axis]
+        found: NDArray[np.bool_] = (indices < low) | (indices >= high)
+        return found if self.dims else found.reshape(())
+
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
         plan.add_progression(
@@ -196,6 +205,15 @@ class Points:
         indices = tuple(apart(index, [target]) for index in self.indices)
         is_same = all(map(operator.is_, indices, self.indices))
         return self if is_same else replace(self, indices=indices)
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        found = np.zeros(self.indices[0].shape, bool)
+        for axis, indices in zip(self.axes, self.indices, strict=True):
+            low, high = inner[axis]
+            counted = np.where(indices < 0, indices + extents[axis], indices)
+            found |= (counted < low) | (counted >= high)
+        return found
 
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
@@ -312,6 +330,15 @@ class Mask:
                 f"a mask changed while it was used: {self.count} of its elements were true, now "
                 f"there are {'more' if found > self.count else 'fewer'}"
             )
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        found = np.zeros(self.count, bool)
+        places = np.nonzero(self.part())
+        for axis, first, indices in zip(self.axes, self.origin, places, strict=True):
+            low, high = inner[axis]
+            found |= (indices + first < low) | (indices + first >= high)
+        return found
 
     def add_to(self, plan: _Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""

@@ -9,12 +9,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+
 from extarray.indexing.factors import Factor, Progression, cuts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    import numpy as np
+    from numpy.typing import NDArray
 
     Shape: TypeAlias = tuple[int, ...]
 
@@ -129,3 +131,33 @@ class Query:
                 replace(self, shape=shape, factors=tuple(factors)),
             )
             start += extent
+
+    def fill_outside(
+        self, inner: Sequence[tuple[int, int]], values: NDArray[Any], fill: NDArray[Any]
+    ) -> None:
+        """Give what is selected outside a box a value.
+
+        Parameters
+        ----------
+        inner : sequence of (int, int)
+            The box: low and high index on each axis of the array.
+        values : ndarray
+            The result, which may have dimensions of one element behind its own.
+        fill : ndarray
+            One element of the array.
+        """
+        value = fill
+        if self.field is not None:
+            value = np.ndarray((), self.field.dtype, fill.tobytes(), self.field.offset)
+        behind = values.ndim - len(self.shape)
+        for factor in self.factors:
+            outside = factor.outside(inner, self.extents)
+            if not outside.any():
+                continue
+            # The dimensions of a factor, in the order of the result, and 1 for all others.
+            turned = outside.transpose(sorted(range(outside.ndim), key=factor.dims.__getitem__))
+            shape = [1] * len(self.shape)
+            for dim, n in zip(sorted(factor.dims), turned.shape, strict=True):
+                shape[dim] = n
+            where = np.broadcast_to(turned.reshape(*shape, *(1,) * behind), values.shape)
+            values[where] = np.broadcast_to(value, values.shape)[where]

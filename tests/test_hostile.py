@@ -1,0 +1,461 @@
+"""Files that somebody made to do harm: refused, and nothing else happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import struct
+import threading
+
+import numpy as np
+import pytest
+from fuzz_pairs import Image
+
+import extarray as xa
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A good pair of 3 segments, chunks of 2 x 2, as an image; and its path."""
+    path = tmp_path / "pair"
+    with xa.create(path, (3, 4), "<i4", chunks=(2, 2)) as array:
+        array.extend(1, 2)
+        array.extend(0, 3)
+        array.attrs["unit"] = "mm"
+    files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
+    return Image.of(tuple(files)), path
+
+
+def live(image, at, kind, value):
+    """Change a field of both live superblocks."""
+    for i in (0, 1):
+        image.put(image.block(i) + at, kind, value)
+
+
+def spoil_flushed(image):
+    """Leave no other state than those of the live superblocks."""
+    for i in (2, 3, 4):
+        image.write(image.block(i), bytes(4096))
+
+
+def refused(image, path, match, error=xa.CorruptError):
+    """Neither mode opens the pair, whose checksums all fit; and it stays as it is."""
+    spoil_flushed(image)
+    image.mend()
+    image.store(path)
+    for mode in ("r", "r+"):
+        with pytest.raises(error, match=match):
+            xa.open(path, mode)
+    assert path.with_suffix(".xmd").read_bytes() == bytes(image.xmd)
+
+
+def test_the_good_pair_opens(pair):
+    image, path = pair
+    spoil_flushed(image)
+    image.mend()
+    image.store(path)
+    with xa.open(path, "r+") as array:
+        assert (array.shape, array.attrs["unit"]) == ((6, 6), "mm")
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**62, 2**63 - 1, -(2**63)])
+def test_absurd_chunks(pair, value):
+    image, path = pair
+    image.put(48, "q", value)
+    refused(image, path, "values are not possible")
+
+
+@pytest.mark.parametrize("rank", [33, 64, 255])
+def test_absurd_rank(pair, rank):
+    image, path = pair
+    text = b'"<i4"'
+    body = b"".join([bytes(image.xmd[:32]), bytes([rank]), bytes(image.xmd[33:48])])
+    image.write(0, body + struct.pack("<q", 1) * rank + text + bytes(8))
+    refused(image, path, "header is damaged: its values are not possible")
+
+
+@pytest.mark.parametrize(
+    "at, kind, value",
+    [
+        (12, "I", 0),
+        (12, "I", 2**32 - 4096),
+        (12, "I", 5000),
+        (36, "I", 2**32 - 1),
+        (40, "I", 2**31),
+    ],
+    ids=["no header", "far", "no multiple", "itemsize", "description"],
+)
+def test_absurd_lengths_in_the_header(pair, at, kind, value):
+    image, path = pair
+    image.put(at, kind, value)
+    refused(image, path, "lengths do not fit|no superblock|no extarray", xa.FormatError)
+
+
+def test_a_header_that_its_note_would_overwrite(pair):
+    """The checksum ends where the note for messages begins, at most."""
+    image, path = pair
+    item = 4096 - 48 - 16 - 5 - 4 - 10
+    image.write(48 + 16, json.dumps(f"|S{item}").encode())
+    image.put(40, "I", 7)
+    image.put(36, "I", item)
+    refused(image, path, "its lengths do not fit")
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("where", [72, 72 + 16, 72 + 32], ids=["bounds", "offset", "grid"])
+@pytest.mark.parametrize("value", [-1, 2**62, 2**63 - 1])
+def test_absurd_bounds(pair, axis, where, value):
+    image, path = pair
+    live(image, where + 8 * axis, "q", value)
+    refused(image, path, "values are not possible|no history of growth")
+
+
+def test_bounds_of_an_empty_array_are_looked_at(tmp_path):
+    """Where another axis is empty no byte is missing, whatever the bounds."""
+    path = tmp_path / "empty"
+    xa.create(path, (0, 4), chunks=(2, 4)).close()
+    files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
+    image = Image.of(tuple(files))
+    image.set_history([(0, 0, 0), (1, 0, 2**61)])  # chunks of 4 elements
+    for i in (0, 1):
+        image.put(image.block(i) + 72 + 8, "q", 2**63 - 1)
+    refused(image, path, "values are not possible|no history of growth")
+    with pytest.raises(xa.LimitError, match="an axis so long"):
+        xa.create(None, (0, 2**63 - 1), chunks=(2, 4))
+
+
+@pytest.mark.parametrize("order", "ZH")
+def test_a_chunk_that_is_not_there_costs_nothing(tmp_path, order):
+    """The table of an order is of a chunk's size: not before there is a chunk."""
+    path = tmp_path / "promise"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with xa.create(path, (0, 0), "u1", chunks=(2**14, 2**14), order=order) as array:
+        assert array.shape == (0, 0)
+    with xa.open(path, "r+") as array:
+        assert array[...].shape == (0, 0)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 1 << 18  # KiB; the table has 2 GiB
+    with xa.create(None, (0, 2), "u1", chunks=(2, 2), order=order) as array:
+        array.append(np.array([[1, 2], [3, 4], [5, 6]], "u1"))
+        assert array[...].tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize("segments", [0, 2**31, 2**40, 2**64 - 1])
+def test_absurd_numbers_of_segments(pair, segments):
+    image, path = pair
+    live(image, 16, "Q", segments)
+    refused(image, path, "growth log")
+
+
+def test_a_log_of_holes(pair):
+    """Memory is asked for as records prove to be there, not by the length of the file."""
+    image, path = pair
+    live(image, 16, "Q", 2**31 - 1)
+    live(image, 64, "Q", 2**40)
+    image.put(image.log, "Q", 2**20)
+    spoil_flushed(image)
+    image.mend()
+    image.store(path)
+    os.truncate(path.with_suffix(".xmd"), 2**40)
+    with pytest.raises(xa.CorruptError, match="record [0-9]+ of the growth log is damaged"):
+        xa.open(path)
+
+
+@pytest.mark.parametrize("sequence", [2**62 + 1, 2**63, 2**64 - 1])
+def test_no_number_is_left_for_a_commit(pair, sequence):
+    image, path = pair
+    live(image, 8, "Q", sequence)
+    refused(image, path, "no superblock is whole")
+
+
+def test_the_last_numbers_are_for_readers(pair):
+    image, path = pair
+    live(image, 8, "Q", 2**62)
+    spoil_flushed(image)
+    image.mend()
+    image.store(path)
+    with xa.open(path) as array:
+        assert array.shape == (6, 6)
+    with pytest.raises(xa.CorruptError, match="no number for a next one"):
+        xa.open(path, "r+")
+
+
+# -- places --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [0, 16, 4096, 12288, 32768, 32784, 32767])
+@pytest.mark.parametrize("at", [32, 48], ids=["attributes", "second room"])
+def test_a_room_upon_something_else(pair, at, place):
+    """A writer would write the next attributes there."""
+    image, path = pair
+    live(image, at, "Q", place)
+    live(image, 40 if at == 32 else 56, "I", 2 if at == 32 else 1024)
+    refused(image, path, "values are not possible|attributes")
+
+
+def test_rooms_upon_one_another(pair):
+    image, path = pair
+    block = image.block(image.newest())
+    live(image, 48, "Q", image.get(block + 32, "Q") + 8)
+    live(image, 56, "I", 1024)
+    refused(image, path, "values are not possible")
+
+
+@pytest.mark.parametrize("end", [0, 4096, 32784, 2**62 + 1, 2**64 - 1])
+def test_unused_space_that_is_used(pair, end):
+    image, path = pair
+    live(image, 64, "Q", end)
+    refused(image, path, "values are not possible")
+
+
+def long_pair(folder):
+    """An image of 70 segments, so of two extents."""
+    path = folder / "long"
+    with xa.create(path, (0, 1, 1), chunks=(1, 1, 1)) as array:
+        for i in range(69):
+            array.extend(1 + i % 2, 1)
+    files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
+    return Image.of(tuple(files)), path
+
+
+@pytest.mark.parametrize("place", ["circle", "room", "before the log"])
+def test_extents_upon_something_else(tmp_path, place):
+    """Among them a chain that goes in a circle; the records are good wherever they are."""
+    image, path = long_pair(tmp_path)
+    size = 6 * (8 + 8 * 3)
+    records = bytes(image.xmd[image.record(64) : image.record(64) + size])
+    following = image.get(image.block(image.newest()) + 32, "Q")
+    if place == "before the log":
+        following = image.block(6)
+    elif place == "circle":
+        following = image.log
+    image.set_attrs(b"{}")
+    live(image, 48, "Q", following if place == "room" else 0)
+    live(image, 56, "I", 1024 if place == "room" else 0)
+    image.put(image.log, "Q", following)
+    if place != "circle":
+        image.write(following + 16, records)
+        image.mend()
+        for i in (3, 4):
+            image.write(image.block(i), bytes(4096))
+        image.store(path)
+        with pytest.raises(xa.CorruptError, match="not possible"):
+            xa.open(path)
+    else:
+        refused(image, path, "growth log")
+
+
+@pytest.mark.parametrize("n", [1, 2, 65])
+@pytest.mark.parametrize(
+    "at, kind, value", [(4, "B", 2), (5, "B", 3), (8, "q", -1), (16, "q", 2**62)]
+)
+def test_records_that_are_no_history(tmp_path, n, at, kind, value):
+    image, path = long_pair(tmp_path)
+    image.put(image.record(n) + at, kind, value)
+    refused(image, path, "growth log")
+
+
+def test_a_history_that_overflows(pair):
+    image, path = pair
+    image.set_history([(0, 0, 2**40), (1, 0, 2**40)])
+    refused(image, path, "no history of growth")
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+DEEP = 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * DEEP + b"]" * DEEP,
+        b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        b"[1]",
+        b'"text"',
+        b"",
+        b"{",
+        b'{"a":NaN}',
+        b'{"a":-Infinity}',
+        b'{"a":"\xff"}',
+        b'{"a":' + b"9" * 5000 + b"}",
+        b"\xff\xfe{\0}\0",
+    ],
+    ids=lambda text: text[:12].decode("latin-1"),
+)
+def test_attributes_that_are_none(pair, text):
+    image, path = pair
+    image.set_attrs(text)
+    refused(image, path, "the attributes are n")
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        '"O"',
+        '"|O8"',
+        '{"fields":[{"name":"a","type":"|O8","offset":0}],"itemsize":8,"aligned":false}',
+        '{"extension":"O","itemsize":8}',
+        '{"extension":"object","itemsize":8}',
+        '{"extension":"finfo","itemsize":8}',
+        '{"extension":{"names":[]},"itemsize":8}',
+        '"i4,i4"',
+        '["<i4",[2]]',
+        '"|S0"',
+        '"|V99999999999"',
+        '{"fields":[{"name":"a","type":["<u1",[65536,65536]],"offset":0}],"itemsize":8,"aligned":0}',
+        '{"fields":[{"name":"a","type":["<u1",[-1]],"offset":0}],"itemsize":8,"aligned":false}',
+        '{"fields":[{"name":"a","type":"<i4","offset":1e400}],"itemsize":8,"aligned":false}',
+        '{"fields":[{"name":"a","type":"<i4","offset":-4}],"itemsize":8,"aligned":false}',
+        '{"fields":[{"name":"a","type":"<i8","offset":4}],"itemsize":8,"aligned":false}',
+        '{"fields":[{"name":"a","type":"|i1","offset":0},{"name":"a","type":"|i1","offset":1}],'
+        '"itemsize":8,"aligned":false}'.replace(" ", ""),
+        '{"fields":[{"name":"a","title":[],"type":"<i8","offset":0}],"itemsize":8,"aligned":false}',
+        "null",
+        "{}",
+        "[[]]",
+        '{"fields":[{"name":"a","offset":0,"type":' * 40
+        + '"|V8"'
+        + '}],"itemsize":8,"aligned":false}' * 40,
+    ],
+    ids=lambda text: text[:24],
+)
+def test_types_that_are_none(pair, description):
+    """Above all none of objects: their bytes are pointers."""
+    image, path = pair
+    image.set_description(description.encode(), 8)
+    refused(image, path, "is not known on this machine", xa.FormatError)
+
+
+@pytest.mark.parametrize("opening, closing", [("[", "]"), ('{"fields":', "}"), ('["<u1",', "]")])
+def test_a_type_that_is_nested_deeply(tmp_path, opening, closing):
+    dtype = np.dtype([(f"field {i}", "<f4") for i in range(400)])  # a header with room
+    path = tmp_path / "deep"
+    xa.create(path, 3, dtype).close()
+    files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
+    image = Image.of(tuple(files))
+    depth = 1500
+    image.set_description((opening * depth + "[]" + closing * depth).encode(), 8)
+    refused(image, path, "recursion|not known on this machine", xa.FormatError)
+
+
+def test_a_type_that_is_too_deep_is_not_made():
+    dtype = np.dtype("<i4")
+    for _ in range(31):
+        dtype = np.dtype([("a", dtype)])
+    xa.zeros(3, dtype).close()
+    with pytest.raises(xa.DTypeError, match="deeper than 32"):
+        xa.zeros(3, np.dtype([("a", np.dtype([("a", dtype)]))]))
+
+
+def test_what_is_told_of_an_array_stays_short():
+    """NumPy prints all of a record, and counts the empty sub-arrays one by one."""
+    dtype = np.dtype([("a", "<f4", (1, 127, 8366, 1, 3, 0)), ("b", "<i4")])
+    assert "(a record of 4 B)" in str(xa.zeros(3, dtype).info())
+    assert "(a record of 4.0 MiB)" in xa.zeros(1, [("a", "u1", (2048, 2048))])._repr_html_()
+    assert "(datetime64)" in str(xa.full(2, np.array(7).view("M8")[()], "M8").info())
+
+
+# -- what a reader meets ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spoil, match",
+    [
+        (lambda image: live(image, 16, "Q", 1), "growth log"),
+        (lambda image: live(image, 16, "Q", 2**40), "growth log"),
+        (lambda image: image.set_attrs(b"[" * DEEP), "attributes"),
+        (lambda image: live(image, 72, "q", 2**62), "not possible"),
+        (lambda image: image.set_history([(0, 0, 1), (1, 0, 9), (0, 1, 2**50)]), "growth"),
+        (lambda image: live(image, 64, "Q", 0), "not possible"),
+    ],
+    ids=["fewer segments", "more segments", "attributes", "bounds", "history", "end"],
+)
+def test_refresh(pair, spoil, match):
+    """Nothing of what is not whole is taken up; what is whole then is."""
+    image, path = pair
+    good = bytes(image.xmd)
+    with xa.open(path) as array:
+        spoil(image)
+        live(image, 8, "Q", 1000)
+        image.mend()
+        with open(path.with_suffix(".xmd"), "r+b") as file:
+            file.write(image.xmd)
+        for _ in range(2):
+            with pytest.raises(xa.CorruptError, match=match):
+                array.refresh()
+            assert (array.shape, array.grid, array.axial.segments) == ((6, 6), (3, 3), 3)
+            assert array[5, 5] == 0
+        with open(path.with_suffix(".xmd"), "r+b") as file:
+            file.write(good)
+        assert not array.refresh()
+    with xa.open(path, "r+") as writer, xa.open(path) as array:
+        writer.extend(1, 5)
+        assert array.refresh()
+        assert array.shape == (6, 11)
+
+
+def test_a_pipe_does_not_hang(tmp_path):
+    """Opening a pipe waits for who writes to it."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path.with_suffix(".xmd"))
+    os.mkfifo(path.with_suffix(".xta"))
+    done = []
+
+    def attempt():
+        for mode in ("r", "r+"):
+            with pytest.raises(xa.ExtArrayError):
+                xa.open(path, mode)
+        done.append(True)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert done
+
+
+# -- states that a power cut leaves ----------------------------------------------------------------
+
+
+def test_a_writer_counts_on_from_the_greatest_number(pair):
+    """A state of a flush may be newer than both that commits wrote last."""
+    image, path = pair
+    newest = image.block(image.newest())
+    state = bytes(image.xmd[newest : newest + 72 + 48])
+    spoil_flushed(image)
+    image.write(image.block(3), state)
+    image.put(image.block(3) + 4, "I", 0)  # not sealed, as all of them
+    image.put(image.block(3) + 8, "Q", 500)
+    for i in (0, 1):
+        image.put(image.block(i) + 8, "Q", 10 + i)
+    image.mend()
+    image.store(path)
+    with pytest.warns(xa.RecoveryWarning):
+        array = xa.open(path, "r+")
+    with array:
+        array.attrs["unit"] = "cm"
+        array.extend(0, 1)
+    with xa.open(path) as array:
+        assert (array.shape, array.attrs["unit"]) == ((7, 6), "cm")
+
+
+def test_the_extents_are_those_of_the_state_that_is_whole(tmp_path):
+    """Looking at a state that is not whole leaves nothing behind."""
+    image, path = long_pair(tmp_path)
+    newest = image.block(image.newest())
+    image.write(image.block(4), bytes(image.xmd[newest : newest + 72 + 24 * 3]))
+    image.put(image.block(4) + 8, "Q", 500)
+    image.put(image.block(4) + 16, "Q", 1)  # which makes it contradict itself
+    image.mend()
+    image.store(path)
+    with xa.open(path, "r+") as array:
+        shape = array.shape
+        for i in range(1, 71):
+            array.extend(1 + i % 2, 1)
+    with xa.open(path) as array:
+        assert array.shape == (shape[0], shape[1] + 35, shape[2] + 35)
+        assert array.axial.segments == 140
