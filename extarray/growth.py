@@ -6,6 +6,7 @@ negative where an axis grows at its start, positive where it shrinks there.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
@@ -21,6 +22,7 @@ from extarray.errors import (
     CastingError,
     LimitError,
     ShapeError,
+    StorageError,
 )
 from extarray.stored import StoredArray
 from extarray.walk import address_runs
@@ -371,7 +373,9 @@ class Extendible(StoredArray):
         finally:
             self._filling = False
         if cuts and change is not None:
-            self._give_back(change)
+            # The bounds count by now: space that cannot be given back stays taken.
+            with contextlib.suppress(StorageError):
+                self._give_back(change)
 
     def _allocate(
         self, low: Index | None, room: Index, shape: Index, grid: Index, offset: Index

@@ -30,6 +30,7 @@ class MemoryStore:
     file_bytes = 0
     disk_bytes = 0
     hollow = False
+    durability = None
 
     def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
         self.header = header
@@ -92,6 +93,9 @@ class MemoryStore:
         return False
 
     def flush(self) -> None:
+        """Nothing to do."""
+
+    def sync_elements(self) -> None:
         """Nothing to do."""
 
     def remove(self) -> None:

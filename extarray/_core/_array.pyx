@@ -84,6 +84,7 @@ cdef class ArrayCore:
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
     cdef bint writes_direct         # and stored there without a look at `touched`
+    cdef bint is_durable            # what is written is to be on the disk when the call returns
     cdef index_t changes            # grows with every change of elements or bounds
     cdef bint lent                  # a view for writing is out: elements may change unseen
 
@@ -116,7 +117,7 @@ cdef class ArrayCore:
             self.places = table
         self._set_bounds(shape, offset)
 
-    def _attach(self, Region region, bint writable, bint sparse, bint hollow):
+    def _attach(self, Region region, bint writable, bint sparse, bint hollow, bint durable):
         """Take the region that holds the chunks (None: closed)."""
         self.is_open = region is not None
         self.is_writable = self.is_open and writable
@@ -129,7 +130,9 @@ cdef class ArrayCore:
             self.touched = Touched()
         self.layout.touched = self.touched.root if self.touched is not None else NULL
         self.reads_direct = self.layout.base != NULL and self.layout.place == NULL and not hollow
-        self.writes_direct = self.reads_direct and self.is_writable and not self.layout.sparse
+        self.is_durable = durable
+        self.writes_direct = (
+            self.reads_direct and self.is_writable and not self.layout.sparse and not durable)
         self.region = region
         self.view_region = None
 
@@ -296,6 +299,9 @@ cdef class ArrayCore:
         raise NotImplementedError
 
     def _write_late(self, key, value):
+        raise NotImplementedError
+
+    def _sync_elements(self):
         raise NotImplementedError
 
     cdef int _check_open(self) except -1:
@@ -558,7 +564,10 @@ cdef class ArrayCore:
                 f"{shape_text(result_shape(&s))}")
         if selection_size(&s) == 0:
             return 0
-        return self._write_cast(&s, value)
+        self._write_cast(&s, value)
+        if self.is_durable:
+            self._sync_elements()
+        return 0
 
     def _as_values(self, value, dtype):
         """What is assigned, as an array that stays what it is while this one is written."""
@@ -774,6 +783,8 @@ cdef class ArrayCore:
             self._begin(&s, bounds)
             box_of(query, self.rank, &s)
             self._transfer(&s, values, write)
+            if write and self.is_durable:
+                self._sync_elements()
             return
         plan = Plan(self.vectors)
         q = &plan.query
@@ -800,6 +811,8 @@ cdef class ArrayCore:
             if failure:
                 break
         self._check_transferred(failure, write)
+        if write and self.is_durable:
+            self._sync_elements()
 
     cdef int _check_transferred(self, int failure, bint write) except -1:
         if failure:
