@@ -227,6 +227,8 @@ class FileStore:
         """Remove the files of a new pair, unless it has replaced another one already."""
         made = (self._metadata, self._data)
         if replaces and self._is_named(made[0], names[0]):
+            with contextlib.suppress(OSError):
+                os.replace(fresh[1], names[1])
             return
         for fd, name in zip(made, names, strict=True):
             if self._is_named(fd, name):
@@ -283,7 +285,7 @@ class FileStore:
             image[offset : offset + len(piece)] = piece
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
-        self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+        self.region = self._map(data_bytes, True, self.engine == "mmap")
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -387,7 +389,7 @@ class FileStore:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
             self.unclean = True
-        self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
+        self.region = self._map(state.data_bytes, writable, self.engine == "mmap")
         if writable:
             lock.note_holder(self._metadata, True)
         return axial
@@ -575,6 +577,11 @@ class FileStore:
             )
         return None
 
+    def _map(self, length: int, writable: bool, mapped: bool) -> Region:
+        """Region of ``.xta``."""
+        with family(f"cannot map '{self.path}.xta'"):
+            return Region.file(self._data, length, writable, mapped)
+
     # -- growth ------------------------------------------------------------------------------
 
     def reserve(self, old: int, new: int) -> None:
@@ -604,7 +611,7 @@ class FileStore:
                 error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
             ) from None
         if self.region is not None and not self.region.holds(new):
-            self.region = Region.file(self._data, new, True, True)
+            self.region = self._map(new, True, True)
 
     def settle(self) -> None:
         """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
@@ -894,7 +901,7 @@ class FileStore:
             raise
         assert self.region is not None
         if not self.region.holds(state.data_bytes):
-            self.region = Region.file(self._data, state.data_bytes, False, True)
+            self.region = self._map(state.data_bytes, False, True)
         self.state = state
         self.attrs = attrs
         return True
@@ -975,7 +982,8 @@ class FileStore:
                     self._seal()
                 with contextlib.suppress(OSError):
                     lock.note_holder(self._metadata, False)
-                lock.release(self._metadata)
+                with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+                    lock.release(self._metadata)
         finally:
             self._close_files()
 

@@ -44,6 +44,7 @@ class Interrupter:
             call.on(array)
             self.armed = False
         except KeyboardInterrupt:
+            self.longest[call.method] *= 1.05
             return True
         finally:
             self.armed = False

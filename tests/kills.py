@@ -1,13 +1,15 @@
-"""Processes that are killed in the midst of random calls, and what they leave.
+"""Processes that are killed in the midst of random calls, or of `create`, and what they leave.
 
-`python tests/kills.py NUMBER [SEED]` kills as many, at random moments; where the calls to the system
-are watched (preload.py), half of them at one of these, before, in the midst of or after it.
+`python tests/kills.py NUMBER [SEED]` kills as many, at random moments; where the calls to the
+system are watched (preload.py), half of them at one of these, before, in the midst of or after it,
+and then some more at each of those that `create` makes.
 """
 
 from __future__ import annotations
 
 import collections
 import copy
+import itertools
 import mmap
 import os
 import random
@@ -19,6 +21,7 @@ import time
 import traceback
 from pathlib import Path
 
+import numpy as np
 from preload import KILLS, Control
 from workload import Twin, create, draw, problem
 
@@ -84,6 +87,11 @@ def one_process(function) -> int:
         os._exit(1)
 
 
+def remove_all(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
 def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
     """Kill processes; returns how many were, by the call that was under way."""
     control = Control() if "PRELOAD_CONTROL" in os.environ else None
@@ -131,8 +139,52 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
             counts["at a call to the system"] += exact
             counts[f"in {call.method}" if call else "between calls"] += 1
         if number % TOGETHER == 0:
-            for file in folder.iterdir():
-                file.unlink()
+            remove_all(folder)
+    remove_all(folder)
+    return counts
+
+
+def creations(folder: Path, overwrite: bool) -> collections.Counter[str]:
+    """Kill `create` at each of its calls to the system; returns how many were, by what is left."""
+    control = Control()
+    counts: collections.Counter[str] = collections.Counter()
+    path = folder / "a"
+    new = {"shape": (4, 5), "dtype": "i4", "chunks": (2, 3), "overwrite": overwrite}
+
+    def make(number, how):
+        control.arm(number, KILLS[how])
+        array = xa.create(path, **new)
+        control.arm(0, 0)
+        array.close()
+
+    for how in KILLS:
+        for number in itertools.count(1):
+            if overwrite:
+                with xa.create(path, (6,), "i4", chunks=2) as array:
+                    array[...] = 7
+            killed = os.waitpid(one_process(lambda n=number, h=how: make(n, h)), 0)[1]
+            control.arm(0, 0)
+            where = f"killed {how} {control.name}, call {number}"
+            left = "nothing"
+            try:
+                with xa.open(path) as array:
+                    left = "the new array" if array.shape == (4, 5) else "the old array"
+                    assert (array[...] == (0 if array.ndim == 2 else 7)).all(), where
+            except xa.errors.MissingError:
+                assert not overwrite, where
+            if left == "the new array":
+                with xa.open(path, "r+") as array:
+                    array.append(np.ones((3, 5), "i4"))
+                    assert array[...].sum() == 15, where
+                assert {"a.xmd", "a.xta"} == set(os.listdir(folder)), where
+            else:
+                xa.create(path, **new).close()
+            with xa.open(path) as array:
+                assert array.ndim == 2, where
+            remove_all(folder)
+            if not os.WIFSIGNALED(killed):
+                break
+            counts[f"create, leaves {left}"] += 1
     return counts
 
 
@@ -141,8 +193,12 @@ def main(arguments: list[str]) -> None:
     seed = int(arguments[1]) if len(arguments) > 1 else 0
     folder = os.environ.get("PRELOAD_FOLDER")
     with tempfile.TemporaryDirectory(dir=folder) as inner:
-        for name, count in run(kills, seed, Path(inner)).items():
-            print(f"{count:8d} {name}")
+        counts = run(kills, seed, Path(inner))
+        if folder is not None:
+            counts += creations(Path(inner), overwrite=False)
+            counts += creations(Path(inner), overwrite=True)
+    for name, count in counts.items():
+        print(f"{count:8d} {name}")
 
 
 if __name__ == "__main__":

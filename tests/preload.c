@@ -302,7 +302,7 @@ MAP(mmap64, off64_t)
         argument = va_arg(rest, void *); \
         va_end(rest); \
         fault = what != F_GETFD && what != F_SETFD && watched(fd) ? meet("fcntl") : 0; \
-        if (fails(fault, 1)) return -1; \
+        if (fails(fault, what != F_DUPFD_CLOEXEC)) return -1; \
         done = real(fd, what, argument); \
         after(fault); \
         return done; \

@@ -1,4 +1,4 @@
-"""The other side of preload.c: what stands between a process and the system, and what it recorded."""
+"""The other side of preload.c, which stands between a process and the system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["FAULTS", "KILLS", "Control", "Event", "build", "environment", "events"]
+__all__ = ["FAULTS", "KILLS", "Control", "Event", "build", "environment", "events", "mark"]
 
 #: What a call can meet and go on from.
 FAULTS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR, "half": 1000}

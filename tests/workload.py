@@ -23,7 +23,7 @@ __all__ = ["KINDS", "Call", "Twin", "create", "draw", "problem"]
 class Call:
     """A call of a method, on an array or on its twin.
 
-    One that assigns to elements may be done in part, when it is stopped; all others are done or not.
+    One that assigns to elements may be done in part, when it is stopped; others are done or not.
     """
 
     method: str
@@ -128,7 +128,9 @@ def _write(rng, twin):
         selection = selection.reshape(twin.shape)
     else:
         starts = [rng.randint(0, n) for n in twin.shape]
-        selection = tuple(slice(a, rng.randint(a, n)) for a, n in zip(starts, twin.shape, strict=True))
+        selection = tuple(
+            slice(a, rng.randint(a, n)) for a, n in zip(starts, twin.shape, strict=True)
+        )
     return Call("write", (selection, _values(rng, np.shape(twin.data[selection]))))
 
 

@@ -895,8 +895,13 @@ cdef class ArrayCore:
         region = self.region
         if not region.mapped:
             if self.view_region is None or not self.view_region.holds(need):
-                self.view_region = Region.file(
-                    self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable, True)
+                try:
+                    self.view_region = Region.file(
+                        self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable,
+                        True)
+                except OSError as error:
+                    raise StorageError(
+                        error.errno, f"cannot map {self._name()}: {error.strerror}") from None
             region = self.view_region
         if self.is_writable and self.layout.sparse:
             if not touched_get(self.layout.touched, address):

@@ -23,7 +23,7 @@ from posix.types cimport off_t
 
 from ._types cimport index_t
 
-from extarray.errors import ReserveError, StorageError
+from extarray.errors import ReserveError
 
 cdef extern from *:
     """
@@ -316,8 +316,10 @@ cdef class Region:
 
         Raises
         ------
-        StorageError
+        OSError
             The file cannot be mapped.
+        ReserveError
+            A MemoryError: no address space.
         """
         cdef Region self = Region.__new__(Region)
         about = os.fstat(fd)
@@ -387,8 +389,7 @@ cdef class Region:
         reserved += window
         if fd >= 0:
             if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
-                raise StorageError(
-                    c_errno, f"cannot map the file: {os.strerror(c_errno)}; use engine='pread'")
+                raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
 
     cdef bint shows(self, const char *first, const char *last) noexcept:
