@@ -137,7 +137,8 @@ class FileStore:
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
         self._new_entry = False
-        self._unsettled = False
+        self._unsettled = False  # a cut of the bounds may not be on the disk
+        self._lengthened = True  # nor may the length of .xta, as far as this store knows
         self._has_seal = False  # in .xta, whatever the state says
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
@@ -591,6 +592,7 @@ class FileStore:
         """
         sparse, fill = self.header.sparse, self.header.fill
         self.begin_append()
+        self._lengthened = True
         try:
             if sparse or not CAN_RESERVE:
                 self._lengthen(new, ahead=old > 0)
@@ -620,8 +622,9 @@ class FileStore:
         """
         if self._unsettled:
             with family(f"cannot commit the new bounds of '{self.path}'"):
-                datasync(self._metadata)
-            self._unsettled = False
+                if self._lengthened:  # or the new bounds would not fit the file
+                    self._sync_data()
+                self._sync_state()
 
     def reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
@@ -747,7 +750,7 @@ class FileStore:
         n_segments = axial.segments
         try:
             if self.durability == "commit":
-                datasync(self._data)
+                self._sync_data()
             self._unsettled |= cuts
             if n_segments > state.n_segments:
                 self._extents, end = self._append_log(axial, state.n_segments, n_segments, end)
@@ -926,8 +929,13 @@ class FileStore:
         if self.mode != "r+":
             return
         with family(f"cannot flush '{self.path}'"):
-            datasync(self._data)
+            self._sync_data()
             self._sync_state()
+
+    def _sync_data(self) -> None:
+        """Bring the data to the disk."""
+        datasync(self._data)
+        self._lengthened = False
 
     def _sync_state(self) -> None:
         """Bring the metadata to the disk, and the names; the data are there."""
@@ -945,7 +953,7 @@ class FileStore:
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
         with family(f"cannot bring elements of '{self.path}' to the disk"):
-            datasync(self._data)
+            self._sync_data()
 
     def on_fork(self, listener: Callable[[], None]) -> None:
         """Have a method called in a forked child, when this store has become read-only."""

@@ -2,10 +2,10 @@
 
 `python tests/power.py RUNS [SEED]` records random calls, in a process that preload.py watches, and
 replays what was recorded, many times.  On the disk is for sure what was written to a file before it
-was synchronized.  Of what came after, a sector has any of the contents that it had since; the
-length of a file, too, is any that it had since; and the names are those of any moment since their
-folder was synchronized.  So writes are lost, done in another order, and torn between sectors of 512
-bytes.
+was synchronized.  Of what came after, a sector has any of the contents that it had since: writes
+are lost, done in another order, and torn between sectors of 512 bytes.  The length and the holes of
+a file are those of one moment since, and so are the names in a folder: file systems keep these in a
+journal, or the like.
 """
 
 from __future__ import annotations
@@ -36,30 +36,44 @@ class File:
     """What is on the disk of a file, and what it has had since."""
 
     def __init__(self):
-        self.durable = b""
-        self.later: list[bytes] = []
+        self.versions = [b""]
+        self.holes: list[tuple[int, int, int]] = []  # number of the version, first and last byte
 
     @property
     def now(self) -> bytes:
-        return self.later[-1] if self.later else self.durable
+        return self.versions[-1]
 
     def sync(self) -> None:
-        self.durable, self.later = self.now, []
+        self.versions, self.holes = [self.now], []
 
     def put(self, offset: int, data: bytes) -> None:
         before = self.now.ljust(offset, b"\0")
-        self.later.append(before[:offset] + data + before[offset + len(data) :])
+        self.versions.append(before[:offset] + data + before[offset + len(data) :])
+
+    def truncate(self, length: int) -> None:
+        self.versions.append(self.now[:length].ljust(length, b"\0"))
+
+    def punch(self, offset: int, length: int) -> None:
+        stop = min(offset + length, len(self.now))
+        self.holes.append((len(self.versions), offset, stop))
+        self.put(offset, bytes(max(0, stop - offset)))
 
     def cut(self, rng) -> bytes:
         """What a loss of power leaves."""
-        versions = [self.durable, *self.later]
-        size = len(rng.choice(versions))
-        if rng.random() < 0.5:  # most have been written back, or few
-            versions = rng.choices(versions, k=2)
-        sectors = [
-            rng.choice(versions)[low : low + SECTOR].ljust(SECTOR, b"\0")
-            for low in range(0, size, SECTOR)
-        ]
+        moment = rng.randrange(len(self.versions))
+        usual = rng.choices(range(len(self.versions)), k=2) if rng.random() < 0.5 else None
+        size = len(self.versions[moment])
+        sectors = []
+        for low in range(0, size, SECTOR):
+            first, last = 0, len(self.versions) - 1
+            for number, start, stop in self.holes:
+                if start <= low and low + SECTOR <= stop:
+                    first, last = (number, last) if number <= moment else (first, number - 1)
+            if usual is None:
+                number = rng.randint(first, last)
+            else:  # most have been written back, or few
+                number = min(max(rng.choice(usual), first), last)
+            sectors.append(self.versions[number][low : low + SECTOR].ljust(SECTOR, b"\0"))
         return b"".join(sectors)[:size]
 
 
@@ -89,13 +103,12 @@ class Disk:
             elif event.name == "pwrite":
                 file.put(event.offset, event.data)
             elif event.name == "truncate":
-                file.later.append(file.now[: event.length].ljust(event.length, b"\0"))
+                file.truncate(event.length)
             elif event.name == "allocate":
                 file.put(max(len(file.now), event.offset + event.length), b"")
             else:
                 assert event.name == "punch", event
-                data = file.now[event.offset : event.offset + event.length]
-                file.put(event.offset, bytes(len(data)))
+                file.punch(event.offset, event.length)
         self.durable_names.append(dict(self.names))
 
     def cut(self, rng, folder: Path) -> None:
@@ -108,26 +121,34 @@ class Expected:
     """What may be found: the states since the last one that must survive."""
 
     def __init__(self):
+        self.past: list[Twin] = []
         self.states: list[Twin] = []
 
     def flushed(self) -> None:
         """All that has returned is on the disk."""
+        self.past += self.states[:-1]
         self.states = self.states[-1:]
 
     def problem(self, array) -> str | None:
         facts = (array.shape, array.origin, dict(array.attrs))
-        if facts not in [facts_of(state) for state in self.states]:
+        same = [number for number, state in enumerate(self.states) if facts == facts_of(state)]
+        if not same:
             return f"{facts} is none of {[facts_of(state) for state in self.states]}"
         found = array[...]
-        seal = np.frombuffer(SEAL_MAGIC + array._store.header.uuid, "i4")
         right = np.zeros(found.shape, bool)
-        for number, state in enumerate(self.states):
+        for state in self.states:
             values, inside = placed(state, array)
             right |= inside & (values == found)
-            # What has come since may be there without its elements: where the seal was, with it.
-            right |= ~inside & np.isin(found, [state.fill, 0, *seal])
-            if number == 0 and len(self.states) == 1:
-                right &= inside
+        if same[-1] > 0:
+            # Elements that have come since may be there without their values: the place holds zeros
+            # or the fill value, what it held before, or the seal.
+            since = self.states[: same[-1] + 1]
+            new = ~np.all([placed(state, array)[1] for state in since], axis=0)
+            seal = np.frombuffer(SEAL_MAGIC + array._store.header.uuid, "i4")
+            right |= new & np.isin(found, [array.fill_value, 0, *seal])
+            for state in self.past:
+                values, inside = placed(state, array)
+                right |= new & inside & (values == found)
         return None if right.all() else f"{found.tolist()} at {np.argwhere(~right).tolist()}"
 
 
