@@ -24,6 +24,7 @@ __all__ = [
     "fresh_name",
     "publish",
     "read_all",
+    "real_name",
     "reserve_zeros",
     "resolve_path",
     "sync_folders",
@@ -85,6 +86,20 @@ def file_names(path: Path) -> tuple[str, str]:
     return f"{path}.xmd", f"{path}.xta"
 
 
+def real_name(name: str) -> str:
+    """Name of a file that is no symbolic link: what the link leads to.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
+    return os.path.realpath(name) if os.path.islink(name) else name
+
+
 def fresh_name(name: str, uuid: bytes) -> str:
     """Name under which a file of a pair is made.
 
@@ -99,7 +114,7 @@ def fresh_name(name: str, uuid: bytes) -> str:
     -------
     str
     """
-    return f"{os.path.realpath(name)}.{uuid.hex()[:12]}.new"
+    return f"{real_name(name)}.{uuid.hex()[:12]}.new"
 
 
 def create_beside(fresh: str, name: str) -> int:
@@ -259,7 +274,7 @@ def sync_folders(names: Iterable[str]) -> None:
     ------
     OSError
     """
-    for folder in {os.path.dirname(os.path.realpath(name)) for name in names}:
+    for folder in {os.path.dirname(real_name(name)) for name in names}:
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

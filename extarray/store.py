@@ -44,6 +44,7 @@ from extarray.filesystem import (
     fresh_name,
     publish,
     read_all,
+    real_name,
     reserve_zeros,
     sync_folders,
     write_all,
@@ -173,7 +174,7 @@ class FileStore:
         self.attrs = attrs
         self.mode = "r+"
         self.durability = durability
-        names = tuple(map(os.path.realpath, self._names))  # a link stays a link
+        names = tuple(map(real_name, self._names))  # a link stays a link
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
         old = None
         try:
@@ -404,7 +405,7 @@ class FileStore:
             return os.open(name, flags)
         if flags & os.O_RDWR:
             with contextlib.suppress(OSError):
-                os.replace(fresh, os.path.realpath(name))
+                os.replace(fresh, real_name(name))
             # What the creator leaves between a link and an unlink.
             for other in (fresh, fresh_name(self._names[0], self.header.uuid)):
                 if self._is_named(fd, name):
@@ -977,7 +978,7 @@ class FileStore:
         metadata, data = self._names
         for name in (metadata, data, fresh_name(data, self.header.uuid)):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.realpath(name))
+                os.unlink(real_name(name))
 
     def close(self) -> None:
         """Seal, unlock and close."""
