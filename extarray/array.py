@@ -107,6 +107,7 @@ class ExtArray(
         attrs: str,
         engine: str = "auto",
         overwrite: bool = False,
+        durability: str = "flush",
     ) -> Self:
         """Fresh array, in the files of `path` or (None) in memory."""
         axial = Axial(grid_of(shape, header.chunks))
@@ -121,14 +122,16 @@ class ExtArray(
             store = MemoryStore(header, shape, axial, attrs)
         else:
             store = FileStore.create(
-                resolve_path(path), header, axial, shape, attrs, engine, overwrite
+                resolve_path(path), header, axial, shape, attrs, engine, overwrite, durability
             )
         return cls._from_store(store, axial, shape)
 
     @classmethod
-    def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> Self:
+    def _open(
+        cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
+    ) -> Self:
         """Array of a pair of files."""
-        store, axial = FileStore.open(path, mode, timeout, engine)
+        store, axial = FileStore.open(path, mode, timeout, engine, durability)
         return cls._from_store(store, axial, store.shape)
 
     @classmethod
@@ -192,7 +195,9 @@ class ExtArray(
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
         store = self._store
-        self._attach(store.region, store.mode == "r+", store.header.sparse, store.hollow)
+        writable = store.mode == "r+"
+        durable = store.durability == "commit"
+        self._attach(store.region, writable, store.header.sparse, store.hollow, durable)
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
@@ -306,7 +311,7 @@ class ExtArray(
         True
         """
         with self._growth:
-            self._attach(None, False, False, False)
+            self._attach(None, False, False, False, False)
             self._watch(None, 0, None)
             self._store.close()
 

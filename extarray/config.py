@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-__all__ = ["Config", "check_engine", "config", "parse_bytes"]
+__all__ = ["Config", "check_durability", "check_engine", "config", "parse_bytes"]
 
 ENGINES = ("auto", "mmap", "pread")
+# No setting of the process: what survives is promised to the code that opens an array.
+DURABILITIES = ("flush", "commit")
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
@@ -106,6 +108,28 @@ def check_engine(value: Any) -> str:
     """
     if not isinstance(value, str) or value not in ENGINES:
         raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(ENGINES)}")
+    return str(value)
+
+
+def check_durability(value: Any) -> str:
+    """Name of a durability.
+
+    Parameters
+    ----------
+    value : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if value not in DURABILITIES:
+        raise ArgumentError(
+            f"durability {value!r} is not possible; use one of {', '.join(DURABILITIES)}"
+        )
     return str(value)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from extarray.array import ExtArray
 from extarray.attrs import decode_attrs, encode_attrs
 from extarray.chunking import blocks, check_chunks, check_shape, grain
-from extarray.config import check_engine, config
+from extarray.config import check_durability, check_engine, config
 from extarray.dims import check_dims
 from extarray.errors import ArgumentError, CastingError
 from extarray.filesystem import resolve_path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
     Engine = Literal["auto", "mmap", "pread"]
+    Durability = Literal["flush", "commit"]
 
 __all__ = ["create", "empty", "from_array", "full", "ones", "open", "zeros"]
 
@@ -45,6 +46,7 @@ def create(
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
+    durability: Durability | str = "flush",
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -75,6 +77,10 @@ def create(
         Names of the axes, the attribute ``"dims"``.
     engine : {"auto", "mmap", "pread"}
         How the file is read and written; "auto" decides by the type of the file system.
+    durability : {"flush", "commit"}
+        What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
+        all that returned, this call included.  Then each call that changes anything waits for the
+        disk; what is written through a view of a chunk needs a `flush` all the same.
 
     Returns
     -------
@@ -107,6 +113,7 @@ def create(
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
     check_engine(engine)
+    check_durability(durability)
     text = encode_attrs(attrs)
     if dims is not None:
         text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
@@ -118,7 +125,7 @@ def create(
         fill=_fill_bytes(fill_value, kind),
         sparse=bool(sparse),
     )
-    return ExtArray._create(path, extents, header, text, engine, overwrite)
+    return ExtArray._create(path, extents, header, text, engine, overwrite, durability)
 
 
 def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
@@ -140,6 +147,7 @@ def open(
     *,
     timeout: float | None = 0,
     engine: Engine | str = "auto",
+    durability: Durability | str = "flush",
 ) -> ExtArray:
     """Open a pair of files.
 
@@ -153,6 +161,8 @@ def open(
         Seconds to wait for the writer's lock; None: for ever.
     engine : {"auto", "mmap", "pread"}
         How the file is read and written; "auto" decides by the type of the file system.
+    durability : {"flush", "commit"}
+        As for `create`; of no effect in mode "r".
 
     Returns
     -------
@@ -169,7 +179,7 @@ def open(
         A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
         off), PartnerError (two files that do not belong together).
     ArgumentError
-        A ValueError: another mode or engine.
+        A ValueError: another mode, engine or durability.
     AccessError, StorageError
         OSErrors.
 
@@ -187,7 +197,8 @@ def open(
             f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
         )
     check_engine(engine)
-    return ExtArray._open(resolve_path(path), mode, timeout, engine)
+    check_durability(durability)
+    return ExtArray._open(resolve_path(path), mode, timeout, engine, durability)
 
 
 def zeros(

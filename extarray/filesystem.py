@@ -5,23 +5,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "CAN_RESERVE",
+    "create_beside",
     "datasync",
     "family",
     "file_names",
     "fill_range",
+    "fresh_name",
     "publish",
+    "read_all",
+    "real_name",
     "reserve_zeros",
     "resolve_path",
+    "sync_folders",
     "write_all",
 ]
 
@@ -84,6 +90,66 @@ def file_names(path: Path) -> tuple[str, str]:
     return f"{path}.xmd", f"{path}.xta"
 
 
+def real_name(name: str) -> str:
+    """Name of a file that is no symbolic link: what the link leads to.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
+    return os.path.realpath(name) if os.path.islink(name) else name
+
+
+def fresh_name(name: str, uuid: bytes) -> str:
+    """Name under which a file of a pair is made.
+
+    Parameters
+    ----------
+    name : str
+        That it will take.  A symbolic link stays, and leads to the new file.
+    uuid : bytes
+        Of the array.
+
+    Returns
+    -------
+    str
+    """
+    return f"{real_name(name)}.{uuid.hex()[:12]}.new"
+
+
+def create_beside(fresh: str, name: str) -> int:
+    """Make a file that will take a name; from a file that has the name it takes the permissions.
+
+    Parameters
+    ----------
+    fresh, name : str
+
+    Returns
+    -------
+    int
+        A descriptor.
+
+    Raises
+    ------
+    OSError
+    """
+    mode = None
+    with contextlib.suppress(FileNotFoundError):
+        mode = stat.S_IMODE(os.stat(name).st_mode)
+    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    if mode is not None:
+        try:
+            os.fchmod(fd, mode)
+        except BaseException:
+            os.close(fd)
+            raise
+    return fd
+
+
 @contextlib.contextmanager
 def family(what: str) -> Iterator[None]:
     """Turn the system's errors into the family's.
@@ -124,6 +190,31 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> Non
         if more == 0:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         written += more
+
+
+def read_all(fd: int, length: int, offset: int) -> bytes:
+    """Read bytes of a file: all that there are, up to a length.
+
+    Parameters
+    ----------
+    fd, length, offset : int
+
+    Returns
+    -------
+    bytes
+        Fewer than `length` at the end of the file only.
+
+    Raises
+    ------
+    OSError
+    """
+    data = os.pread(fd, length, offset)
+    while len(data) < length:  # the end of the file, or rare: a signal
+        more = os.pread(fd, length - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
@@ -174,6 +265,25 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         os.rename(temporary, name)
     else:
         os.unlink(temporary)
+
+
+def sync_folders(names: Iterable[str]) -> None:
+    """Have the names of files on the disk.
+
+    Parameters
+    ----------
+    names : iterable of str
+
+    Raises
+    ------
+    OSError
+    """
+    for folder in {os.path.dirname(real_name(name)) for name in names}:
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def reserve_zeros(fd: int, offset: int, length: int) -> None:

@@ -6,6 +6,7 @@ negative where an axis grows at its start, positive where it shrinks there.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
@@ -19,6 +20,7 @@ from extarray.errors import (
     CastingError,
     LimitError,
     ShapeError,
+    StorageError,
 )
 from extarray.metadata import LIMIT
 from extarray.stored import StoredArray, as_int
@@ -366,7 +368,9 @@ class Extendible(StoredArray):
         finally:
             self._filling = False
         if cuts and change is not None:
-            self._give_back(change)
+            # The bounds count by now: space that cannot be given back stays taken.
+            with contextlib.suppress(StorageError):
+                self._give_back(change)
 
     def _allocate(
         self, low: Index | None, room: Index, shape: Index, grid: Index, offset: Index

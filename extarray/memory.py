@@ -31,6 +31,7 @@ class MemoryStore:
     disk_bytes = 0
     hollow = False
     cuts_known = 0
+    durability = None
 
     def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
         self.header = header
@@ -98,6 +99,9 @@ class MemoryStore:
         return False
 
     def flush(self) -> None:
+        """Nothing to do."""
+
+    def sync_elements(self) -> None:
         """Nothing to do."""
 
     def remove(self) -> None:

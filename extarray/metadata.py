@@ -48,6 +48,7 @@ __all__ = [
     "Header",
     "Superblock",
     "check_dtype",
+    "check_records",
     "decode_dtype",
     "decode_extent_head",
     "decode_header",
@@ -648,10 +649,8 @@ def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> b
     return _CHECKSUM.pack(crc32c(uuid + body)) + body
 
 
-def decode_records(
-    rows: np.ndarray[Any, Any], uuid: bytes, first: int = 0
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Axes, sides and grids from the bytes of records.
+def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
+    """Raise where records are damaged.
 
     Parameters
     ----------
@@ -661,24 +660,40 @@ def decode_records(
     first : int
         Number of the first of them, for messages.
 
-    Returns
-    -------
-    axes, sides : (n,) array of uint8
-    grids : (n, k) array of int64
-        Views of `rows`.
-
     Raises
     ------
     CorruptError
         A checksum does not fit, or a record is of an unknown kind.
     """
-    records = rows.view(_record_type(rows.shape[1] // 8 - 1))[:, 0]
+    records = _as_records(rows)
     wrong = np.flatnonzero(crc32c_rows(rows[:, 4:], crc32c(uuid)) != records["crc"])
     if wrong.size:
         raise CorruptError(f"record {first + wrong[0]} of the growth log is damaged")
     if (records["side"] > 1).any():
         raise CorruptError("the growth log has a record of an unknown kind")
+
+
+def decode_records(
+    rows: np.ndarray[Any, Any],
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Axes, sides and grids from the bytes of records, which `check_records` has seen.
+
+    Parameters
+    ----------
+    rows : (n, m) array of uint8
+
+    Returns
+    -------
+    axes, sides : (n,) array of uint8
+    grids : (n, k) array of int64
+        Views of `rows`.
+    """
+    records = _as_records(rows)
     return records["axis"], records["side"], records["grid"]
+
+
+def _as_records(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return rows.view(_record_type(rows.shape[1] // 8 - 1))[:, 0]
 
 
 def extent_capacity(number: int) -> int:

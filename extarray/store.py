@@ -37,12 +37,17 @@ from extarray.errors import (
 )
 from extarray.filesystem import (
     CAN_RESERVE,
+    create_beside,
     datasync,
     family,
     file_names,
     fill_range,
+    fresh_name,
     publish,
+    read_all,
+    real_name,
     reserve_zeros,
+    sync_folders,
     write_all,
 )
 from extarray.metadata import (
@@ -59,6 +64,7 @@ from extarray.metadata import (
     SEAL_MAGIC,
     Header,
     Superblock,
+    check_records,
     decode_extent_head,
     decode_header,
     decode_records,
@@ -82,6 +88,8 @@ __all__ = ["FileStore"]
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
+# Of the growth log, at a time.
+CHECKED_BYTES = 1 << 20
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 
@@ -135,6 +143,7 @@ class FileStore:
         self.path = path
         self.mode = "r"
         self.engine = "mmap"
+        self.durability = "flush"
         self.region = None
         self.hollow = False
         self.unclean = False
@@ -146,7 +155,8 @@ class FileStore:
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
         self._new_entry = False
-        self._unsettled = False
+        self._unsettled = False  # a cut of the bounds may not be on the disk
+        self._lengthened = True  # nor may the length of .xta, as far as this store knows
         self._has_seal = False  # in .xta, whatever the state says
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
@@ -167,24 +177,26 @@ class FileStore:
         attrs: str,
         engine: str,
         overwrite: bool,
+        durability: str,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
-        The files are made under other names and take theirs when they are whole: a crash leaves
-        nothing that opens, and an array that is overwritten stays valid for those who have it
-        open.
+        The files are made under other names and take theirs when they are whole.  The array is
+        there from the moment at which its metadata have their name: until the data have theirs,
+        whoever opens them finds them under the other one.  So a crash leaves this array or what was
+        before, and an array that is overwritten stays valid for those who have it open.
         """
         self = cls(path)
         self.header = header
         self.attrs = attrs
         self.mode = "r+"
-        names = file_names(path)
-        temporary = [f"{name}.{header.uuid.hex()[:12]}.new" for name in names]
-        what = f"cannot create '{path}'"
+        self.durability = durability
+        names = tuple(map(real_name, self._names))  # a link stays a link
+        fresh = tuple(fresh_name(name, header.uuid) for name in names)
         old = None
         try:
-            with family(what):
-                for name in names:
+            with family(f"cannot create '{path}'"):
+                for name in file_names(path):
                     if os.path.lexists(name) and not overwrite:
                         raise ExistsError(
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
@@ -192,32 +204,65 @@ class FileStore:
                 if overwrite and os.path.exists(names[0]):
                     old = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
                     lock.acquire(old, path, 0)
-                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
-                self._data = os.open(temporary[1], flags, 0o666)
-                self._metadata = os.open(temporary[0], flags, 0o666)
+                self._data = create_beside(fresh[1], names[1])
+                self._metadata = create_beside(fresh[0], names[0])
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
                 self._write_first(axial, shape, attrs)
-                publish(temporary[1], names[1], overwrite)
-                try:
-                    publish(temporary[0], names[0], overwrite)
-                except BaseException:
-                    if not overwrite:
-                        os.unlink(names[1])
-                    raise
+                self._publish(fresh, names, overwrite, old is not None)
         except BaseException:
+            self._withdraw(fresh, names, old is not None)
             self._close_files()
-            for name in temporary:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
             raise
         finally:
             if old is not None:
                 os.close(old)
-        self._new_entry = True
         _writers.add(self)
         return self
+
+    def _publish(
+        self, fresh: tuple[str, ...], names: tuple[str, ...], overwrite: bool, replaces: bool
+    ) -> None:
+        """Give the files of a new pair their names."""
+        durable = self.durability == "commit"
+        if replaces or durable:
+            # After a loss of power, too, there is this array or the one before.
+            datasync(self._data)
+            datasync(self._metadata)
+        publish(fresh[0], names[0], overwrite)
+        if replaces:
+            sync_folders(names)
+        try:
+            publish(fresh[1], names[1], overwrite)
+        except OSError:
+            if not replaces:
+                raise
+        if durable:
+            sync_folders(names)
+        self._new_entry = not durable
+
+    def _withdraw(self, fresh: tuple[str, ...], names: tuple[str, ...], replaces: bool) -> None:
+        """Remove the files of a new pair, unless it has replaced another one already."""
+        made = (self._metadata, self._data)
+        if replaces and self._is_named(made[0], names[0]):
+            with contextlib.suppress(OSError):
+                os.replace(fresh[1], names[1])
+            return
+        for fd, name in zip(made, names, strict=True):
+            if self._is_named(fd, name):
+                os.unlink(name)
+        for name in fresh:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+
+    @staticmethod
+    def _is_named(fd: int, name: str) -> bool:
+        """Whether a name leads to an open file."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(name))
+        except OSError:
+            return False
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str) -> None:
         """Write the header and the first commit."""
@@ -259,14 +304,14 @@ class FileStore:
             image[offset : offset + len(piece)] = piece
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
-        self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+        self.region = self._map(data_bytes, True, self.engine == "mmap")
         self._count_cuts(True)
 
     # -- opening -----------------------------------------------------------------------------
 
     @classmethod
     def open(
-        cls, path: Path, mode: str, timeout: float | None, engine: str
+        cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
     ) -> tuple[FileStore, Axial]:
         """Open a pair of files."""
         lock.check_timeout(timeout)
@@ -276,10 +321,10 @@ class FileStore:
             try:
                 with family(f"cannot open '{path}'"):
                     axial = self._open(mode == "r+", timeout, engine, recover)
-                    if not self._was_replaced():
+                    if self._is_named(self._metadata, self._names[0]):
                         break
             except (PartnerError, TruncatedError):
-                replaced = self._was_replaced()
+                replaced = not self._is_named(self._metadata, self._names[0])
                 self._close_files()
                 # Between the names of the two files, an overwritten pair fits for no reader.
                 if attempt == ATTEMPTS - 1 or (recover and not replaced):
@@ -292,16 +337,17 @@ class FileStore:
             # Between the opening of the one file and the other, the pair was overwritten.
             self._close_files()
         self.mode = mode
+        self.durability = durability
         if mode == "r+":
             _writers.add(self)
+            if durability == "commit":
+                # What is built on must not be less durable than what is built.
+                try:
+                    self.flush()
+                except BaseException:
+                    self._close_files()
+                    raise
         return self, axial
-
-    def _was_replaced(self) -> bool:
-        """Whether another pair has taken the names of the files."""
-        try:
-            return not os.path.samestat(os.fstat(self._metadata), os.stat(self._names[0]))
-        except OSError:
-            return False
 
     def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
         """Open the files; with `recover`, in a state that a power cut has spared."""
@@ -311,12 +357,12 @@ class FileStore:
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
         try:
-            first = os.pread(self._metadata, BLOCK, 0)
+            first = read_all(self._metadata, BLOCK, 0)
             if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
                 # A description of many fields makes a header of several blocks.
                 wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
                 if wanted > BLOCK:
-                    first = os.pread(self._metadata, wanted, 0)
+                    first = read_all(self._metadata, wanted, 0)
             self.header = decode_header(first)
             # Before the state: what is cut off after it is then seen to be.
             self.cuts_known = self._cuts_made = self._read_cuts()
@@ -324,7 +370,7 @@ class FileStore:
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
         try:
-            self._data = os.open(data, flags)
+            self._data = self._open_data(data, flags)
         except FileNotFoundError:
             raise MissingError(
                 errno.ENOENT,
@@ -367,11 +413,28 @@ class FileStore:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
             self.unclean = True
-        self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
+        self.region = self._map(state.data_bytes, writable, self.engine == "mmap")
         if writable:
             lock.note_holder(self._metadata, True)
         self._count_cuts(writable)
         return axial
+
+    def _open_data(self, name: str, flags: int) -> int:
+        """Descriptor of ``.xta``, also where its creator did not come to give it that name."""
+        fresh = fresh_name(name, self.header.uuid)
+        try:
+            fd = os.open(fresh, flags)
+        except FileNotFoundError:
+            return os.open(name, flags)
+        if flags & os.O_RDWR:
+            with contextlib.suppress(OSError):
+                os.replace(fresh, real_name(name))
+            # What the creator leaves between a link and an unlink.
+            for other in (fresh, fresh_name(self._names[0], self.header.uuid)):
+                if self._is_named(fd, name):
+                    with contextlib.suppress(OSError):
+                        os.unlink(other)
+        return fd
 
     def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
         """Descriptor of ``.xmd`` with the writer's lock on it."""
@@ -410,7 +473,7 @@ class FileStore:
         """Slots and superblocks that are whole, newest first; of equal ones the first slot."""
         size, first = superblock_bytes(self.header.ndim), min(slots)
         length = (max(slots) - first) * BLOCK + size
-        data = os.pread(self._metadata, length, self.header.superblock_offset(first))
+        data = read_all(self._metadata, length, self.header.superblock_offset(first))
         found = []
         for slot in slots:
             block = decode_superblock(data[(slot - first) * BLOCK :][:size], self.header.ndim)
@@ -491,13 +554,17 @@ class FileStore:
         length = os.fstat(self._metadata).st_size
         if stop < first or (stop - first) * size > length:
             raise CorruptError("the growth log is shorter than the superblock says")
-        # Extent by extent: memory is asked for as records prove to be there.
-        parts = [decode_records(np.empty((0, size), np.uint8), uuid)]
+        # Address space and no more, as yet: what is no log fails its checksum before much is read.
+        checked = first
+        try:
+            records = np.empty((stop - first, size), np.uint8)
+        except MemoryError:
+            raise CorruptError("the growth log is longer than memory") from None
         extents = list(self._extents) or [self.header.first_extent]
         before = number = 0  # records in the extents before this one; number of this one
         while before < stop:
             if number == len(extents):
-                head = os.pread(self._metadata, EXTENT_HEAD_BYTES, extents[-1])
+                head = read_all(self._metadata, EXTENT_HEAD_BYTES, extents[-1])
                 following = decode_extent_head(head, uuid)
                 if not 0 < following < length:
                     raise CorruptError("the growth log is shorter than the superblock says")
@@ -506,24 +573,24 @@ class FileStore:
             low, high = max(first, before), min(stop, before + capacity)
             if low < high:
                 offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
-                if offset + (high - low) * size > length:
+                part = read_all(self._metadata, (high - low) * size, offset)
+                if len(part) != (high - low) * size:
                     raise CorruptError("the growth log is cut off")
-                part = np.empty((high - low, size), np.uint8)
-                if os.preadv(self._metadata, [part], offset) != part.nbytes:
-                    raise CorruptError("the growth log is cut off")
-                parts.append(decode_records(part, uuid, low))
+                rows = records[low - first : high - first]
+                rows[...] = np.frombuffer(part, np.uint8).reshape(rows.shape)
+                if (high - checked) * size > CHECKED_BYTES:
+                    check_records(records[checked - first : high - first], uuid, checked)
+                    checked = high
             before += capacity
             number += 1
+        check_records(records[checked - first :], uuid, checked)
         self._extents = extents
-        if len(parts) == 2:
-            return parts[1]
-        axes, sides, grids = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return axes, sides, grids
+        return decode_records(records)
 
     def _read_attrs(self, state: Superblock) -> str:
         if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:
             raise CorruptError("the attributes are cut off")
-        blob = os.pread(self._metadata, state.attrs_bytes, state.attrs_offset)
+        blob = read_all(self._metadata, state.attrs_bytes, state.attrs_offset)
         if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
             raise CorruptError("the attributes are damaged")
         return check_attrs(blob)
@@ -533,7 +600,7 @@ class FileStore:
         metadata, name = file_names(self.path)
         size = os.fstat(self._data).st_size
         seal = SEAL_MAGIC + self.header.uuid
-        end = os.pread(self._data, SEAL_BYTES, max(0, size - SEAL_BYTES))
+        end = read_all(self._data, SEAL_BYTES, max(0, size - SEAL_BYTES))
         if end.startswith(SEAL_MAGIC) and end != seal:
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
@@ -552,6 +619,11 @@ class FileStore:
             )
         return None
 
+    def _map(self, length: int, writable: bool, mapped: bool) -> Region:
+        """Region of ``.xta``."""
+        with family(f"cannot map '{self.path}.xta'"):
+            return Region.file(self._data, length, writable, mapped)
+
     # -- growth ------------------------------------------------------------------------------
 
     def reserve(self, old: int, new: int) -> None:
@@ -561,6 +633,7 @@ class FileStore:
         """
         sparse, fill = self.header.sparse, self.header.fill
         self.begin_append()
+        self._lengthened = True
         try:
             if sparse or not CAN_RESERVE:
                 self._lengthen(new, ahead=old > 0)
@@ -581,7 +654,7 @@ class FileStore:
                 error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
             ) from None
         if self.region is not None and not self.region.holds(new):
-            self.region = Region.file(self._data, new, True, True)
+            self.region = self._map(new, True, True)
 
     def settle(self) -> None:
         """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
@@ -590,8 +663,9 @@ class FileStore:
         """
         if self._unsettled:
             with family(f"cannot commit the new bounds of '{self.path}'"):
-                datasync(self._metadata)
-            self._unsettled = False
+                if self._lengthened:  # or the new bounds would not fit the file
+                    self._sync_data()
+                self._sync_state()
 
     def reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
@@ -690,6 +764,7 @@ class FileStore:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
         if self.state.sealed:
             old += SEAL_BYTES
+        self._length = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
             os.ftruncate(self._data, old)
             self._length = old
@@ -750,9 +825,13 @@ class FileStore:
             os.ftruncate(self._data, end)  # what a failed growth may have left
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
+            if self.durability == "commit":
+                datasync(self._data)
             self._write_superblock(
                 state._replace(sequence=state.sequence + 1, sealed=True, unclean=self.unclean)
             )
+            if self.durability == "commit":
+                datasync(self._metadata)
 
     def commit(
         self,
@@ -768,6 +847,9 @@ class FileStore:
         known = self._extents
         n_segments = axial.segments
         try:
+            if self.durability == "commit":
+                self._sync_data()
+            self._unsettled |= cuts
             if n_segments > state.n_segments:
                 self._extents, end = self._append_log(axial, state.n_segments, n_segments, end)
             self._write_superblock(
@@ -789,10 +871,20 @@ class FileStore:
                     axial.grid,
                 )
             )
-        except OSError as error:
-            self._extents = known
-            raise storage_error(error, f"cannot commit the new bounds of '{self.path}'") from error
-        self._unsettled |= cuts
+        except BaseException as error:
+            if self.state is state:
+                self._extents = known
+            if isinstance(error, OSError):
+                what = f"cannot commit the new bounds of '{self.path}'"
+                raise storage_error(error, what) from error
+            raise
+        if self.durability == "commit":
+            self._sync_commit("new bounds")
+
+    def _sync_commit(self, what: str) -> None:
+        """Bring a commit to the disk."""
+        with family(f"the {what} of '{self.path}' count, but may not be on the disk"):
+            self._sync_state()
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
@@ -818,19 +910,22 @@ class FileStore:
         """Write the next commit."""
         offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
         data = encode_superblock(state)
-        # The state first: after an interrupt between the two lines the file may be ahead of it.
-        before, self.state = self.state, state
+        before = self.state
         try:
+            self.state = state
             write_all(self._metadata, data, offset)
         except OSError:
             self.state = before
+            raise
+        except BaseException:  # an interrupt: before the write, or behind it
+            write_all(self._metadata, data, offset)
             raise
 
     def _write_durable(self, slot: int, state: Superblock) -> None:
         """Write a state where commits do not touch it.  Synchronizing is the caller's."""
         state = state._replace(sealed=False)
+        self._durable[slot] = state  # first: its attributes must stay, come what may
         write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
-        self._durable[slot] = state
 
     # -- attributes --------------------------------------------------------------------------
 
@@ -850,19 +945,24 @@ class FileStore:
                 reserve_zeros(self._metadata, offset, capacity)
                 end += capacity
             write_all(self._metadata, blob, offset)
-            self._write_superblock(
-                state._replace(
-                    sequence=state.sequence + 1,
-                    attrs_offset=offset,
-                    attrs_bytes=len(blob),
-                    attrs_capacity=capacity,
-                    attrs_crc=crc32c(blob),
-                    spare_offset=present[0],
-                    spare_capacity=present[1],
-                    end=end,
+            try:
+                self._write_superblock(
+                    state._replace(
+                        sequence=state.sequence + 1,
+                        attrs_offset=offset,
+                        attrs_bytes=len(blob),
+                        attrs_capacity=capacity,
+                        attrs_crc=crc32c(blob),
+                        spare_offset=present[0],
+                        spare_capacity=present[1],
+                        end=end,
+                    )
                 )
-            )
-        self.attrs = attrs
+            finally:
+                if self.state is not state:
+                    self.attrs = attrs
+        if self.durability == "commit":
+            self._sync_commit("attributes")
 
     # -- readers, durability, end ------------------------------------------------------------
 
@@ -906,7 +1006,7 @@ class FileStore:
             raise
         assert self.region is not None
         if not self.region.holds(state.data_bytes):
-            self.region = Region.file(self._data, state.data_bytes, False, True)
+            self.region = self._map(state.data_bytes, False, True)
         self.state = state
         self.attrs = attrs
         self.cuts_known = cuts
@@ -932,21 +1032,31 @@ class FileStore:
         if self.mode != "r+":
             return
         with family(f"cannot flush '{self.path}'"):
-            datasync(self._data)
-            # To the older of two superblocks: the last flush counts until this one is done.
-            flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
-            numbers = [-1 if block is None else block.sequence for block in flushed]
-            if self.state.sequence not in numbers:
-                self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
-            datasync(self._metadata)
-            self._unsettled = False
-            if self._new_entry:
-                directory = os.open(os.path.dirname(self._names[0]), os.O_RDONLY | _OPEN_FLAGS)
-                try:
-                    os.fsync(directory)
-                finally:
-                    os.close(directory)
-                self._new_entry = False
+            self._sync_data()
+            self._sync_state()
+
+    def _sync_data(self) -> None:
+        """Bring the data to the disk."""
+        datasync(self._data)
+        self._lengthened = False
+
+    def _sync_state(self) -> None:
+        """Bring the metadata to the disk, and the names; the data are there."""
+        # To the older of two superblocks: the last flush counts until this one is done.
+        flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
+        numbers = [-1 if block is None else block.sequence for block in flushed]
+        if self.state.sequence not in numbers:
+            self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
+        datasync(self._metadata)
+        self._unsettled = False
+        if self._new_entry:
+            sync_folders(self._names)
+            self._new_entry = False
+
+    def sync_elements(self) -> None:
+        """Bring the elements to the disk."""
+        with family(f"cannot bring elements of '{self.path}' to the disk"):
+            self._sync_data()
 
     def on_fork(self, listener: Callable[[], None]) -> None:
         """Have a method called in a forked child, when this store has become read-only."""
@@ -969,9 +1079,10 @@ class FileStore:
 
     def remove(self) -> None:
         """Remove the files; the metadata first, so that nothing is left that opens."""
-        for name in self._names:
+        metadata, data = self._names
+        for name in (metadata, data, fresh_name(data, self.header.uuid)):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
+                os.unlink(real_name(name))
 
     def close(self) -> None:
         """Seal, unlock and close."""
@@ -984,7 +1095,8 @@ class FileStore:
                     self._seal()
                 with contextlib.suppress(OSError):
                     lock.note_holder(self._metadata, False)
-                lock.release(self._metadata)
+                with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+                    lock.release(self._metadata)
         finally:
             self._close_files()
 

@@ -90,6 +90,19 @@ class StoredArray(ArrayCore):
         return self._store.mode
 
     @property
+    def durability(self) -> str | None:
+        """What is on the disk when: "flush" or "commit", see `create`; None in memory.
+
+        Examples
+        --------
+        >>> import tempfile, extarray as xa
+        >>> with xa.create(f"{tempfile.mkdtemp()}/scene", (2, 3), durability="commit") as a:
+        ...     a.durability
+        'commit'
+        """
+        return self._store.durability
+
+    @property
     def fill_value(self) -> Any:
         """Value of elements that were never written: a NumPy scalar.
 
@@ -145,6 +158,10 @@ class StoredArray(ArrayCore):
     def _origin(self) -> bytes:
         """What tells the elements from those of other arrays."""
         return self._store.header.uuid
+
+    def _sync_elements(self) -> None:
+        """Have the elements that were written on the disk."""
+        self._store.sync_elements()
 
     def _load_attrs(self) -> str:
         self._check()

@@ -5,6 +5,7 @@ slow and reads `.xmd` as a whole; its functions follow the page.  Every refusal 
 """
 
 import json
+import os
 import re
 import struct
 import time
@@ -155,13 +156,21 @@ def present_state(data, header):
     return max(states, key=lambda state: state.sequence)
 
 
+def principal_name(path, uuid):
+    """Name of the principal array, which its maker may not have come to give it."""
+    longer = f"{os.path.realpath(f'{path}.xta')}.{uuid.hex()[:12]}.new"
+    return longer if os.path.exists(longer) else f"{path}.xta"
+
+
 def opened(path):
     """Header, state and principal array of a pair, read again if a writer came in between."""
     for attempt in range(3):
-        with open(f"{path}.xmd", "rb") as xmd, open(f"{path}.xta", "rb") as xta:
-            data, principal = xmd.read(), xta.read()
+        with open(f"{path}.xmd", "rb") as xmd:
+            data = xmd.read()
+        header = parse_header(data)
+        with open(principal_name(path, header.uuid), "rb") as xta:
+            principal = xta.read()
         try:
-            header = parse_header(data)
             state = present_state(data, header)
             size = len(principal)
             short = size < state.data_bytes

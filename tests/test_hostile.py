@@ -161,7 +161,10 @@ def test_a_log_of_holes(pair):
     image.mend()
     image.store(path)
     os.truncate(path.with_suffix(".xmd"), 2**40)
-    with pytest.raises(xa.CorruptError, match="record [0-9]+ of the growth log is damaged"):
+    with pytest.raises(
+        xa.CorruptError,
+        match="the growth log is longer than memory|record [0-9]+ of the growth log is damaged",
+    ):
         xa.open(path)
 
 

@@ -17,8 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: What the face offers, beside the errors; the parameters are fixed, in this order.
 FUNCTIONS = {
-    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine",
-    "open": "path mode timeout engine",
+    "create": (
+        "path shape dtype chunks fill_value order sparse overwrite attrs dims engine durability"
+    ),
+    "open": "path mode timeout engine durability",
     "zeros": "shape dtype path chunks order",
     "ones": "shape dtype path chunks order",
     "full": "shape fill_value dtype path chunks order",
@@ -61,7 +63,18 @@ METHODS = {
 }
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
-    *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape", "origin"],
+    *[
+        "fill_value",
+        "path",
+        "mode",
+        "durability",
+        "closed",
+        "attrs",
+        "dims",
+        "axial",
+        "maxshape",
+        "origin",
+    ],
     *["oindex", "vindex", "blocks", "lazy"],
 ]
 AXIAL = {

@@ -85,6 +85,7 @@ cdef class ArrayCore:
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
     cdef bint writes_direct         # and stored there without a look at `touched`
+    cdef bint is_durable            # what is written is to be on the disk when the call returns
     cdef index_t changes            # grows with every change of elements or bounds
     cdef bint lent                  # a view for writing is out: elements may change unseen
     # What is cut off becomes holes, which hold zeros.  Where that is not the fill value, `cuts` counts
@@ -127,7 +128,7 @@ cdef class ArrayCore:
         self.layout.place = &table[0]
         self.reads_direct = self.writes_direct = False
 
-    def _attach(self, Region region, bint writable, bint sparse, bint hollow):
+    def _attach(self, Region region, bint writable, bint sparse, bint hollow, bint durable):
         """Take the region that holds the chunks (None: closed)."""
         self.is_open = region is not None
         self.is_writable = self.is_open and writable
@@ -140,7 +141,9 @@ cdef class ArrayCore:
             self.touched = Touched()
         self.layout.touched = self.touched.root if self.touched is not None else NULL
         self.reads_direct = self.layout.base != NULL and self.layout.place == NULL and not hollow
-        self.writes_direct = self.reads_direct and self.is_writable and not self.layout.sparse
+        self.is_durable = durable
+        self.writes_direct = (
+            self.reads_direct and self.is_writable and not self.layout.sparse and not durable)
         self.region = region
         self.view_region = None
 
@@ -330,6 +333,9 @@ cdef class ArrayCore:
         raise NotImplementedError
 
     def _write_late(self, key, value):
+        raise NotImplementedError
+
+    def _sync_elements(self):
         raise NotImplementedError
 
     cdef int _check_open(self) except -1:
@@ -594,7 +600,10 @@ cdef class ArrayCore:
                 f"{shape_text(result_shape(&s))}")
         if selection_size(&s) == 0:
             return 0
-        return self._write_cast(&s, value)
+        self._write_cast(&s, value)
+        if self.is_durable:
+            self._sync_elements()
+        return 0
 
     def _as_values(self, value, dtype):
         """What is assigned, as an array that stays what it is while this one is written."""
@@ -883,6 +892,8 @@ cdef class ArrayCore:
             self._move_points(query, values, write)
         else:
             self._read_points_watched(query, values)
+        if write and self.is_durable:
+            self._sync_elements()
 
     cdef int _check_query(self, query) except -1:
         """Raise where the array has not got what a query selects from."""
@@ -1041,8 +1052,13 @@ cdef class ArrayCore:
         region = self.region
         if not region.mapped:
             if self.view_region is None or not self.view_region.holds(need):
-                self.view_region = Region.file(
-                    self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable, True)
+                try:
+                    self.view_region = Region.file(
+                        self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable,
+                        True)
+                except OSError as error:
+                    raise StorageError(
+                        error.errno, f"cannot map {self._name()}: {error.strerror}") from None
             region = self.view_region
         if self.is_writable and self.layout.sparse:
             if not touched_get(self.layout.touched, address):

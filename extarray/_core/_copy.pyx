@@ -460,7 +460,8 @@ cdef bint goes_by_rows(const job_t *job) noexcept nogil:
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
-        job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
+        job.stream and (job.write or xa_reads_by_rows()) and L.ndim > 0 and L.base != NULL
+        and L.place == NULL and not L.hollow
         and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
 
 

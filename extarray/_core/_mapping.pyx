@@ -24,7 +24,7 @@ from posix.unistd cimport pread
 
 from ._types cimport index_t
 
-from extarray.errors import ReserveError, StorageError
+from extarray.errors import ReserveError
 
 cdef extern from *:
     """
@@ -326,7 +326,7 @@ cdef class Counter:
 
         Raises
         ------
-        StorageError
+        OSError
             The file cannot be mapped.
         """
         cdef Counter self = Counter.__new__(Counter)
@@ -340,8 +340,7 @@ cdef class Counter:
         self.length = offset + 8 - low
         base = mmap(NULL, self.length, PROT_READ, MAP_SHARED, fd, low)
         if base == MAP_FAILED:
-            raise StorageError(
-                c_errno, f"cannot map the metadata: {os.strerror(c_errno)}; use engine='pread'")
+            raise OSError(c_errno, f"cannot map the metadata: {os.strerror(c_errno)}; use engine='pread'")
         self.page = <char *> base
         self.place = <uint64_t *> (self.page + (offset - low))
         return self
@@ -404,8 +403,10 @@ cdef class Region:
 
         Raises
         ------
-        StorageError
+        OSError
             The file cannot be mapped.
+        ReserveError
+            A MemoryError: no address space.
         """
         cdef Region self = Region.__new__(Region)
         about = os.fstat(fd)
@@ -475,8 +476,7 @@ cdef class Region:
         reserved += window
         if fd >= 0:
             if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
-                raise StorageError(
-                    c_errno, f"cannot map the file: {os.strerror(c_errno)}; use engine='pread'")
+                raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
 
     cdef bint shows(self, const char *first, const char *last) noexcept:

@@ -1,0 +1,129 @@
+"""What is on the disk when a call returns."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import store
+
+VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
+
+
+def make(path, values=VALUES, **options):
+    with xa.create(path, values.shape, "i4", chunks=2, **options) as array:
+        array[...] = values
+
+
+def test_durability_is_told_and_checked(path):
+    with xa.create(path, (2, 2)) as array:
+        assert array.durability == "flush"
+    with xa.open(path, "r+", durability="commit") as array:
+        assert array.durability == "commit"
+    for call in (lambda: xa.open(path, durability="none"), lambda: make(path, durability=None)):
+        with pytest.raises(xa.errors.ArgumentError, match="use one of flush, commit"):
+            call()
+    assert xa.zeros((2, 2)).durability is None
+
+
+CHANGES = {
+    "extend": lambda a: a.extend(0, 5),
+    "append": lambda a: a.append(VALUES),
+    "resize": lambda a: a.resize((5, 5)),
+    "shrink": lambda a: a.shrink(0, 2),
+    "reserve": lambda a: a.reserve((9, 9)),
+    "attribute": lambda a: a.attrs.update(b=2),
+    "dims": lambda a: setattr(a, "dims", ["y", "x"]),
+    "element": lambda a: a.__setitem__((1, 1), 5),
+    "box": lambda a: a.__setitem__(np.s_[1:, :2], 5),
+    "write": lambda a: a.write(np.s_[::2], 5),
+    "list": lambda a: a.__setitem__([0, 2], 5),
+    "mask": lambda a: a.__setitem__(VALUES > 3, 5),
+    "oindex": lambda a: a.oindex.__setitem__(([0, 2], [1]), 5),
+    "view": lambda a: a.lazy[1:].T.write(0, 5),
+    "ufunc": lambda a: a.__iadd__(1),
+    "put": lambda a: np.put(a, [1, 5], 7),
+    "fill": lambda a: a.fill(3),
+    "array": lambda a: a.__setitem__(..., xa.ones((3, 4), "i4")),
+}
+
+
+@pytest.mark.parametrize("call", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_each_change_ends_on_the_disk(path, engine, sparse, call, monkeypatch):
+    """The last thing that happens to a file is that it is brought to the disk."""
+    make(path, sparse=sparse)
+    events = []
+
+    def noting(name):
+        function = getattr(store, name)
+
+        def note(fd, *rest):
+            events.append((name, fd))
+            return function(fd, *rest)
+
+        monkeypatch.setattr(store, name, note)
+
+    with xa.open(path, "r+", engine=engine, durability="commit") as array:
+        noting("datasync")
+        noting("write_all")
+        call(array)
+        assert events[-1][0] == "datasync"
+        no_elements = call in (CHANGES["attribute"], CHANGES["dims"])
+        assert no_elements or ("datasync", array._store._data) in events
+        monkeypatch.undo()
+        with xa.open(path) as reader:
+            assert reader.shape == array.shape
+
+
+def test_a_view_of_a_chunk_is_left_to_flush(path, engine, monkeypatch):
+    with xa.create(path, (4, 4), "i4", durability="commit", engine=engine) as array:
+        calls = []
+        monkeypatch.setattr(store, "datasync", calls.append)
+        array.chunk((0, 0))[...] = 3
+        assert not calls
+        array.flush()
+        assert calls
+
+
+def test_flush_waits_for_the_disk_and_nothing_else_does(path, engine, monkeypatch):
+    calls = []
+    monkeypatch.setattr(store, "datasync", calls.append)
+    with xa.create(path, VALUES.shape, "i4", chunks=2, engine=engine) as array:
+        for call in CHANGES.values():
+            if call is not CHANGES["shrink"]:
+                array.resize(VALUES.shape)
+                calls.clear()
+                call(array)
+                assert not calls
+        array.flush()
+        assert len(calls) == 2
+
+
+def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypatch):
+    make(path)
+    with xa.open(path, "r+", durability="commit") as array:
+        real = store.FileStore._sync_state
+
+        def fail(self):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        for change, what in (
+            (CHANGES["append"], "new bounds"),
+            (CHANGES["attribute"], "attributes"),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(store.FileStore, "_sync_state", fail)
+                with pytest.raises(
+                    xa.StorageError, match=f"the {what} of .* count, but may not be"
+                ):
+                    change(array)
+        assert store.FileStore._sync_state is real
+        assert (len(array), dict(array.attrs)) == (6, {"b": 2})
+        array.append(VALUES)
+        with xa.open(path) as reader:
+            assert (len(reader), dict(reader.attrs)) == (9, {"b": 2})

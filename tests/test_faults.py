@@ -1,0 +1,90 @@
+"""Failing calls to the system, kills, interrupts and losses of power, in processes of their own.
+
+The numbers here are small; environment variables ask for more: EXTARRAY_TEST_KILLS,
+EXTARRAY_TEST_INTERRUPTS, EXTARRAY_TEST_POWER_CUTS (runs of some hundred each).
+"""
+
+from __future__ import annotations
+
+import os
+
+import preload
+import pytest
+
+
+def number(variable: str, usual: int) -> int:
+    return int(os.environ.get(variable, usual))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    library = preload.build(tmp_path_factory.mktemp("preload"))
+    if library is None:
+        pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
+    return library
+
+
+@pytest.fixture
+def watched(library, tmp_path):
+    """Environment of a process whose files in a folder of its own are watched."""
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    return preload.environment(library, folder, tmp_path / "control")
+
+
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_each_call_to_the_system_fails_once(script, watched, engine):
+    found = script("import faults, sys; faults.main(sys.argv[1:])", engine, env=watched)
+    assert int(found.split()[-2]) > 1000
+
+
+def test_kills(script, watched):
+    kills = number("EXTARRAY_TEST_KILLS", 100)
+    seed = os.getpid()
+    script("import kills, sys; kills.main(sys.argv[1:])", kills, seed, env=watched)
+
+
+def test_kills_where_nothing_is_watched(script):
+    script("import kills; kills.main(['10'])")
+
+
+def test_interrupts(script):
+    interrupts = number("EXTARRAY_TEST_INTERRUPTS", 300)
+    seed = os.getpid()
+    script("import interrupts, sys; interrupts.main(sys.argv[1:])", interrupts, seed)
+
+
+def test_losses_of_power(script, watched):
+    runs = number("EXTARRAY_TEST_POWER_CUTS", 8)
+    seed = os.getpid()
+    script("import power, sys; power.main(sys.argv[1:])", runs, seed, env=watched)
+
+
+def test_the_watch_sees_what_happens(script, watched):
+    """A fault, a half write and a record: what the tests above rest on."""
+    script(
+        """
+import os, preload, sys, tempfile
+control = preload.Control()
+path = os.environ["PRELOAD_FOLDER"] + "/file"
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+with control.fault(2, preload.FAULTS["ENOSPC"]) as fired:
+    assert os.pwrite(fd, b"first", 0) == 5 and not fired()
+    try:
+        os.pwrite(fd, b"second", 0)
+    except OSError as error:
+        assert error.errno == 28 and fired() and control.name == "pwrite"
+with control.fault(1, preload.FAULTS["half"]):
+    assert os.pwrite(fd, bytes(64), 0) == 32
+with tempfile.TemporaryFile() as log:
+    control.record(log.fileno())
+    os.pwrite(fd, b"data", 7)
+    os.rename(path, path + "2")
+    control.record(-1)
+    log.seek(0)
+    write, rename = preload.events(log.read())
+assert (write.name, write.offset, write.data) == ("pwrite", 7, b"data")
+assert rename.data.decode().split("\\0")[:2] == [path, path + "2"]
+""",
+        env=watched,
+    )

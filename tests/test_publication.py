@@ -1,0 +1,179 @@
+"""How files get their names: links, permissions, and what is found between two names."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import format_reader
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import filesystem, store
+
+SUFFIXES = (".xmd", ".xta")
+VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
+
+
+def make(path, values=VALUES, **options):
+    with xa.create(path, values.shape, "i4", chunks=2, **options) as array:
+        array[...] = values
+
+
+def mode_of(path, suffix):
+    return stat.S_IMODE(os.stat(f"{path}{suffix}").st_mode)
+
+
+@pytest.fixture
+def umask():
+    """Sets the umask of the process, for a test."""
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
+def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
+    umask(mask)
+    make(path)
+    assert [mode_of(path, suffix) for suffix in SUFFIXES] == [mode] * 2
+
+
+def test_what_is_overwritten_keeps_its_permissions(path, umask):
+    """As with h5py, and with NumPy's save, which write into the file."""
+    make(path)
+    os.chmod(f"{path}.xmd", 0o600)
+    os.chmod(f"{path}.xta", 0o660)
+    umask(0o077)
+    make(path, VALUES + 1, overwrite=True)
+    assert [mode_of(path, suffix) for suffix in SUFFIXES] == [0o600, 0o660]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_what_may_not_be_written_is_not_overwritten(path):
+    make(path)
+    os.chmod(f"{path}.xmd", 0o400)
+    with pytest.raises(xa.errors.AccessError):
+        make(path, VALUES + 1, overwrite=True)
+    with xa.open(path) as array:
+        assert (array[...] == VALUES).all()
+
+
+def test_a_linked_folder(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    make(link / "a")
+    with xa.open(link / "a", "r+") as array:
+        array.append(VALUES)
+        array.flush()
+        with xa.open(folder / "a") as reader:
+            assert len(reader) == 6
+        with pytest.raises(xa.LockedError):
+            xa.open(folder / "a", "r+")
+    assert sorted(os.listdir(folder)) == ["a.xmd", "a.xta"]
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """A path whose files are links to those of another."""
+    target = tmp_path / "elsewhere" / "target"
+    target.parent.mkdir()
+    make(target)
+    link = tmp_path / "link"
+    for suffix in SUFFIXES:
+        Path(f"{link}{suffix}").symlink_to(f"{target}{suffix}")
+    return link, target
+
+
+def test_linked_files(linked):
+    link, target = linked
+    with xa.open(link, "r+") as array:
+        array.append(VALUES)
+        with pytest.raises(xa.LockedError):
+            xa.open(target, "r+")
+    with xa.open(target) as array:
+        assert len(array) == 6
+
+
+def test_overwriting_goes_through_links(linked):
+    """As with h5py and NumPy: what the links lead to is replaced."""
+    link, target = linked
+    with pytest.raises(xa.errors.ExistsError):
+        make(link)
+    with xa.open(link) as reader:
+        make(link, VALUES + 1, overwrite=True)
+        assert (reader[...] == VALUES).all(), "who has it open keeps it"
+    for suffix in SUFFIXES:
+        assert Path(f"{link}{suffix}").is_symlink()
+    assert sorted(os.listdir(target.parent)) == ["target.xmd", "target.xta"]
+    for path in linked:
+        with xa.open(path) as array:
+            assert (array[...] == VALUES + 1).all()
+
+
+def test_a_link_that_leads_nowhere(tmp_path):
+    for suffix in SUFFIXES:
+        (tmp_path / f"a{suffix}").symlink_to(tmp_path / f"b{suffix}")
+    with pytest.raises(xa.errors.ExistsError):
+        make(tmp_path / "a")
+    make(tmp_path / "a", overwrite=True)
+    with xa.open(tmp_path / "b") as array:
+        assert (array[...] == VALUES).all()
+
+
+@pytest.fixture(params=[False, True], ids=["new", "over another"])
+def between(request, path, monkeypatch):
+    """A pair whose creator has died when the first of its files had its name."""
+    if request.param:
+        make(path, VALUES[:, :1] * 9)
+    names = []
+
+    def publish(fresh, name, overwrite):
+        if names:
+            raise KeyboardInterrupt
+        names.append(name)
+        filesystem.publish(fresh, name, overwrite)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "publish", publish)
+        patch.setattr(store.FileStore, "_withdraw", lambda *rest: None)
+        with pytest.raises(KeyboardInterrupt):
+            xa.create(path, VALUES.shape, "i4", chunks=2, overwrite=request.param, attrs={"a": 1})
+    assert names == [f"{path}.xmd"]
+    return path
+
+
+def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
+    header, state, principal = format_reader.opened(between)
+    assert header.chunk == (2, 2)
+    assert principal == bytes(state.data_bytes)
+    with xa.open(between, engine=engine) as reader:
+        assert dict(reader.attrs) == {"a": 1}
+        assert not reader[...].any()
+        with xa.open(between, "r+", engine=engine) as array:
+            array[...] = VALUES
+            array.append(VALUES)
+        assert (reader[...] == VALUES).all()
+    assert sorted(os.listdir(between.parent)) == ["scene.xmd", "scene.xta"]
+    with xa.open(between) as array:
+        assert len(array) == 6
+
+
+def test_what_is_left_of_creators_is_in_nobody_s_way(path):
+    for suffix in SUFFIXES:
+        Path(f"{path}{suffix}.0123456789ab.new").write_bytes(b"rubbish")
+    make(path)
+    make(path, VALUES + 1, overwrite=True)
+    with xa.open(path, "r+") as array:
+        array.append(VALUES)
+        assert len(array) == 6
+
+
+def test_it_can_be_overwritten_between_two_names(between):
+    make(between, VALUES + 1, overwrite=True)
+    with xa.open(between) as array:
+        assert (array[...] == VALUES + 1).all()
