@@ -18,6 +18,7 @@ from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
 from extarray.protocols.blocks import Source
+from extarray.sharedarray import SharedArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -140,6 +141,7 @@ def open(
     *,
     timeout: float | None = 0,
     engine: Engine | str = "auto",
+    share: bool = False,
 ) -> ExtArray:
     """Open a pair of files.
 
@@ -153,6 +155,8 @@ def open(
         Seconds to wait for the writer's lock; None: for ever.
     engine : {"auto", "mmap", "pread"}
         How the file is read and written; "auto" decides by the type of the file system.
+    share : bool
+        In mode "r+": as one of several writers, which all share the array, on this host.
 
     Returns
     -------
@@ -164,14 +168,21 @@ def open(
     MissingError
         A FileNotFoundError: a file of the pair is missing.
     LockedError
-        A BlockingIOError: another writer has it open.
+        A BlockingIOError: another writer has it open, and one of the two does not share it.
     FormatError
         A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
         off), PartnerError (two files that do not belong together).
     ArgumentError
-        A ValueError: another mode or engine.
+        A ValueError: another mode or engine, or readers that are asked to share.
     AccessError, StorageError
-        OSErrors.
+        OSErrors; also where the system has no locks by which writers can share.
+
+    Notes
+    -----
+    Writers that share an array may write different elements at the same time, in one chunk too.
+    Growth, shrinking, attributes and `flush` begin with the newest state, as if `refresh` was
+    called before; between them each writer has its own view of the bounds.  Appends at one side of
+    one axis go on at the same time, and are committed in the order in which they began.
 
     Examples
     --------
@@ -181,13 +192,24 @@ def open(
     >>> with xa.open(f"{folder}/scene") as a:
     ...     a.shape
     (4, 3)
+    >>> one = xa.open(f"{folder}/scene", "r+", share=True)
+    >>> two = xa.open(f"{folder}/scene", "r+", share=True)
+    >>> one.append(np.ones((2, 3)))
+    >>> two.append(np.full((2, 3), 2))
+    >>> two[:, 0]
+    array([0., 0., 0., 0., 1., 1., 2., 2.])
+    >>> one.close(), two.close()
+    (None, None)
     """
     if mode not in ("r", "r+"):
         raise ArgumentError(
             f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
         )
     check_engine(engine)
-    return ExtArray._open(resolve_path(path), mode, timeout, engine)
+    if share and mode != "r+":
+        raise ArgumentError("share=True is for writers; open with mode='r+', or without share=True")
+    kind = SharedArray if share else ExtArray
+    return kind._open(resolve_path(path), mode, timeout, engine)
 
 
 def zeros(
