@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from extarray.array import ExtArray
 from extarray.chunking import blocks
 from extarray.config import config
-from extarray.errors import FormatError
+from extarray.errors import ExtArrayError
 from extarray.growth import Change, as_source, is_start
 from extarray.metadata import WriterKind
 from extarray.sharedstore import SharedFileStore
@@ -109,7 +109,7 @@ class SharedArray(ExtArray):
         try:
             if self._depth == 1:
                 if self._store.ticket:
-                    self._store.give_up()
+                    self._give_up()
                 if self._locked and self._store.may_give_back:
                     with contextlib.suppress(OSError):  # a later step does it
                         self._give_back_all()
@@ -118,6 +118,15 @@ class SharedArray(ExtArray):
             if self._depth == 0 and self._locked:
                 self._unlock()
             self._turn.release()
+
+    def _give_up(self) -> None:
+        """End a turn that has come to nothing, and see to what it has left."""
+        self._store.give_up()
+        with contextlib.suppress(ExtArrayError):  # or else the next writer does
+            if self._locked:
+                self._take_up()
+            else:
+                self._lock()
 
     def _lock(self) -> None:
         """Take the lock of commits, and take up what others have committed."""
@@ -334,7 +343,7 @@ class SharedArray(ExtArray):
     def close(self) -> None:
         """Let go of the files and of the writer's locks."""
         with self._turn:
-            with contextlib.suppress(OSError, FormatError), self._commits:
+            with contextlib.suppress(ExtArrayError), self._commits:
                 pass  # the last moment to give back what was cut off
             with self._steady:
                 self._let_go()

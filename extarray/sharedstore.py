@@ -306,12 +306,20 @@ class SharedFileStore(FileStore):
             else:
                 void.append((slot, writer))
         self.queue = sorted(turns, key=lambda writer: writer.ticket)
-        if any(writer.kind == WriterKind.APPENDS for _, writer in void) and not self.state.unclean:
-            self.unclean = True
-            state = self.state
-            self._write_superblock(state._replace(sequence=state.sequence + 1, unclean=True))
+        if any(writer.kind == WriterKind.APPENDS for _, writer in void):
+            self._note_remains()
         for slot, writer in void:
             self._write_entry(slot, encode_writer(writer._replace(kind=WriterKind.IDLE)))
+
+    def _note_remains(self) -> None:
+        """Note that an append has left elements outside the bounds."""
+        state = self.state
+        self.unclean = True
+        if not state.unclean:
+            self._write_superblock(state._replace(sequence=state.sequence + 1, unclean=True))
+        if not self._head.cut:
+            # Chunks that were never inside the bounds are given back whatever the others know.
+            self._write_head(self._head._replace(cut=1))
 
     def _read_table(self) -> bytes:
         return os.pread(self._metadata, BLOCK, self._entry_offset(-1))
