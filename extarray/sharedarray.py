@@ -299,18 +299,19 @@ class SharedArray(ExtArray):
 
     def _give_back_all(self) -> None:
         """Have the store give back all chunks that hold nothing of the bounds and of appends."""
-        store, shape, zeros = self._store, self.shape, (0,) * self.ndim
+        store, zeros = self._store, (0,) * self.ndim
         low = list(store.offset)
-        high = list(map(operator.add, store.offset, shape))
+        high = list(map(operator.add, store.offset, self.shape))
         for writer in store.queue:
             if writer.kind == WriterKind.APPENDS:
                 shift = self.origin[writer.axis] + store.offset[writer.axis]
                 low[writer.axis] = min(low[writer.axis], writer.start + shift)
                 high[writer.axis] = max(high[writer.axis], writer.stop + shift)
-        whole = tuple(map(operator.mul, self.grid, self.chunks))
-        super()._give_back(
-            Change(whole, zeros, self.grid, self.chunks, tuple(low), tuple(high), zeros)
-        )
+        if store.unclean:  # or else the bounds have filled the grid since
+            whole = tuple(map(operator.mul, self.grid, self.chunks))
+            super()._give_back(
+                Change(whole, zeros, self.grid, self.chunks, tuple(low), tuple(high), zeros)
+            )
         store.note_given_back()
 
     # -- life --------------------------------------------------------------------------------

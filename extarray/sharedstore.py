@@ -85,6 +85,8 @@ class SharedFileStore(FileStore):
         if not lock.anyone_is_alive(self._metadata):
             super()._begin_writing()
             self._clear_table()
+            if self.unclean:  # the last writer died: those to come must know
+                self._note_remains()
         self._look()
         self._take_slot()
         lock.end_commit(self._metadata)
@@ -163,6 +165,7 @@ class SharedFileStore(FileStore):
         """
         with family(f"cannot take up what others wrote to '{self.path}'"):
             news = self._take_up(axial)
+            self.unclean = self.state.unclean  # whatever a change that failed has made of it
             self._look()
         return news
 
@@ -209,7 +212,7 @@ class SharedFileStore(FileStore):
 
     def settle(self) -> None:
         """Bring a cut of the bounds, anybody's, to the disk before it is too late."""
-        self._unsettled |= self._head.unsettled
+        self._unsettled = self._head.unsettled
         super().settle()
         if self._head.unsettled:
             with family(f"cannot write to '{self.path}.xmd'"):
@@ -280,7 +283,7 @@ class SharedFileStore(FileStore):
 
     @property
     def may_give_back(self) -> bool:
-        """Whether elements were cut off, and every writer knows that they were."""
+        """Whether there may be chunks to give back, and every writer knows the bounds."""
         cut = self._head.cut
         return cut > 0 and not any(
             writer.seen < cut

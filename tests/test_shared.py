@@ -14,7 +14,7 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray import lock, metadata
+from extarray import lock, metadata, store
 
 needs_ranges = pytest.mark.skipif(
     not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
@@ -342,6 +342,37 @@ def test_a_rolling_window_of_two(pair):
     assert holes(one.path) <= 20 * 4 * 4096
 
 
+def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
+    one, two = pair
+    one.append(rows(1, 2, 3))
+    one.shrink(0, 1)  # of a part of a chunk, which nobody gives back
+    synced, real = [], store.datasync
+    monkeypatch.setattr(store, "datasync", lambda fd: (synced.append(fd), real(fd)))
+    two.refresh()
+    two.attrs["any"] = 1
+    assert not synced
+    two.extend(0, 1)
+    assert synced == [two._store._metadata]
+    one.extend(0, 1)
+    one.append(rows(4))
+    assert len(synced) == 1, "once is enough"
+    assert_same(one[...], rows(1, 2, 0, 0, 4))
+
+
+def test_room_that_is_reserved_keeps_its_space(pair):
+    """Also where there was something to give back before."""
+    one, two = pair
+    one.extend(1, 1021)
+    one.append(np.ones((8, 1024), "i4"))
+    one.shrink(0, 8)
+    one.append(np.ones((8, 1024), "i4"))  # the bounds fill the grid again
+    before = holes(one.path)
+    one.reserve((80, 1024))
+    two.refresh()
+    one.attrs["any"] = 1
+    assert holes(one.path) > before + 200_000
+
+
 # Locks ------------------------------------------------------------------------------------------
 
 
@@ -491,6 +522,32 @@ xa.open(sys.argv[1], "r+").close()
 def test_a_forked_child_reads(path, script):
     xa.create(path, (0, 3), "i8", chunks=(4, 2)).close()
     assert script(FORK, path) == "[1, 3, 4]\n"
+
+
+def die(*arrays):
+    """What the death of a process does to arrays that it has open."""
+    for array in arrays:
+        array._attach(None, False, False, False)
+        array._store.ticket = 0
+        array._store._close_files()
+
+
+def test_when_all_have_died(path, engine):
+    """What they left does not show, whoever comes and grows."""
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    for step in range(3):
+        one, two = share(path, engine), share(path, engine)
+        one.append(rows(step))
+        two._begin_step(False)
+        first = two._begin_append(0, False, 6)
+        two._unlock()
+        two._fill_place(0, first, 6, rows(7, 7, 7, 7, 7, 7))
+        die(one, two)
+    with share(path, engine) as one, share(path, engine) as two:
+        two.extend(0, 5)
+        assert_same(two[...], rows(0, 1, 2, 0, 0, 0, 0, 0))
+        one.append(rows(9))
+        assert one.shape == (9, 3)
 
 
 # Failures ---------------------------------------------------------------------------------------
