@@ -26,6 +26,7 @@ HANDLES = 3
 amounts = st.sampled_from([1, 2, 5])
 writers = st.integers(0, HANDLES - 1)
 seeds = st.integers(0, 99)
+endings = st.sampled_from(["well", "well", "fail", "die"])
 
 
 def die(array):
@@ -49,7 +50,7 @@ class Source:
         assert self.go.wait(60)
         if self.end is not None:
             self.end()
-            raise RuntimeError("no data")
+            raise RuntimeError("no more data")
         return self.values[selection]
 
 
@@ -69,6 +70,18 @@ class Append:
             self.array.append(self.source, self.axis, self.side)
         except (RuntimeError, xa.ClosedError) as error:
             self.error = error
+
+    def fail(self, how):
+        """Write all of the elements, and end badly."""
+
+        def end():
+            place = self.array._store._own
+            by = place.stop - place.start
+            self.array._fill_box(*self.array._box(place.axis, place.start, by), self.values)
+            if how == "die":
+                die(self.array)
+
+        self.source.end = end
 
     def join(self):
         self.thread.join(60)
@@ -136,65 +149,47 @@ class Machine(RuleBasedStateMachine):
 
     @idle
     @small
-    @rule(n=writers, data=st.data(), by=amounts, side=sides)
-    def extend(self, n, data, by, side):
-        axis = data.draw(st.integers(0, self.ndim - 1))
-        self.writer(n).extend(axis, by, side)
-        self.model.extend(axis, by, side)
-        self.look(n)
-
-    @idle
-    @rule(n=writers, data=st.data(), by=amounts, side=sides)
-    def shrink(self, n, data, by, side):
-        axis = data.draw(st.integers(0, self.ndim - 1))
-        by = min(by, self.model.shape[axis])
+    @rule(
+        n=writers,
+        data=st.data(),
+        by=amounts,
+        side=sides,
+        how=st.sampled_from(["extend", "shrink", "resize", "reserve"]),
+    )
+    def change(self, n, data, by, side, how):
         array = self.writer(n)
-        array.refresh()
-        array.shrink(axis, by, side)
-        self.model.shrink(axis, by, side)
+        axis = data.draw(st.integers(0, self.ndim - 1))
+        if how == "extend":
+            array.extend(axis, by, side)
+            self.model.extend(axis, by, side)
+        elif how == "shrink":
+            by = min(by, self.model.shape[axis])
+            array.refresh()
+            array.shrink(axis, by, side)
+            self.model.shrink(axis, by, side)
+        elif how == "resize":
+            changes = st.sampled_from([0, 1, 3, -2])
+            shape = tuple(max(0, n + data.draw(changes)) for n in self.model.shape)
+            array.resize(shape)
+            self.model.resize(shape)
+        else:
+            array.reserve(tuple(n + data.draw(st.sampled_from([0, 2])) for n in self.model.shape))
         self.keep()
         self.look(n)
-
-    @idle
-    @small
-    @rule(n=writers, data=st.data())
-    def resize(self, n, data):
-        changes = st.sampled_from([0, 1, 3, -2])
-        shape = tuple(max(0, n + data.draw(changes)) for n in self.model.shape)
-        self.writer(n).resize(shape)
-        self.model.resize(shape)
-        self.keep()
-        self.look(n)
-
-    @idle
-    @small
-    @rule(n=writers, data=st.data())
-    def reserve(self, n, data):
-        shape = tuple(n + data.draw(st.sampled_from([0, 2])) for n in self.model.shape)
-        self.writer(n).reserve(shape)
 
     # -- also while others append
 
     @free
-    @rule(n=writers, key=st.sampled_from("ab"), value=st.integers() | st.text(max_size=3))
-    def set_attribute(self, n, key, value):
+    @rule(n=writers, key=st.sampled_from("ab"), value=st.none() | st.integers() | st.text())
+    def look_or_tell(self, n, key, value):
         array = self.writer(n)
-        array.attrs[key] = value
-        self.attrs[key] = value
-        assert dict(array.attrs) == self.attrs
-
-    @free
-    @rule(n=writers)
-    def flush(self, n):
-        self.writer(n).flush()
-
-    @free
-    @rule(n=writers)
-    def refresh(self, n):
-        array = self.writer(n)
-        array.refresh()
+        if value is None:
+            array.flush()
+            array.refresh()
+            assert not array.refresh()
+        else:
+            array.attrs[key] = self.attrs[key] = value
         assert array.shape == self.model.shape
-        assert not array.refresh()
         assert dict(array.attrs) == self.attrs
 
     @rule(data=st.data(), seed=seeds)
@@ -227,6 +222,29 @@ class Machine(RuleBasedStateMachine):
     @rule(n=writers, data=st.data(), by=amounts, seed=seeds, side=sides)
     def begin_append(self, n, data, by, seed, side):
         axis = data.draw(st.integers(0, self.ndim - 1))
+        self.begin(n, axis, by, seed, side)
+
+    @precondition(lambda self: self.appends)
+    @rule(data=st.data(), how=endings)
+    def end_append(self, data, how):
+        self.end(data.draw(st.sampled_from([a for a in self.appends if not a.over])), how)
+
+    @idle
+    @small
+    @rule(
+        data=st.data(),
+        all_=st.lists(st.tuples(amounts, seeds, endings), min_size=2, max_size=HANDLES),
+        side=sides,
+    )
+    def append_together(self, data, all_, side):
+        axis = data.draw(st.integers(0, self.ndim - 1))
+        for n, (by, seed, _) in enumerate(all_):
+            self.begin(n, axis, by, seed, side)
+        pairs = list(zip(self.appends, [how for *_, how in all_], strict=False))
+        for append, how in data.draw(st.permutations(pairs)):
+            self.end(append, how)
+
+    def begin(self, n, axis, by, seed, side):
         if self.appends:  # others would wait
             axis, side = self.appends[0].axis, self.appends[0].side
         array = self.writer(n)
@@ -234,23 +252,19 @@ class Machine(RuleBasedStateMachine):
         shape = list(self.model.shape)
         shape[axis] = by
         values = sample(self.model.dtype, tuple(shape), seed)
-        if not values.size:
+        if values.size:
+            self.appends.append(Append(n, array, values, axis, side))
+        elif self.appends:
+            array.refresh()
+        else:
             array.append(values, axis, side)
             self.model.append(values, axis, side)
-            self.look(n)
-            return
-        self.appends.append(Append(n, array, values, axis, side))
         self.look(n)
 
-    @precondition(lambda self: self.appends)
-    @rule(data=st.data(), how=st.sampled_from(["well", "well", "fail", "die"]))
-    def end_append(self, data, how):
-        append = data.draw(st.sampled_from([a for a in self.appends if not a.over]))
+    def end(self, append, how):
         append.over = True
-        if how == "fail":
-            append.source.end = lambda: None
-        elif how == "die":
-            append.source.end = lambda: die(append.array)
+        if how != "well":
+            append.fail(how)
         append.source.go.set()
         if how != "well":
             append.join()
@@ -344,5 +358,7 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-Machine.TestCase.settings = settings(settings.default, stateful_step_count=30)
+Machine.TestCase.settings = settings(
+    settings.default, max_examples=settings.default.max_examples // 2, stateful_step_count=20
+)
 TestShared = Machine.TestCase
