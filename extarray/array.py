@@ -142,8 +142,7 @@ class ExtArray(
         self = cls.__new__(cls)
         header = store.header
         self._store = store
-        # Growth is one step for the threads of this process too.
-        self._growth = threading.RLock()
+        self._make_locks()
         self._handle = uuid4().hex
         self._filling = False
         axial._own()
@@ -156,9 +155,12 @@ class ExtArray(
             store.on_fork(self._after_fork)
         return self
 
+    def _make_locks(self) -> None:
+        self._growth = self._commits = self._steady = threading.RLock()
+
     def _after_fork(self) -> None:
         """In a forked child: read only, and no lock that a thread of the parent held."""
-        self._growth = threading.RLock()
+        self._make_locks()
         self._filling = False
         self._attach_store()
         self._watch_cuts()
@@ -249,7 +251,8 @@ class ExtArray(
         Returns
         -------
         bool
-            Whether anything was new.  In mode "r+" nothing can be.
+            Whether anything was new.  In mode "r+" nothing can be, unless other writers share the
+            array.
 
         Raises
         ------
@@ -257,7 +260,8 @@ class ExtArray(
 
         Notes
         -----
-        Reads only what is new, takes no lock, and never blocks a writer.
+        Reads only what is new, takes no lock, and never blocks a writer.  (One of several writers
+        takes the lock of commits for the time.)
 
         Examples
         --------
@@ -265,18 +269,22 @@ class ExtArray(
         >>> xa.zeros((2, 2)).refresh()
         False
         """
-        with self._growth:
+        with self._steady:
             self._check()
             empty = not self.axial.size
             if not self._store.refresh(self.axial):
                 return False
             if empty and self.axial.size:
                 self._place_elements()
-            if self._store.region is not self._region:
-                self._attach_store()
-            self._set_bounds(self._store.shape, self._store.offset)
-            self._know_cuts(self._store.cuts_known, None)
+            self._show_store()
             return True
+
+    def _show_store(self) -> None:
+        """Show what the store has taken up."""
+        if self._store.region is not self._region:
+            self._attach_store()
+        self._set_bounds(self._store.shape, self._store.offset)
+        self._know_cuts(self._store.cuts_known, None)
 
     def flush(self) -> None:
         """Bring everything to the disk: what returned before survives a power cut.
@@ -290,7 +298,7 @@ class ExtArray(
         >>> import extarray as xa
         >>> xa.zeros((2, 2)).flush()
         """
-        with self._growth:
+        with self._commits:
             self._check()
             self._store.flush()
 
@@ -311,9 +319,12 @@ class ExtArray(
         True
         """
         with self._growth:
-            self._attach(None, False, False, False, False)
-            self._watch(None, 0, None)
-            self._store.close()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._attach(None, False, False, False, False)
+        self._watch(None, 0, None)
+        self._store.close()
 
     def _discard(self) -> None:
         """Close an array that could not be filled, and remove its files."""

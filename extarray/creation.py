@@ -18,6 +18,7 @@ from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
 from extarray.protocols.blocks import Source
+from extarray.sharedarray import SharedArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,6 +149,7 @@ def open(
     timeout: float | None = 0,
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
+    share: bool = False,
 ) -> ExtArray:
     """Open a pair of files.
 
@@ -163,6 +165,8 @@ def open(
         How the file is read and written; "auto" decides by the type of the file system.
     durability : {"flush", "commit"}
         As for `create`; of no effect in mode "r".
+    share : bool
+        In mode "r+": as one of several writers, which all share the array, on this host.
 
     Returns
     -------
@@ -174,14 +178,21 @@ def open(
     MissingError
         A FileNotFoundError: a file of the pair is missing.
     LockedError
-        A BlockingIOError: another writer has it open.
+        A BlockingIOError: another writer has it open, and one of the two does not share it.
     FormatError
         A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
         off), PartnerError (two files that do not belong together).
     ArgumentError
-        A ValueError: another mode, engine or durability.
+        A ValueError: another mode, engine or durability, or readers that are asked to share.
     AccessError, StorageError
-        OSErrors.
+        OSErrors; also where the system has no locks by which writers can share.
+
+    Notes
+    -----
+    Writers that share an array may write different elements at the same time, in one chunk too.
+    Growth, shrinking, attributes and `flush` begin with the newest state, as if `refresh` was
+    called before; between them each writer has its own view of the bounds.  Appends at one side of
+    one axis go on at the same time, and are committed in the order in which they began.
 
     Examples
     --------
@@ -191,6 +202,14 @@ def open(
     >>> with xa.open(f"{folder}/scene") as a:
     ...     a.shape
     (4, 3)
+    >>> one = xa.open(f"{folder}/scene", "r+", share=True)
+    >>> two = xa.open(f"{folder}/scene", "r+", share=True)
+    >>> one.append(np.ones((2, 3)))
+    >>> two.append(np.full((2, 3), 2))
+    >>> two[:, 0]
+    array([0., 0., 0., 0., 1., 1., 2., 2.])
+    >>> one.close(), two.close()
+    (None, None)
     """
     if mode not in ("r", "r+"):
         raise ArgumentError(
@@ -198,7 +217,10 @@ def open(
         )
     check_engine(engine)
     check_durability(durability)
-    return ExtArray._open(resolve_path(path), mode, timeout, engine, durability)
+    if share and mode != "r+":
+        raise ArgumentError("share=True is for writers; open with mode='r+', or without share=True")
+    kind = SharedArray if share else ExtArray
+    return kind._open(resolve_path(path), mode, timeout, engine, durability)
 
 
 def zeros(

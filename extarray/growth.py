@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["Extendible", "as_source"]
+__all__ = ["Change", "Extendible", "as_source", "is_start"]
 
 Side = Literal["end", "start"]
 Index = tuple[int, ...]
@@ -95,7 +95,7 @@ class Extendible(StoredArray):
         """
         j = self._axis(axis)
         n = _count(by)
-        first = _is_start(side)
+        first = is_start(side)
         with self._growth:
             self._check("extend")
             self._rebound(*_moved(self.shape, j, n, first))
@@ -141,27 +141,12 @@ class Extendible(StoredArray):
         """
         # Conversions may run any code, also code that closes this array: they come first.
         j = self._axis(axis)
-        first = _is_start(side)
+        first = is_start(side)
         values = as_source(data)
         with self._growth:
             self._check("append to")
-            shape = self.shape
-            given = tuple(values.shape)
-            wanted = (*shape[:j], "n", *shape[j + 1 :])
-            text = f"({', '.join(map(str, wanted))}{',' if self.ndim == 1 else ''})"
-            if len(given) != self.ndim or any(
-                n != m for i, (n, m) in enumerate(zip(given, shape, strict=True)) if i != j
-            ):
-                raise ShapeError(
-                    f"cannot append data of shape {given} along axis {j} of an array of "
-                    f"shape {shape}: {text} is needed"
-                )
-            if not np.can_cast(values.dtype, self.dtype, "same_kind"):
-                raise CastingError(
-                    f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
-                    "'same_kind'; cast it first, with astype"
-                )
-            self._rebound(*_moved(shape, j, given[j], first), values)
+            by = self._length_of(values, j)
+            self._rebound(*_moved(self.shape, j, by, first), values)
 
     def resize(
         self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
@@ -245,7 +230,7 @@ class Extendible(StoredArray):
         """
         j = self._axis(axis)
         n = _count(by)
-        first = _is_start(side)
+        first = is_start(side)
         with self._growth:
             self._check("shrink")
             if n > self.shape[j]:
@@ -293,7 +278,27 @@ class Extendible(StoredArray):
             if len(new) != len(old):
                 raise ShapeError(f"cannot reserve {new}: the array has {len(old)} axes")
             room = tuple(max(n, m) for n, m in zip(new, old, strict=True))
-            self._rebound(None, old, room=room)
+            self._rebound(None, old, room=(None, room))
+
+    def _length_of(self, values: Any, axis: int) -> int:
+        """Extent along an axis of what `as_source` gives, where it can be appended there."""
+        shape = self.shape
+        given = tuple(values.shape)
+        if len(given) != len(shape) or any(
+            n != m for i, (n, m) in enumerate(zip(given, shape, strict=True)) if i != axis
+        ):
+            wanted = (*shape[:axis], "n", *shape[axis + 1 :])
+            text = f"({', '.join(map(str, wanted))}{',' if self.ndim == 1 else ''})"
+            raise ShapeError(
+                f"cannot append data of shape {given} along axis {axis} of an array of "
+                f"shape {shape}: {text} is needed"
+            )
+        if not np.can_cast(values.dtype, self.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
+                "'same_kind'; cast it first, with astype"
+            )
+        return int(given[axis])
 
     # -- a change of bounds ------------------------------------------------------------------
 
@@ -302,21 +307,19 @@ class Extendible(StoredArray):
         low: Index | None,
         high: Index,
         values: Any = None,
-        room: Index | None = None,
+        room: tuple[Index | None, Index] | None = None,
         cuts: bool = False,
     ) -> None:
         """Give the array the bounds low ... high - 1; on an error nothing has changed.
 
         No `low`: the starts stay.  `values` are the elements of the only part that is new; `room`
-        is what the grid shall hold; `cuts` tells that elements are cut off.
+        are bounds that the grid shall hold; `cuts` tells that elements are cut off.
         """
         store, axial, shape = self._store, self.axial, self.shape
         if low is None and high == shape and room is None:
             return
         if self._filling:  # by what reads the data that are being appended
-            raise ArgumentError(
-                f"cannot change the bounds of {self._name()} in the midst of an append to it"
-            )
+            raise self._is_filling()
         new_shape = high if low is None else tuple(map(operator.sub, high, low))
         new_offset = offset = store.offset
         grid = self.grid
@@ -325,9 +328,9 @@ class Extendible(StoredArray):
         mark = axial._mark()
         old = new = axial.size * self.chunk_bytes
         try:
-            rows = self._allocate(low, high if room is None else room, shape, grid, offset)
+            rows = self._allocate(*(room or (low, high)), shape, grid, offset)
             if low is not None or was_unclean or cuts:
-                change = _Change(
+                change = Change(
                     shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
                 )
                 new_offset = change.offset_after
@@ -372,13 +375,18 @@ class Extendible(StoredArray):
             with contextlib.suppress(StorageError):
                 self._give_back(change)
 
+    def _is_filling(self) -> ArgumentError:
+        return ArgumentError(
+            f"cannot change the bounds of {self._name()} in the midst of an append to it"
+        )
+
     def _allocate(
-        self, low: Index | None, room: Index, shape: Index, grid: Index, offset: Index
+        self, low: Index | None, high: Index, shape: Index, grid: Index, offset: Index
     ) -> tuple[int, ...]:
-        """Grow the grid to hold elements low ... room - 1; returns the rows added at the starts."""
+        """Grow the grid to hold elements low ... high - 1; returns the rows added at the starts."""
         axial, chunks = self.axial, self.chunks
-        rows = [0] * len(room)
-        for j, n in enumerate(room):
+        rows = [0] * len(high)
+        for j, n in enumerate(high):
             if n <= shape[j] and low is None:
                 continue
             if low is not None and low[j] + offset[j] < 0:
@@ -396,7 +404,7 @@ class Extendible(StoredArray):
                     axial._grow(j, more)
         return tuple(rows)
 
-    def _expose(self, change: _Change, clean: bool) -> None:
+    def _expose(self, change: Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""
         self._store.settle()
         for start, stop in change.old_chunks_of_new_parts():
@@ -404,7 +412,7 @@ class Extendible(StoredArray):
             if clean:
                 self._restore_fill(start, stop)
 
-    def _give_back(self, change: _Change) -> None:
+    def _give_back(self, change: Change) -> None:
         """Have the store give back the chunks that hold none of the new bounds."""
         boxes = list(change.chunks_cut())
         if boxes:
@@ -462,7 +470,7 @@ class Extendible(StoredArray):
                     self._write_box(first, last, fill)
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """A change of bounds, and what it means for the grid.
 
     Attributes
@@ -578,7 +586,21 @@ def as_source(x: Any) -> Any:
     return x
 
 
-def _is_start(side: str) -> bool:
+def is_start(side: str) -> bool:
+    """Whether a side is the start of an axis.
+
+    Parameters
+    ----------
+    side : {"end", "start"}
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ArgumentError
+    """
     if side not in ("end", "start"):
         raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
     return side == "start"

@@ -80,7 +80,7 @@ class LiveMixin(StoredArray):
 
     def _ends(self, axis: int) -> tuple[int, int]:
         """Bounds of an axis, counted from where index 0 was at first."""
-        with self._growth:
+        with self._steady:
             first = -self.origin[axis]
             return first, first + self.shape[axis]
 
@@ -111,7 +111,7 @@ class LiveMixin(StoredArray):
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
         """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
         while True:
-            with self._growth:
+            with self._steady:
                 zero, shape = self.origin[axis], self.shape
             # Another thread may have cut some off.
             low, high = max(low, -zero), min(high, shape[axis] - zero)

@@ -1,8 +1,12 @@
-"""The writer's lock: advisory, on the open file description of ``.xmd``.
+"""The locks of writers: advisory, on the open file description of ``.xmd``.
 
 Such a lock belongs to the open file, not to the process: two opens in one process exclude each
 other, closing a reader's descriptor does not drop the writer's lock, and the kernel drops it when
 the writer dies.
+
+A writer alone locks the whole file.  Writers that share it lock single bytes, far behind its end:
+each a byte of its own, which tells the others that it lives, and for the length of a commit the
+byte of commits.
 """
 
 from __future__ import annotations
@@ -15,22 +19,58 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from extarray.errors import ArgumentError, ArgumentTypeError, LockedError
-from extarray.metadata import HOLDER_BYTES, header_bytes_of
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FormatError,
+    LockedError,
+    StorageError,
+)
+from extarray.metadata import (
+    BLOCK,
+    HOLDER_BYTES,
+    WRITER_SLOTS,
+    WRITERS_BLOCK,
+    decode_writers,
+    header_bytes_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["acquire", "check_timeout", "note_holder", "release"]
+__all__ = [
+    "acquire",
+    "anyone_is_alive",
+    "begin_commit",
+    "begin_turn",
+    "check_timeout",
+    "end_commit",
+    "end_turn",
+    "has_turn",
+    "is_alive",
+    "join",
+    "note_holder",
+    "release",
+    "take_slot",
+    "wait_turn",
+]
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
+_HAS_RANGES = hasattr(fcntl, "F_OFD_SETLK")
+
+# Bytes that writers lock who share an array.
+_COMMIT = 1 << 62
+_MEMBER = _COMMIT + 1
+_SLOTS = _COMMIT + 2
+_TURNS = _COMMIT + (1 << 32)  # one for each ticket
 
 
-def _try(fd: int, kind: int) -> bool:
+def _try(fd: int, kind: int, start: int = 0, length: int = 0) -> bool:
+    """Set a lock on a range of bytes (of length 0: all from `start` on), if it is free."""
     try:
-        if hasattr(fcntl, "F_OFD_SETLK"):
-            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0))
+        if _HAS_RANGES:
+            _call(fd, fcntl.F_OFD_SETLK, kind, start, length)
         else:
             # BSD and macOS: flock has the same meaning there.
             fcntl.flock(
@@ -39,6 +79,18 @@ def _try(fd: int, kind: int) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
+
+
+def _call(fd: int, command: int, kind: int, start: int, length: int) -> int:
+    """Call fcntl; returns the kind of lock that it tells of."""
+    told = fcntl.fcntl(fd, command, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
+    found: int = struct.unpack(_FLOCK, told)[0]
+    return found
+
+
+def _obstacle(fd: int, kind: int, start: int, length: int = 1) -> int:
+    """Kind of lock of another that keeps this one from some bytes; F_UNLCK: none does."""
+    return _call(fd, fcntl.F_OFD_GETLK, kind, start, length)
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -61,7 +113,7 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def acquire(fd: int, path: Path, timeout: float | None) -> None:
-    """Take the writer's lock.
+    """Take the lock of a writer that is alone.
 
     Parameters
     ----------
@@ -77,29 +129,172 @@ def acquire(fd: int, path: Path, timeout: float | None) -> None:
     LockedError
         A BlockingIOError: still held after `timeout` seconds.
     """
+    _take(fd, path, timeout, fcntl.F_WRLCK, 0, 0)
+
+
+def join(fd: int, path: Path, timeout: float | None) -> None:
+    """Take the lock of a writer among others.
+
+    Parameters
+    ----------
+    fd : int
+        Descriptor of ``.xmd``, open for writing.
+    path : Path
+        For the message.
+    timeout : float or None
+        Seconds to wait for a writer that is alone; None: for ever.
+
+    Raises
+    ------
+    LockedError
+        A BlockingIOError: still held after `timeout` seconds.
+    StorageError
+        An OSError: this system cannot lock ranges for an open file.
+    """
+    if not _HAS_RANGES:
+        raise StorageError(
+            errno.ENOTSUP,
+            "cannot share it with other writers: that needs open-file-description locks on ranges "
+            "of bytes, which Linux has; open it without share=True",
+            str(path),
+        )
+    _take(fd, path, timeout, fcntl.F_RDLCK, _MEMBER, 1)
+
+
+def _take(fd: int, path: Path, timeout: float | None, kind: int, start: int, length: int) -> None:
     end = None if timeout is None else time.monotonic() + timeout
     nap = 0.001
-    while not _try(fd, fcntl.F_WRLCK):
+    while not _try(fd, kind, start, length):
         left = nap if end is None else end - time.monotonic()
         if left <= 0:
-            raise LockedError(
-                errno.EAGAIN,
-                f"another writer{_holder(fd)} has it open; wait with timeout=, close it there, or "
-                "open with mode='r'",
-                str(path),
-            )
+            raise LockedError(errno.EAGAIN, _refusal(fd, kind), str(path))
         time.sleep(min(nap, left))
         nap = min(2 * nap, _LONGEST_NAP)
 
 
 def release(fd: int) -> None:
-    """Drop the writer's lock, for every duplicate of the descriptor (also a forked child's).
+    """Drop a writer's locks, for every duplicate of the descriptor (also a forked child's).
 
     Parameters
     ----------
     fd : int
     """
     _try(fd, fcntl.F_UNLCK)
+
+
+# -- writers that share --------------------------------------------------------------------------
+
+
+def begin_commit(fd: int) -> None:
+    """Wait until no other of the writers commits, and keep them from it.
+
+    Parameters
+    ----------
+    fd : int
+    """
+    _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _COMMIT, 1)
+
+
+def end_commit(fd: int) -> None:
+    """Let the others commit.
+
+    Parameters
+    ----------
+    fd : int
+    """
+    _try(fd, fcntl.F_UNLCK, _COMMIT, 1)
+
+
+def take_slot(fd: int, slot: int) -> bool:
+    """Take a slot, by which the others see that this writer lives, if it is free.
+
+    Parameters
+    ----------
+    fd, slot : int
+
+    Returns
+    -------
+    bool
+    """
+    return _try(fd, fcntl.F_WRLCK, _SLOTS + slot, 1)
+
+
+def is_alive(fd: int, slot: int) -> bool:
+    """Whether a slot is that of another writer, who lives.
+
+    Parameters
+    ----------
+    fd, slot : int
+
+    Returns
+    -------
+    bool
+    """
+    return _obstacle(fd, fcntl.F_RDLCK, _SLOTS + slot) != fcntl.F_UNLCK
+
+
+def anyone_is_alive(fd: int) -> bool:
+    """Whether another writer lives.
+
+    Parameters
+    ----------
+    fd : int
+
+    Returns
+    -------
+    bool
+    """
+    return _obstacle(fd, fcntl.F_RDLCK, _SLOTS, WRITER_SLOTS) != fcntl.F_UNLCK
+
+
+def begin_turn(fd: int, ticket: int) -> None:
+    """Have those wait who come after a ticket.
+
+    Parameters
+    ----------
+    fd, ticket : int
+        The ticket was given to nobody else.
+    """
+    _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _TURNS + ticket, 1)
+
+
+def end_turn(fd: int, ticket: int) -> None:
+    """Have nobody wait for a ticket any more.
+
+    Parameters
+    ----------
+    fd, ticket : int
+    """
+    _try(fd, fcntl.F_UNLCK, _TURNS + ticket, 1)
+
+
+def has_turn(fd: int, ticket: int) -> bool:
+    """Whether the holder of a ticket, another writer, lives and has not ended its turn.
+
+    Parameters
+    ----------
+    fd, ticket : int
+
+    Returns
+    -------
+    bool
+    """
+    return _obstacle(fd, fcntl.F_RDLCK, _TURNS + ticket) != fcntl.F_UNLCK
+
+
+def wait_turn(fd: int, ticket: int) -> None:
+    """Wait until the holder of a ticket has ended its turn, or its life.
+
+    Parameters
+    ----------
+    fd, ticket : int
+    """
+    # Those who wait do not exclude each other, and nobody will want to write here again.
+    _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
+    _try(fd, fcntl.F_UNLCK, _TURNS + ticket, 1)
+
+
+# -- messages ------------------------------------------------------------------------------------
 
 
 def note_holder(fd: int, held: bool) -> None:
@@ -116,6 +311,22 @@ def note_holder(fd: int, held: bool) -> None:
     os.pwrite(fd, note.ljust(HOLDER_BYTES, b"\0"), header_bytes_of(fd) - HOLDER_BYTES)
 
 
+def _refusal(fd: int, kind: int) -> str:
+    """Why a lock was not to be had, and what to do."""
+    if _HAS_RANGES and _obstacle(fd, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK:
+        return (
+            f"other writers{_sharers(fd)} share it; wait with timeout=, close it there, or open "
+            "with share=True or with mode='r'"
+        )
+    holder = f"another writer{_holder(fd)} has it open"
+    if kind == fcntl.F_RDLCK:
+        return (
+            f"{holder}, and does not share it; wait with timeout=, open it there with share=True "
+            "too, or open with mode='r'"
+        )
+    return f"{holder}; wait with timeout=, close it there, or open with mode='r'"
+
+
 def _holder(fd: int) -> str:
     note = os.pread(fd, HOLDER_BYTES, max(0, header_bytes_of(fd) - HOLDER_BYTES)).rstrip(b"\0")
     try:
@@ -123,3 +334,13 @@ def _holder(fd: int) -> str:
         return f" (process {int(pid)} on {host})"
     except ValueError:
         return ""
+
+
+def _sharers(fd: int) -> str:
+    table = os.pread(fd, BLOCK, header_bytes_of(fd) + WRITERS_BLOCK * BLOCK)
+    try:
+        _, writers = decode_writers(table)
+    except FormatError:
+        return ""
+    pids = sorted({writer.pid for slot, writer in enumerate(writers) if is_alive(fd, slot)})
+    return f" (processes {', '.join(map(str, pids))})" if pids else ""

@@ -32,6 +32,7 @@ class MemoryStore:
     hollow = False
     cuts_known = 0
     durability = None
+    shared = False
 
     def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
         self.header = header

@@ -5,6 +5,7 @@ The page ``docs/format.md`` specifies them; this module is that page in Python.
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import re
@@ -45,8 +46,13 @@ __all__ = [
     "SEAL_MAGIC",
     "VERSION",
     "WRITERS_BLOCK",
+    "WRITER_BYTES",
+    "WRITER_SLOTS",
     "Header",
     "Superblock",
+    "Writer",
+    "WriterKind",
+    "WritersHead",
     "check_dtype",
     "check_records",
     "decode_dtype",
@@ -54,11 +60,14 @@ __all__ = [
     "decode_header",
     "decode_records",
     "decode_superblock",
+    "decode_writers",
     "encode_dtype",
     "encode_extent_head",
     "encode_header",
     "encode_record",
     "encode_superblock",
+    "encode_writer",
+    "encode_writers_head",
     "extent_capacity",
     "header_bytes_of",
     "places_fit",
@@ -87,6 +96,9 @@ FIRST_EXTENT_RECORDS = 64
 # The end of the header, which its checksum does not cover: the number of cuts, and a note.
 CUTS_BYTES = 8
 HOLDER_BYTES = 64
+# Entries of the table of writers: a head, and one for each writer.
+WRITER_BYTES = 64
+WRITER_SLOTS = BLOCK // WRITER_BYTES - 1
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
 SEAL_BYTES = len(SEAL_MAGIC) + 16
@@ -98,6 +110,8 @@ _SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ{3 * ndim}q") for ndim in rang
 _RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
 _CHECKSUM = struct.Struct("<I")
 _EXTENT_HEAD = struct.Struct("<QII")
+_WRITERS_HEAD = struct.Struct("<QB")
+_WRITER = struct.Struct("<IBBBxQQqq")
 
 # A superblock beyond is none: a writer must be able to count on.
 LAST_SEQUENCE = 2**62
@@ -749,3 +763,130 @@ def decode_extent_head(data: bytes, uuid: bytes) -> int:
     if crc32c(uuid + struct.pack("<Q", next_offset)) != crc:
         raise CorruptError("the growth log is damaged: the head of an extent")
     return int(next_offset)
+
+
+# -- table of writers ----------------------------------------------------------------------------
+
+
+class WritersHead(NamedTuple):
+    """What the writers that share an array tell each other, once for all.
+
+    Attributes
+    ----------
+    cut : int
+        Sequence number of the last commit that cut elements off whose chunks may still have their
+        disk space; 0: none.
+    unsettled : bool
+        New bounds that cut elements off may not be on the disk yet.
+    """
+
+    cut: int = 0
+    unsettled: bool = False
+
+
+class WriterKind(enum.IntEnum):
+    """What a writer is about.
+
+    Attributes
+    ----------
+    IDLE
+        Nothing that others must know.
+    APPENDS
+        Writing the elements of an append.
+    WAITS
+        Waiting to change the bounds: who comes later waits, too.
+    """
+
+    IDLE = 0
+    APPENDS = 1
+    WAITS = 2
+
+
+class Writer(NamedTuple):
+    """Entry of the table of writers.
+
+    Attributes
+    ----------
+    pid : int
+        Process, also of a writer that is no more; 0: the slot was never taken.
+    kind : WriterKind
+    axis : int
+    at_start : bool
+        Of the append: its axis, and whether it is at the start.
+    seen : int
+        Sequence number of the commit up to which the writer knows the array.
+    ticket : int
+        Number of its last append or wait, in the order of their coming.
+    start, stop : int
+        Of the append: its place along the axis, in elements from the start of the initial grid.
+    """
+
+    pid: int
+    kind: WriterKind = WriterKind.IDLE
+    axis: int = 0
+    at_start: bool = False
+    seen: int = 0
+    ticket: int = 0
+    start: int = 0
+    stop: int = 0
+
+
+def encode_writers_head(head: WritersHead) -> bytes:
+    """Bytes of the head of the table of writers.
+
+    Parameters
+    ----------
+    head : WritersHead
+
+    Returns
+    -------
+    bytes
+    """
+    return _WRITERS_HEAD.pack(*head).ljust(WRITER_BYTES, b"\0")
+
+
+def encode_writer(writer: Writer) -> bytes:
+    """Bytes of an entry of the table of writers.
+
+    Parameters
+    ----------
+    writer : Writer
+
+    Returns
+    -------
+    bytes
+    """
+    return _WRITER.pack(*writer).ljust(WRITER_BYTES, b"\0")
+
+
+def decode_writers(data: bytes) -> tuple[WritersHead, list[Writer]]:
+    """Head and entries of the table of writers.
+
+    Parameters
+    ----------
+    data : bytes
+        A block.
+
+    Returns
+    -------
+    head : WritersHead
+    writers : list of Writer
+        By slot, up to the last one that was ever taken; also of writers that are no more.
+
+    Raises
+    ------
+    CorruptError
+        A value is not possible.
+    """
+    if len(data) < BLOCK:
+        raise CorruptError("the table of writers is cut off")
+    cut, unsettled = _WRITERS_HEAD.unpack_from(data)
+    writers = []
+    for offset in range(WRITER_BYTES, BLOCK, WRITER_BYTES):
+        pid, kind, axis, at_start, *rest = _WRITER.unpack_from(data, offset)
+        if pid == 0:
+            break  # slots are taken from the first one on
+        if kind > WriterKind.WAITS:
+            raise CorruptError("the table of writers is damaged")
+        writers.append(Writer(pid, WriterKind(kind), axis, bool(at_start), *rest))
+    return WritersHead(cut, bool(unsettled)), writers

@@ -82,6 +82,7 @@ from extarray.metadata import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Self
 
 __all__ = ["FileStore"]
 
@@ -133,6 +134,8 @@ class FileStore:
     cuts_known : int
         How many at least before the state that is known.
     """
+
+    shared = False  # with other writers
 
     header: Header
     state: Superblock
@@ -312,7 +315,7 @@ class FileStore:
     @classmethod
     def open(
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
-    ) -> tuple[FileStore, Axial]:
+    ) -> tuple[Self, Axial]:
         """Open a pair of files."""
         lock.check_timeout(timeout)
         recover = False
@@ -408,14 +411,8 @@ class FileStore:
         # A writer may shrink the array, and make holes, while a reader has it open.
         self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
-            self._take_over()
-        if writable and not state.sealed:
-            # The last writer died, perhaps in the midst of an append.
-            self.release(state.data_bytes)
-            self.unclean = True
-        self.region = self._map(state.data_bytes, writable, self.engine == "mmap")
-        if writable:
-            lock.note_holder(self._metadata, True)
+            self._begin_writing()
+        self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
         return axial
 
@@ -440,13 +437,36 @@ class FileStore:
         """Descriptor of ``.xmd`` with the writer's lock on it."""
         fd = self._metadata
         while True:
-            lock.acquire(fd, self.path, timeout)
+            self._lock(fd, timeout)
             # Whoever held the lock may have replaced the files.
             if os.path.samestat(os.fstat(fd), os.stat(metadata)):
                 return fd
             os.close(fd)
             self._metadata = -1
             fd = self._metadata = os.open(metadata, flags)
+
+    def _lock(self, fd: int, timeout: float | None) -> None:
+        """Take the writer's lock on ``.xmd``."""
+        lock.acquire(fd, self.path, timeout)
+
+    def _begin_writing(self) -> None:
+        """Make ready, with the lock, to be the writer."""
+        self._take_over()
+        if not self.state.sealed:
+            # The last writer died, perhaps in the midst of an append, or after a cut.
+            self.release(self.state.data_bytes)
+            self.unclean = self._unsettled = True
+        lock.note_holder(self._metadata, True)
+
+    def _end_writing(self) -> None:
+        """Leave the files as the next writer likes to find them, and drop the lock."""
+        # A full disk leaves the pair unsealed, which costs a check and nothing else.
+        with contextlib.suppress(OSError):
+            self._seal()
+        with contextlib.suppress(OSError):
+            lock.note_holder(self._metadata, False)
+        with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+            lock.release(self._metadata)
 
     def _take_over(self) -> None:
         """Begin to write where the last writer ended, perhaps not of its own will."""
@@ -674,11 +694,13 @@ class FileStore:
         with family(f"cannot make room in '{self.path}.xta'"):
             failure = reserve_range(self._data, start, stop - start)
             if failure == errno.EOPNOTSUPP:
-                # The system's own way writes: nobody else may write to this range, outside the
-                # bounds.
-                os.posix_fallocate(self._data, start, stop - start)
+                self._reserve_by_writing(start, stop)
             elif failure:
                 raise OSError(failure, os.strerror(failure))
+
+    def _reserve_by_writing(self, start: int, stop: int) -> None:
+        """What the system does where it cannot reserve: nobody else may write to this range."""
+        os.posix_fallocate(self._data, start, stop - start)
 
     def give_back(self, start: int, stop: int) -> None:
         """Give the disk space of bytes that no longer count back to the file system.
@@ -971,8 +993,10 @@ class FileStore:
 
         Reads the superblocks and the records that are new.
         """
-        if self.mode != "r":
-            return False
+        return self.mode == "r" and self._take_up(axial)
+
+    def _take_up(self, axial: Axial) -> bool:
+        """What `refresh` does, in any mode."""
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         extents = self._extents
         with family(f"cannot refresh '{self.path}'"):
@@ -1006,9 +1030,10 @@ class FileStore:
             raise
         assert self.region is not None
         if not self.region.holds(state.data_bytes):
-            self.region = self._map(state.data_bytes, False, True)
+            self.region = self._map(state.data_bytes, self.mode == "r+", True)
         self.state = state
         self.attrs = attrs
+        self.unclean = state.unclean
         self.cuts_known = cuts
         return True
 
@@ -1090,13 +1115,7 @@ class FileStore:
             return
         try:
             if self.mode == "r+":
-                # A full disk leaves the pair unsealed, which costs a check and nothing else.
-                with contextlib.suppress(OSError):
-                    self._seal()
-                with contextlib.suppress(OSError):
-                    lock.note_holder(self._metadata, False)
-                with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
-                    lock.release(self._metadata)
+                self._end_writing()
         finally:
             self._close_files()
 

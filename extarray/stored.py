@@ -13,8 +13,8 @@ from extarray.dims import check_dims, known_dims
 from extarray.errors import ArgumentTypeError, AxisError, ClosedError, ReadOnlyError
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from extarray.memory import MemoryStore
@@ -54,10 +54,14 @@ def as_int(value: SupportsIndex, name: str) -> int:
 class StoredArray(ArrayCore):
     """Array of the core that has a store; the base of what is done with one."""
 
-    __slots__ = ("__weakref__", "_growth", "_handle", "_store")
+    __slots__ = ("__weakref__", "_commits", "_growth", "_handle", "_steady", "_store")
 
     _store: FileStore | MemoryStore
-    _growth: threading.RLock  # growth, and what reads before it writes, is one step for threads
+    # Growth, and what reads before it writes, is one step for threads: three times the same lock,
+    # unless other writers share the array.
+    _growth: AbstractContextManager[Any]  # for changes of the bounds
+    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
+    _steady: AbstractContextManager[Any]  # to see bounds that stay
     _handle: str  # no other array has it, not even one on the same files
 
     def _name(self) -> str:
@@ -126,7 +130,7 @@ class StoredArray(ArrayCore):
         >>> a.attrs["unit"]
         'mm'
         """
-        return Attributes(self._load_attrs, self._save_attrs, self._growth)
+        return Attributes(self._load_attrs, self._save_attrs, self._commits)
 
     @property
     def dims(self) -> tuple[str, ...] | None:

@@ -1,0 +1,672 @@
+"""Several writers of one array, in one process: locks, visibility, failures."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+
+import format_reader
+import numpy as np
+import pytest
+from compare import assert_same
+
+import extarray as xa
+from extarray import lock, metadata, store
+
+needs_ranges = pytest.mark.skipif(
+    not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
+)
+pytestmark = needs_ranges
+
+
+def share(path, engine="mmap", **options):
+    return xa.open(path, "r+", share=True, engine=engine, **options)
+
+
+@pytest.fixture
+def pair(path, engine):
+    """Two writers of an array of shape (0, 3)."""
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    with share(path, engine) as one, share(path, engine) as two:
+        yield one, two
+
+
+class Gate:
+    """Data that wait until somebody lets them go."""
+
+    def __init__(self, values, then=None):
+        self.values = np.asarray(values, "i4")
+        self.shape, self.dtype = self.values.shape, self.values.dtype
+        self.entered, self.go, self.then = threading.Event(), threading.Event(), then
+
+    def __getitem__(self, selection):
+        self.entered.set()
+        assert self.go.wait(60)
+        if self.then is not None:
+            self.then()
+        return self.values[selection]
+
+
+@contextlib.contextmanager
+def in_flight(array, values, axis=0, side="end"):
+    """An append that another thread makes, and that does not end before the block."""
+    gate = Gate(values)
+    thread = threading.Thread(target=array.append, args=(gate, axis, side))
+    thread.start()
+    try:
+        assert gate.entered.wait(60)
+        yield
+    finally:
+        gate.go.set()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def rows(*values):
+    return np.repeat(np.array(values, "i4")[:, None], 3, axis=1)
+
+
+# What others see -------------------------------------------------------------------------------
+
+
+def test_growth_sees_the_growth_of_others(pair):
+    one, two = pair
+    one.append(rows(1, 2))
+    two.append(rows(3))
+    assert one.shape == (2, 3) and two.shape == (3, 3)
+    one.extend(1, 1)
+    assert_same(one[:, 0], np.array([1, 2, 3], "i4"))
+    two.resize((4, 4))
+    one.shrink(0, 1, side="start")
+    two.append(np.full((1, 4), 9, "i4"), side="start")
+    assert_same(two[:, 0], np.array([9, 2, 3, 0], "i4"))
+    assert two.origin == (0, 0)
+    assert one.refresh() and not one.refresh()
+    assert_same(one[...], two[...])
+    one.reserve((20, 4))
+    two.extend(0, 10)
+    assert two.grid == one.grid == (5, 2)
+
+
+def test_elements_are_seen_at_once(pair):
+    one, two = pair
+    one.append(rows(1, 2, 3))
+    two.refresh()
+    one[:, 0], two[:, 1] = 10, 20
+    assert_same(one[...], two[...])
+    assert one[0].tolist() == [10, 20, 1]
+
+
+def test_attributes_of_all(pair):
+    one, two = pair
+    for step in range(5):
+        one.attrs["one"], two.attrs["two"] = step, "x" * 400 * step
+        two.flush()
+    assert dict(two.attrs) == {"one": 4, "two": "x" * 1600}
+    assert one.attrs.pop("two") == "x" * 1600
+    two.refresh()
+    assert dict(two.attrs) == {"one": 4}
+
+
+def test_follow_sees_what_others_append(pair):
+    one, two = pair
+    news = one.follow(timeout=0)
+    two.append(rows(1))
+    two.append(rows(2))
+    assert [data[:, 0].tolist() for _, data in news] == [[1, 2]]
+
+
+def test_another_reader_of_the_format(pair, path):
+    one, two = pair
+    one.append(rows(1, 2))
+    with in_flight(two, rows(3, 4, 5)):
+        values, _ = format_reader.read(path)
+        assert_same(values, rows(1, 2))
+    assert_same(format_reader.read(path)[0], rows(1, 2, 3, 4, 5))
+
+
+# The order of appends --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_appends_are_committed_as_they_began(pair, side):
+    one, two = pair
+    seen = []
+    with xa.open(one.path) as reader:
+        with in_flight(one, rows(1, 2), side=side):
+            thread = threading.Thread(target=two.append, args=(rows(3), 0, side))
+            thread.start()
+            thread.join(0.1)
+            assert thread.is_alive(), "those before it come first"
+            reader.refresh()
+            seen.append(reader.shape)
+        thread.join()
+        reader.refresh()
+        assert seen == [(0, 3)]
+        assert reader[:, 0].tolist() == ([1, 2, 3] if side == "end" else [3, 1, 2])
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+@pytest.mark.parametrize("lengths", [(2, 1), (1, 7), (5, 5)])
+def test_the_gap_of_a_failed_append_is_closed(pair, side, lengths):
+    one, two = pair
+    first, second = rows(*range(1, lengths[0] + 1)), rows(*range(50, 50 + lengths[1]))
+
+    def fail():
+        raise RuntimeError("no data")
+
+    gate, errors = Gate(first, fail), []
+
+    def append():
+        try:
+            one.append(gate, 0, side)
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=append)]
+    threads[0].start()
+    assert gate.entered.wait(60)
+    threads.append(threading.Thread(target=two.append, args=(second, 0, side)))
+    threads[1].start()
+    threads[1].join(0.02)
+    gate.go.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 1
+    assert_same(two[...], second)
+    one.extend(0, 9, side)
+    new = one[lengths[1] :] if side == "end" else one[: -lengths[1]]
+    assert not new.any(), "what was never committed must not show"
+
+
+def test_what_goes_on_while_an_append_is_in_flight(pair):
+    one, two = pair
+    two.append(rows(1, 2))
+    with in_flight(one, rows(3)):
+        two[0] = 7
+        two.attrs["a"] = 1
+        two.flush()
+        assert not two.refresh()
+        with share(one.path) as three:
+            assert three[:, 0].tolist() == [7, 2]
+    assert two.refresh()
+    assert two[:, 0].tolist() == [7, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.extend(0, 1),
+        lambda a: a.resize((9, 9)),
+        lambda a: a.shrink(0, 1),
+        lambda a: a.reserve((9, 9)),
+        lambda a: a.append(np.ones((4, 1), "i4"), axis=1),
+        lambda a: a.append(np.ones((2, 3), "i4"), side="start"),
+    ],
+)
+def test_other_changes_wait_for_appends(pair, change):
+    one, two = pair
+    one.append(rows(1, 2))
+    with in_flight(one, rows(3, 4)):
+        thread = threading.Thread(target=change, args=(two,))
+        thread.start()
+        thread.join(0.05)
+        assert thread.is_alive()
+    thread.join(60)
+    assert not thread.is_alive()
+    expected = xa.from_array(rows(1, 2, 3, 4))
+    change(expected)
+    assert_same(two[...], expected[...])
+
+
+def test_who_waits_is_not_overtaken(pair, path):
+    one, two = pair
+    with share(path) as three:
+        with in_flight(one, rows(1)):
+            threads = [threading.Thread(target=two.extend, args=(0, 1))]
+            threads[0].start()
+            while not any(w.kind == metadata.WriterKind.WAITS for w in waiting(path)):
+                pass
+            threads.append(threading.Thread(target=three.append, args=(rows(3),)))
+            threads[1].start()
+            threads[1].join(0.05)
+        for thread in threads:
+            thread.join(60)
+        assert three[:, 0].tolist() == [1, 0, 3]
+
+
+def waiting(path):
+    with open(f"{path}.xmd", "rb") as file:
+        block = file.read()[4096 * (1 + metadata.WRITERS_BLOCK) :][: metadata.BLOCK]
+    return metadata.decode_writers(block)[1]
+
+
+def test_an_append_whose_data_grow_the_array(pair):
+    """It would wait for itself, through the other writer."""
+    one, two = pair
+    for change in (lambda: two.extend(0, 1), lambda: two.append(rows(1))):
+        gate = Gate(rows(1), change)
+        gate.go.set()
+        with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+            one.append(gate)
+    two.append(rows(5))
+    one.refresh()
+    assert_same(one[...], rows(5))
+
+
+def test_data_that_do_not_fit(pair):
+    one, two = pair
+    two.extend(1, 1)
+    with pytest.raises(xa.ShapeError, match=r"\(n, 4\) is needed"):
+        one.append(rows(1))
+    with pytest.raises(xa.CastingError):
+        one.append(np.ones((1, 4), "f8"))
+    one.append(np.empty((0, 4), "i4"))
+    two.append(np.ones((1, 4), "i4"))
+    assert two.shape == (1, 4)
+
+
+def test_threads_of_one_writer(pair):
+    one = pair[0]
+
+    def work(array, number):
+        for step in range(20):
+            array.append(rows(100 * number + step))
+            array.attrs[str(number)] = step
+
+    threads = [threading.Thread(target=work, args=(pair[n % 2], n)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    one.refresh()
+    found = one[:, 2].tolist()
+    assert sorted(found) == [100 * n + step for n in range(4) for step in range(20)]
+    for n in range(4):
+        assert [x for x in found if x // 100 == n] == [100 * n + step for step in range(20)]
+    assert dict(one.attrs) == {str(n): 19 for n in range(4)}
+
+
+# Space ------------------------------------------------------------------------------------------
+
+
+def holes(path):
+    return os.stat(f"{path}.xta").st_blocks * 512
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_space_is_given_back_when_all_know_of_the_cut(path, engine, sparse):
+    xa.create(path, (64, 1024), "f8", chunks=(8, 1024), sparse=sparse).close()
+    with share(path, engine) as one, share(path, engine) as two:
+        one[...] = two[...] = 1
+        full = holes(path)
+        one.shrink(0, 48, side="start")
+        assert holes(path) == full
+        two[0] = 2  # it does not know yet: this was cut off
+        two.refresh()
+        one.attrs["any"] = "step"
+        assert holes(path) <= full // 2
+        two.append(np.full((3, 1024), 5.0), side="start")
+        one.extend(0, 40, side="start")
+        assert not one[:40].any()
+        assert (one[40:43] == 5).all() and (one[43:] == 1).all()
+        assert (two[3:] == 1).all()
+
+
+def test_space_is_given_back_at_the_end(path):
+    xa.create(path, (64, 1024), "f8", chunks=(8, 1024)).close()
+    two = share(path)
+    with share(path) as one:
+        one[...] = 1
+        full = holes(path)
+        two.shrink(0, 48)
+        two.close()
+        assert holes(path) == full
+    assert holes(path) <= full // 2
+    with xa.open(path) as array:
+        assert (array[...] == 1).all()
+
+
+def test_a_rolling_window_of_two(pair):
+    one = pair[0]
+    one.extend(1, 1021)
+    for step in range(60):
+        pair[step % 2].append(np.full((4, 1024), step, "i4"))
+        if step >= 4:
+            pair[step // 2 % 2].shrink(0, 4, side="start")
+    one.refresh()
+    assert one[:, 5].tolist() == [n for n in range(56, 60) for _ in range(4)]
+    assert holes(one.path) <= 20 * 4 * 4096
+
+
+def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
+    one, two = pair
+    one.append(rows(1, 2, 3))
+    one.shrink(0, 1)  # of a part of a chunk, which nobody gives back
+    synced, real = [], store.datasync
+    monkeypatch.setattr(store, "datasync", lambda fd: (synced.append(fd), real(fd)))
+    two.refresh()
+    two.attrs["any"] = 1
+    assert not synced
+    two.extend(0, 1)
+    assert synced == [two._store._metadata]
+    one.extend(0, 1)
+    one.append(rows(4))
+    assert len(synced) == 1, "once is enough"
+    assert_same(one[...], rows(1, 2, 0, 0, 4))
+
+
+def test_room_that_is_reserved_keeps_its_space(pair):
+    """Also where there was something to give back before."""
+    one, two = pair
+    one.extend(1, 1021)
+    one.append(np.ones((8, 1024), "i4"))
+    one.shrink(0, 8)
+    one.append(np.ones((8, 1024), "i4"))  # the bounds fill the grid again
+    before = holes(one.path)
+    one.reserve((80, 1024))
+    two.refresh()
+    one.attrs["any"] = 1
+    assert holes(one.path) > before + 200_000
+
+
+# Locks ------------------------------------------------------------------------------------------
+
+
+def test_writers_that_share_and_one_that_does_not(path):
+    xa.zeros((2, 2), path=path).close()
+    with share(path), share(path):
+        for timeout in (0, 0.02):
+            with pytest.raises(xa.LockedError, match=rf"processes {os.getpid()}\) share it"):
+                xa.open(path, "r+", timeout=timeout)
+        with pytest.raises(xa.LockedError):
+            xa.create(path, (1,), overwrite=True)
+        assert xa.open(path).shape == (2, 2)
+    with xa.open(path, "r+"):
+        for timeout in (0, 0.02):
+            with pytest.raises(xa.LockedError, match="does not share it"):
+                share(path, timeout=timeout)
+    xa.open(path, "r+").close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_either_waits_for_the_other(path, shared):
+    xa.zeros((2, 2), path=path).close()
+    first = xa.open(path, "r+", share=not shared)
+    opened = []
+    thread = threading.Thread(
+        target=lambda: opened.append(xa.open(path, "r+", share=shared, timeout=60))
+    )
+    thread.start()
+    thread.join(0.05)
+    assert not opened
+    first.close()
+    thread.join(60)
+    opened[0].extend(0, 1)
+    opened[0].close()
+
+
+def test_sharing_is_for_writers(path):
+    xa.zeros((2, 2), path=path).close()
+    with pytest.raises(xa.ArgumentError, match="mode='r\\+'"):
+        xa.open(path, share=True)
+
+
+def test_systems_without_such_locks(path, monkeypatch):
+    xa.zeros((2, 2), path=path).close()
+    monkeypatch.setattr(lock, "_HAS_RANGES", False)
+    with pytest.raises(xa.StorageError, match="without share=True") as caught:
+        share(path)
+    assert caught.value.errno == errno.ENOTSUP
+    with xa.open(path, "r+") as array, pytest.raises(xa.LockedError):
+        xa.open(array.path, "r+")
+
+
+def test_more_writers_than_there_are_slots(path):
+    xa.zeros((2, 2), path=path).close()
+    with contextlib.ExitStack() as stack:
+        arrays = [stack.enter_context(share(path, "pread")) for _ in range(metadata.WRITER_SLOTS)]
+        with pytest.raises(xa.LockedError, match="63 writers share it"):
+            share(path, timeout=60)
+        arrays[7].close()
+        stack.enter_context(share(path)).extend(0, 1)
+        assert arrays[0].refresh()
+
+
+def test_a_reader_takes_no_lock(pair, monkeypatch):
+    one, _ = pair
+    one.append(rows(1))
+
+    def refuse(*args):
+        raise AssertionError("a lock")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    with xa.open(one.path) as reader:
+        assert reader[0, 0] == 1
+        reader.refresh()
+    monkeypatch.undo()
+
+
+def test_a_closed_one(pair):
+    one, two = pair
+    one.close()
+    one.close()
+    for call in (
+        lambda: one.append(rows(1)),
+        lambda: one.extend(0, 1),
+        lambda: one.attrs.update(a=1),
+        one.refresh,
+        one.flush,
+    ):
+        with pytest.raises(xa.ClosedError):
+            call()
+    two.append(rows(1))
+
+
+def test_sealed_by_the_last(pair, path):
+    one, two = pair
+    one.append(rows(1))
+    one.close()
+    two.append(rows(2))
+    two.close()
+    assert_same(format_reader.read(path)[0], rows(1, 2))
+    with xa.open(path, "r+") as array:
+        assert array._store.state.sealed and not array._store.unclean
+
+
+def test_who_opens_while_another_closes(path):
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+
+    def work(number):
+        for _ in range(25):
+            with share(path) as array:
+                array.append(rows(number))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    with xa.open(path, "r+") as array:
+        assert np.bincount(array[:, 1]).tolist() == [25, 25, 25]
+
+
+FORK = """
+import os, sys
+import extarray as xa
+a = xa.open(sys.argv[1], "r+", share=True)
+a.append([[1, 1, 1]])
+child = os.fork()
+if child == 0:
+    assert a.mode == "r" and a[0, 0] == 1
+    try:
+        a.append([[2, 2, 2]])
+    except xa.ReadOnlyError:
+        with xa.open(sys.argv[1], "r+", share=True) as b:
+            b.append([[3, 3, 3]])
+        assert a.refresh() and a.shape == (2, 3)
+        a.close()
+        os._exit(0)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+a.append([[4, 4, 4]])
+print(a[:, 0].tolist())
+a.close()
+xa.open(sys.argv[1], "r+").close()
+"""
+
+
+def test_a_forked_child_reads(path, script):
+    xa.create(path, (0, 3), "i8", chunks=(4, 2)).close()
+    assert script(FORK, path) == "[1, 3, 4]\n"
+
+
+def die(*arrays):
+    """What the death of a process does to arrays that it has open."""
+    for array in arrays:
+        array._attach(None, False, False, False)
+        array._store.ticket = 0
+        array._store._close_files()
+
+
+def test_when_all_have_died(path, engine):
+    """What they left does not show, whoever comes and grows."""
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    for step in range(3):
+        one, two = share(path, engine), share(path, engine)
+        one.append(rows(step))
+        two._begin_step(False)
+        first = two._begin_append(0, False, 6)
+        two._unlock()
+        two._fill_place(0, first, 6, rows(7, 7, 7, 7, 7, 7))
+        die(one, two)
+    with share(path, engine) as one, share(path, engine) as two:
+        two.extend(0, 5)
+        assert_same(two[...], rows(0, 1, 2, 0, 0, 0, 0, 0))
+        one.append(rows(9))
+        assert one.shape == (9, 3)
+
+
+# Failures ---------------------------------------------------------------------------------------
+
+
+def refusing(monkeypatch, names, number):
+    """Has one call of os functions fail; returns how many there were."""
+    calls = [0]
+
+    def wrap(name):
+        real = getattr(os, name)
+
+        def call(*args):
+            calls[0] += 1
+            if calls[0] == number:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(*args)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in names:
+        wrap(name)
+    return calls
+
+
+CHANGES = {
+    "append": lambda a: a.append(rows(7, 8, 9, 10, 11)),
+    "append inside a chunk": lambda a: a.append(rows(7)),
+    "append at the start": lambda a: a.append(rows(7, 8), side="start"),
+    "extend": lambda a: a.extend(1, 4),
+    "shrink": lambda a: a.shrink(0, 2),
+    "attributes": lambda a: a.attrs.update(a="x" * 2000),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_every_call_fails_once(path, monkeypatch, change):
+    """The others are unharmed, and the array is as before, or as it should be."""
+    for number in range(1, 60):
+        xa.create(path, (0, 3), "i4", chunks=(4, 2), overwrite=True).close()
+        with share(path) as one, share(path) as two:
+            one.append(rows(1, 2, 3))
+            two.refresh()
+            before = two[...]
+            with monkeypatch.context() as patch:
+                calls = refusing(patch, ["pwrite", "ftruncate", "posix_fallocate"], number)
+                with contextlib.suppress(xa.StorageError):
+                    change(one)
+            two.refresh()
+            if not np.array_equal(two[...], before) or two.attrs:
+                with share(path) as three:
+                    assert_same(two[...], three[...])
+            two.append(np.full((1, two.shape[1]), 50, "i4"))
+            assert (two[-1] == 50).all()
+            one.extend(0, 6)
+            assert not one[-6:].any()
+            one.append(np.full((1, two.shape[1]), 51, "i4"))
+            assert (one[-1] == 51).all()
+        with xa.open(path, "r+") as array:
+            assert (array[-1] == 51).all()
+        if calls[0] < number:
+            break
+    assert 2 < number < 59
+
+
+LIMIT = """
+import resource, sys
+import numpy as np
+import extarray as xa
+path, engine, sparse = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+xa.create(path, (0, 1000), "f8", chunks=(4, 1000), sparse=sparse).close()
+a = xa.open(path, "r+", share=True, engine=engine)
+b = xa.open(path, "r+", share=True, engine=engine)
+a.append(np.ones((3, 1000)))
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, -1))
+for array in (a, b, a):
+    try:
+        array.append(np.ones((100, 1000)))
+    except xa.StorageError as error:
+        assert "too large" in str(error), error
+    else:
+        raise AssertionError("there was space for this")
+b.append(np.full((2, 1000), 2.0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+a.append(np.full((100, 1000), 3.0))
+assert (a[:3] == 1).all() and (a[3:5] == 2).all() and (a[5:] == 3).all() and a.shape[0] == 105
+"""
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_limit_of_a_file(script, path, engine, sparse):
+    script(LIMIT + "a.close(); b.close()\n", path, engine, sparse)
+
+
+FULL_DISK = """
+import errno, os, subprocess, sys
+import numpy as np
+import extarray as xa
+folder, engine = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], check=True)
+path = f"{folder}/scene"
+for sparse in (False, True):
+    xa.create(path, (0, 1000), "f8", chunks=(4, 1000), sparse=sparse, overwrite=True).close()
+    a = xa.open(path, "r+", share=True, engine=engine)
+    b = xa.open(path, "r+", share=True, engine=engine)
+    a.append(np.ones((3, 1000)))
+    for array in (a, b, a):
+        try:
+            array.append(np.ones((1000, 1000)))
+        except xa.StorageError as error:
+            assert error.errno == errno.ENOSPC, error
+        else:
+            raise AssertionError("there was space for this")
+    b.append(np.full((20, 1000), 2.0))
+    a.append(np.full((1, 1000), 3.0))
+    assert (a[:3] == 1).all() and (a[3:23] == 2).all() and (a[23:] == 3).all()
+    a.close(); b.close()
+"""
+
+
+def test_full_disk(private_mount, script, tmp_path, engine):
+    script(FULL_DISK, tmp_path, engine, prefix=private_mount)
