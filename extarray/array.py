@@ -11,6 +11,7 @@ from extarray._core._axial import Axial
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
 from extarray.errors import (
+    ArgumentError,
     ArgumentTypeError,
     LimitError,
 )
@@ -226,10 +227,14 @@ class ExtArray(
             self._check()
             if not self._store.refresh(self.axial):
                 return False
-            if self._store.region is not self._region:
-                self._attach_store()
-            self._set_bounds(self._store.shape, self._store.offset)
+            self._show_store()
             return True
+
+    def _show_store(self) -> None:
+        """Have the bounds that the store has, and its region."""
+        if self._store.region is not self._region:
+            self._attach_store()
+        self._set_bounds(self._store.shape, self._store.offset)
 
     def flush(self) -> None:
         """Bring everything to the disk: what returned before survives a power cut.
@@ -245,6 +250,7 @@ class ExtArray(
         """
         with self._growth:
             self._check()
+            self._check_free("flush")
             self._store.flush()
 
     def close(self) -> None:
@@ -264,8 +270,16 @@ class ExtArray(
         True
         """
         with self._growth:
+            self._check_free("close")
             self._attach(None, False, False, False)
             self._store.close()
+
+    def _check_free(self, what: str) -> None:
+        """Raise in the midst of a commit of several arrays."""
+        if self._store.held is not None:
+            raise ArgumentError(
+                f"cannot {what} {self._name()} inside a block of extarray.commit; do it behind"
+            )
 
     def _discard(self) -> None:
         """Close an array that could not be filled, and remove its files."""

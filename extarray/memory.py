@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Region
+from extarray.member import Held
 
 if TYPE_CHECKING:
     from extarray._core._axial import Axial
@@ -38,6 +39,7 @@ class MemoryStore:
         self.offset = (0,) * header.ndim
         self.grid = axial.grid
         self.unclean = False
+        self.held: Held | None = None
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
         self._used = 0
@@ -77,11 +79,40 @@ class MemoryStore:
 
     def give_back(self, start: int, stop: int) -> None:
         """Let the system have the memory of bytes that no longer count: they are zero."""
-        if self.region is not None:
+        if self.held is not None:
+            self.held.freed.append((start, stop))
+        elif self.region is not None:
             self.region.discard(start, stop)
 
     def begin_append(self) -> None:
         """Nothing to do."""
+
+    def hold(self) -> None:
+        """Keep what `roll_back` needs."""
+        self.held = Held((self.shape, self.offset, self.grid, self.attrs, self.unclean))
+
+    def roll_back(self) -> bool:
+        """Go back to before `hold`; returns whether the grid has grown since."""
+        held, self.held = self.held, None
+        assert held is not None
+        now = self.shape, self.offset, self.grid
+        self.shape, self.offset, self.grid, self.attrs, was_unclean = held.before
+        self.unclean = self.unclean or was_unclean or now != held.before[:3]
+        return now[2] != self.grid
+
+    def take_back(self) -> None:
+        """Have zeros again where the grid had grown."""
+        size = self.header.chunk_bytes
+        for extent in self.grid:
+            size *= extent
+        self.release(size)
+
+    def finish(self) -> None:
+        """Keep no more what `roll_back` needs."""
+        held, self.held = self.held, None
+        assert held is not None
+        for start, stop in held.freed:
+            self.give_back(start, stop)
 
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""

@@ -44,12 +44,14 @@ from extarray.filesystem import (
     reserve_zeros,
     write_all,
 )
+from extarray.member import Member
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
     FLUSHED_SLOTS,
     LIVE_SLOTS,
     MAGIC,
+    NO_GROUP,
     SEAL_BYTES,
     SEAL_MAGIC,
     Header,
@@ -96,11 +98,19 @@ class _State(NamedTuple):
     attrs: str
 
 
+class News(NamedTuple):
+    """What a newer state has that the present one has not, as read."""
+
+    state: Superblock
+    log: _Log
+    attrs: str
+
+
 # Stores that hold a writer's lock: a forked child must let go of it.
 _writers: weakref.WeakSet[FileStore] = weakref.WeakSet()
 
 
-class FileStore:
+class FileStore(Member):
     """A pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
 
     Made by `FileStore.create` and `FileStore.open`.
@@ -133,6 +143,8 @@ class FileStore:
         self._extents: list[int] = []
         self._new_entry = False
         self._unsettled = False
+        self._safe_bytes = 0  # length of .xta that is on the disk
+        self._orphaned: str | None = None  # array with a decision that is missing
         self._has_seal = False  # in .xta, whatever the state says
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
@@ -230,6 +242,7 @@ class FileStore:
             spare_offset=0,
             spare_capacity=0,
             end=log_end + room,
+            group=NO_GROUP,
             shape=shape,
             offset=(0,) * header.ndim,
             grid=axial.grid,
@@ -245,7 +258,11 @@ class FileStore:
             image[offset : offset + len(piece)] = piece
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
-        self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+        self.region = self._region_of(data_bytes)
+
+    def _region_of(self, data_bytes: int) -> Region:
+        """Window for a writer."""
+        return Region.file(self._data, data_bytes, True, self.engine == "mmap")
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -329,7 +346,14 @@ class FileStore:
             if recovered is None:
                 raise problem
             found = recovered
-        if found.slot not in LIVE_SLOTS:
+        if self._orphaned is not None:
+            warnings.warn(
+                f"'{self.path}' was to change together with other arrays, and '{self._orphaned}', "
+                "which tells whether they have, is not there: opened in the state before",
+                RecoveryWarning,
+                stacklevel=4,
+            )
+        if problem is not None or found.slot in SPARED_SLOTS:
             warnings.warn(
                 f"'{self.path}' is not whole, as after a loss of power: opened in the newest state "
                 f"that is, of shape {found.state.shape}",
@@ -343,7 +367,7 @@ class FileStore:
         # A writer may shrink the array, and make holes, while a reader has it open.
         self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
-            self._take_over()
+            self._take_over(found.slot)
         if writable and not state.sealed:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
@@ -365,14 +389,18 @@ class FileStore:
             self._metadata = -1
             fd = self._metadata = os.open(metadata, flags)
 
-    def _take_over(self) -> None:
-        """Begin to write where the last writer ended, perhaps not of its own will."""
+    def _take_over(self, begun: int) -> None:
+        """Begin to write in the state of a slot, where the last writer ended.
+
+        Perhaps that was not of its own will.
+        """
         live = []
         for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
             if slot in LIVE_SLOTS:
                 live.append(block.sequence)
             else:
                 self._durable[slot] = block
+        self._resolve_pendings(begun)
         if live[:1] != [self.state.sequence]:
             # What is newer and not whole must never come back: both its superblocks end here.
             newest = max(live, default=self.state.sequence)
@@ -385,6 +413,12 @@ class FileStore:
         size, first = superblock_bytes(self.header.ndim), min(slots)
         length = (max(slots) - first) * BLOCK + size
         data = os.pread(self._metadata, length, self.header.superblock_offset(first))
+        return self._decode_superblocks(data, slots)
+
+    def _decode_superblocks(
+        self, data: bytes, slots: Sequence[int]
+    ) -> list[tuple[int, Superblock]]:
+        size, first = superblock_bytes(self.header.ndim), min(slots)
         found = []
         for slot in slots:
             block = decode_superblock(data[(slot - first) * BLOCK :][:size], self.header.ndim)
@@ -393,9 +427,15 @@ class FileStore:
         return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
 
     def _read_state(self) -> _State:
-        """The newest state that is whole."""
+        """The newest state that is whole, and not pending."""
+        live = self._superblocks(LIVE_SLOTS)
+        return self._whole_state(self._decided_states(live[0][1].sequence if live else -1))
+
+    def _whole_state(self, decided: list[tuple[int, Superblock]]) -> _State:
+        """The newest state that is whole, of the superblocks and of those that groups decided."""
         # First, so that they are not newer than the live ones while a writer is at work.
-        spared = self._superblocks(SPARED_SLOTS)
+        spared = decided + self._superblocks(SPARED_SLOTS)
+        spared.sort(key=lambda pair: pair[1].sequence, reverse=True)
         problem: Exception = CorruptError("no superblock is whole")
         found = None
         try:
@@ -437,7 +477,9 @@ class FileStore:
 
     def _recovered(self) -> _State | None:
         """The newest of the states that commits do not touch, where it and ``.xta`` are whole."""
-        for slot, state in self._superblocks(SPARED_SLOTS):
+        spared = self._superblocks(SPARED_SLOTS)
+        spared += self._decided_states(spared[0][1].sequence if spared else -1)
+        for slot, state in sorted(spared, key=lambda pair: pair[1].sequence, reverse=True):
             with contextlib.suppress(CorruptError):
                 if self._check_data(state) is None:
                     return self._whole(slot, state)
@@ -546,6 +588,8 @@ class FileStore:
                 error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
             ) from None
         if self.region is not None and not self.region.holds(new):
+            if self.held is not None:
+                self.held.outgrown.append(self.region)
             self.region = Region.file(self._data, new, True, True)
 
     def settle(self) -> None:
@@ -577,7 +621,9 @@ class FileStore:
         Where it cannot punch holes, they stay as they are.  So they do where a hole would show a
         reader that has not refreshed something else than the fill value.
         """
-        if not any(self.header.fill):
+        if self.held is not None:
+            self.held.freed.append((start, stop))
+        elif not any(self.header.fill):
             punch_range(self._data, start, stop - start)
 
     def _lengthen(self, least: int, ahead: bool) -> None:
@@ -692,6 +738,7 @@ class FileStore:
                     state.spare_offset,
                     state.spare_capacity,
                     end,
+                    state.group,
                     shape,
                     offset,
                     axial.grid,
@@ -700,7 +747,7 @@ class FileStore:
         except OSError as error:
             self._extents = known
             raise storage_error(error, f"cannot commit the new bounds of '{self.path}'") from error
-        self._unsettled |= cuts
+        self._unsettled |= cuts and self.held is None
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
@@ -723,7 +770,10 @@ class FileStore:
         return extents, end
 
     def _write_superblock(self, state: Superblock) -> None:
-        """Write the next commit."""
+        """Write the next commit, or keep it for one of several arrays."""
+        if self.held is not None:
+            self.state = state
+            return
         offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
         data = encode_superblock(state)
         # The state first: after an interrupt between the two lines the file may be ahead of it.
@@ -740,37 +790,46 @@ class FileStore:
         write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
         self._durable[slot] = state
 
+    def _older(self, slots: Sequence[int]) -> int:
+        """The slot of those that commits do not touch to be written next."""
+        return min(
+            slots, key=lambda slot: self._durable[slot].sequence if slot in self._durable else -1
+        )
+
     # -- attributes --------------------------------------------------------------------------
 
     def set_attrs(self, attrs: str) -> None:
-        """Commit the attributes (a JSON text): written to free room, then made to count."""
+        """Commit the attributes (a JSON text), or keep them for a commit of several arrays."""
+        if self.held is None:
+            with family(f"cannot write the attributes of '{self.path}'"):
+                self._write_superblock(self._with_attrs(attrs))
+        self.attrs = attrs
+
+    def _with_attrs(self, attrs: str) -> Superblock:
+        """The next state, with attributes that are written to free room."""
         state, end = self.state, self.state.end
         blob = attrs.encode()
         present = (state.attrs_offset, state.attrs_capacity)
         self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
         taken = {present[0], *(block.attrs_offset for block in self._durable.values())}
         rooms = [room for room in self._rooms if room[0] not in taken and room[1] >= len(blob)]
-        with family(f"cannot write the attributes of '{self.path}'"):
-            if rooms:
-                offset, capacity = min(rooms)
-            else:
-                offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
-                reserve_zeros(self._metadata, offset, capacity)
-                end += capacity
-            write_all(self._metadata, blob, offset)
-            self._write_superblock(
-                state._replace(
-                    sequence=state.sequence + 1,
-                    attrs_offset=offset,
-                    attrs_bytes=len(blob),
-                    attrs_capacity=capacity,
-                    attrs_crc=crc32c(blob),
-                    spare_offset=present[0],
-                    spare_capacity=present[1],
-                    end=end,
-                )
-            )
-        self.attrs = attrs
+        if rooms:
+            offset, capacity = min(rooms)
+        else:
+            offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
+            reserve_zeros(self._metadata, offset, capacity)
+            end += capacity
+        write_all(self._metadata, blob, offset)
+        return state._replace(
+            sequence=state.sequence + 1,
+            attrs_offset=offset,
+            attrs_bytes=len(blob),
+            attrs_capacity=capacity,
+            attrs_crc=crc32c(blob),
+            spare_offset=present[0],
+            spare_capacity=present[1],
+            end=end,
+        )
 
     # -- readers, durability, end ------------------------------------------------------------
 
@@ -781,39 +840,54 @@ class FileStore:
         """
         if self.mode != "r":
             return False
-        problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
+        problem: Exception = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
+                decided = self._decided_states(self.state.sequence)
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
-                state = blocks[0][1]
+                state = max((*decided[:1], blocks[0]), key=lambda pair: pair[1].sequence)[1]
                 if state.sequence <= self.state.sequence:
                     return False
                 try:
-                    axes, sides, grids = self._read_log(axial.segments, state.n_segments)
-                    attrs = self._read_attrs(state)
-                except CorruptError as error:
-                    problem = error
-                    continue
-                problem = self._check_data(state)
-                if problem is None:
+                    news = self.read_news(state, axial)
                     break
-            if problem is not None:
+                except FormatError as error:
+                    problem = error
+            else:
                 raise problem
+        self.replay(news, axial)
+        self.adopt(news)
+        return True
+
+    def read_news(self, state: Superblock, axial: Axial) -> News:
+        """What is new in a state that a superblock tells of; FormatError where it is not whole."""
+        news = News(
+            state, self._read_log(axial.segments, state.n_segments), self._read_attrs(state)
+        )
+        problem = self._check_data(state)
+        if problem is not None:
+            raise problem
+        return news
+
+    def replay(self, news: News, axial: Axial) -> None:
+        """Have the axial vectors grow as the news tell; on an error they are as before."""
         mark = axial._mark()
-        axial._replay_more(axes, sides, grids, state.grid)
+        axial._replay_more(*news.log, news.state.grid)
         try:
-            self._check_state(state, axial)
+            self._check_state(news.state, axial)
         except CorruptError:
             axial._rollback(mark)
             raise
+
+    def adopt(self, news: News) -> None:
+        """Go on in a newer state."""
         assert self.region is not None
-        if not self.region.holds(state.data_bytes):
-            self.region = Region.file(self._data, state.data_bytes, False, True)
-        self.state = state
-        self.attrs = attrs
-        return True
+        if not self.region.holds(news.state.data_bytes):
+            self.region = Region.file(self._data, news.state.data_bytes, False, True)
+        self.state = news.state
+        self.attrs = news.attrs
 
     @property
     def metadata_bytes(self) -> int:
@@ -836,11 +910,11 @@ class FileStore:
             return
         with family(f"cannot flush '{self.path}'"):
             datasync(self._data)
+            self._safe_bytes = self.state.data_bytes
             # To the older of two superblocks: the last flush counts until this one is done.
             flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
-            numbers = [-1 if block is None else block.sequence for block in flushed]
-            if self.state.sequence not in numbers:
-                self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
+            if all(block is None or block.sequence != self.state.sequence for block in flushed):
+                self._write_durable(self._older(FLUSHED_SLOTS), self.state)
             datasync(self._metadata)
             self._unsettled = False
             if self._new_entry:
@@ -880,6 +954,8 @@ class FileStore:
             return
         try:
             if self.mode == "r+":
+                if self.held is not None:  # forgotten in the midst of a block
+                    self.roll_back()
                 # A full disk leaves the pair unsealed, which costs a check and nothing else.
                 with contextlib.suppress(OSError):
                     self._seal()

@@ -153,6 +153,12 @@ cdef class ArrayCore:
             self.touched = Touched()
             self.layout.touched = self.touched.root
 
+    def _abandon(self, start):
+        """Leave what lies behind `start` bytes of the file to views alone, without the file."""
+        for region in (self.region, self.view_region):
+            if region is not None:
+                region.abandon(start)
+
     @property
     def _changes(self):
         """A number that differs where elements or bounds may; None where nobody can say."""
