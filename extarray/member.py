@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Held", "Member"]
 
-# Where the number of a superblock stands in it.
-_SEQUENCE = slice(8, 16)
+# The numbers of the two pending states.
+_SEQUENCES = struct.Struct(f"<8xQ{BLOCK - 8}xQ")
 
 
 @dataclass
@@ -329,9 +330,11 @@ class Member:
         To be read before the live ones: a group that the coordinator has forgotten is there.
         """
         first = self.header.superblock_offset(PENDING_SLOTS[0])
-        data = os.pread(self._metadata, BLOCK + _SEQUENCE.stop, first)
-        numbers = [int.from_bytes(data[at:][_SEQUENCE], "little") for at in (0, BLOCK)]
-        if max(numbers) <= known:
+        data = os.pread(self._metadata, _SEQUENCES.size, first)
+        if len(data) < _SEQUENCES.size:
+            return []
+        a, b = _SEQUENCES.unpack(data)
+        if a <= known and b <= known:
             return []
         return [
             (slot, pending.state)
