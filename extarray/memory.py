@@ -43,6 +43,7 @@ class MemoryStore:
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
         self._used = 0
+        self._shown = 0  # bytes of which views may be left that the array lost again
         self.reserve(0, data_bytes)
 
     def reserve(self, old: int, new: int) -> None:
@@ -51,6 +52,8 @@ class MemoryStore:
         self.region.commit(new)
         if any(self.header.fill):
             self.region.fill(self.header.fill, old, new)
+        elif old < self._shown:
+            self.region.fill(b"\0", old, min(new, self._shown))
         self._used = new
 
     def release(self, old: int) -> None:
@@ -105,6 +108,7 @@ class MemoryStore:
         size = self.header.chunk_bytes
         for extent in self.grid:
             size *= extent
+        self._shown = max(self._shown, self._used)
         self.release(size)
 
     def finish(self) -> None:

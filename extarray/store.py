@@ -427,9 +427,16 @@ class FileStore(Member):
         return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
 
     def _read_state(self) -> _State:
-        """The newest state that is whole, and not pending."""
-        live = self._superblocks(LIVE_SLOTS)
-        return self._whole_state(self._decided_states(live[0][1].sequence if live else -1))
+        """The newest state that is whole, and counts."""
+        newest = max((block.sequence for _, block in self._superblocks(LIVE_SLOTS)), default=-1)
+        known = -1
+        with contextlib.suppress(CorruptError):
+            found = self._whole_state(self._decided_states(newest))
+            known = found.state.sequence
+            if known >= newest:
+                return found
+        # The newest superblock is not whole: a pending state before it may be.
+        return self._whole_state(self._decided_states(known))
 
     def _whole_state(self, decided: list[tuple[int, Superblock]]) -> _State:
         """The newest state that is whole, of the superblocks and of those that groups decided."""
