@@ -92,12 +92,11 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
         _of_thread.inside = True
         try:
             block.begin()
-            try:
-                yield
-            except BaseException:
-                block.roll_back()
-                raise
+            yield
             block.commit()
+        except BaseException:
+            block.roll_back()
+            raise
         finally:
             _of_thread.inside = False
 
@@ -182,14 +181,10 @@ class _Block:
                 raise ArgumentError(
                     f"cannot commit {array._name()} with others in the midst of an append to it"
                 )
-        try:
-            for array in self.members:
-                mark = array.axial._mark()
-                array._store.hold()
-                self.marks.append(mark)
-        except BaseException:
-            self.roll_back()
-            raise
+        for array in self.members:
+            mark = array.axial._mark()
+            array._store.hold()
+            self.marks.append(mark)
         _blocks.add(self)
 
     def _held(self) -> list[tuple[ExtArray, Any]]:
@@ -200,13 +195,13 @@ class _Block:
         return held
 
     def roll_back(self) -> None:
-        """Have all arrays as they were when the block began."""
+        """Have all arrays that are held as they were when the block began."""
         with contextlib.ExitStack() as steps:  # all of them, whatever fails
             for array, mark in self._held():
                 steps.callback(_take_back, array, mark)
 
     def commit(self) -> None:
-        """Make all of it count, by one write; on an error before it, all arrays are as before."""
+        """Make all of it count, by one write; an error before it leaves that to `roll_back`."""
         if not self.marks:  # in a forked child
             return
         stores = [array._store for array in self.members]
@@ -217,7 +212,6 @@ class _Block:
                 _decide(*changed)
         except BaseException as error:
             if not changed[0].decided:
-                self.roll_back()
                 raise
             failure = error  # behind the write
         with contextlib.ExitStack() as steps:  # all of them, also after an interrupt

@@ -649,6 +649,7 @@ class FileStore(Member):
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        self._safe_bytes = min(self._safe_bytes, old)
         if self.state.sealed:
             old += SEAL_BYTES
         with contextlib.suppress(OSError):

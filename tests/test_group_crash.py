@@ -131,7 +131,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
     seen = []
     for image in recorder.images:
         found = set()
-        for order, mode in rng.sample(orders, 8):
+        for order, mode in rng.sample(orders, 4):
             target = restored(image, tmp_path / "crashed")
             states = {}
             for name, how in zip(order, mode, strict=True):
@@ -145,7 +145,7 @@ def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, 
         assert len(found) == 1, "the order of opening does not matter"
         seen += found
     assert seen == sorted(seen) and set(seen) == {0, 1}, "once decided, always decided"
-    assert len(seen) > 20
+    assert len(seen) > 15
 
 
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
@@ -371,7 +371,7 @@ class Disks:
 STEPS = ["together", "pair", "alone", "attrs", "flush", "reopen"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
     """What returned is on the disk; what had not returned is there for all of them, or for none."""
     folder = tmp_path / "fleet"
@@ -404,8 +404,7 @@ def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
             fleet.arrays[name] = xa.open(folder / name, "r+")
     fleet.close()
     monkeypatch.undo()
-    assert len(disks.cuts) > 50
-    for image, returned in disks.cuts:
+    for image, returned in rng.sample(disks.cuts, 60):
         target = restored(image, tmp_path / "cut")
         modes = rng.choices(["r", "r+"], k=3)
         found = {}
@@ -437,7 +436,7 @@ for name, shape, chunk in zip(names, shapes, chunks):
     xa.create(f"{folder}/{name}", shape, "i8", chunks=chunk).close()
 rng = random.Random(seed)
 
-def write():
+def write(news):
     order = rng.sample(names, 3)
     arrays = [xa.open(f"{folder}/{name}", "r+") for name in order]
     rows = [array.shape[0] for array in arrays]
@@ -448,10 +447,11 @@ def write():
             for array in arrays:
                 array.append(np.full((1, *array.shape[1:]), row))
                 array.attrs["rows"] = row + 1
+        os.write(news, b".")
         if row % 7 == 3:
             rng.choice(arrays).attrs["other"] = row
 
-def look():
+def look(news):
     arrays = [xa.open(f"{folder}/{name}") for name in names]
     row = 0
     while True:
@@ -464,21 +464,28 @@ def look():
             assert all((array[-1] == row - 1).all() for array in arrays)
 
 def forked(work):
+    news, told = os.pipe()
     child = os.fork()
     if child:
-        return child
+        os.close(told)
+        return child, news
     try:
-        work()
+        work(told)
     finally:
         import traceback
         traceback.print_exc()
         os._exit(1)
 
 def trial(least):
-    child = forked(write)
-    time.sleep(rng.uniform(0, 0.03))
+    child, news = forked(write)
+    for _ in range(rng.randint(0, 5)):
+        least += len(os.read(news, 1))
+    time.sleep(rng.uniform(0, 0.003))
     os.kill(child, signal.SIGKILL)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the writer failed"
+    while os.read(news, 1):
+        least += 1
+    os.close(news)
     found = []
     for name in rng.sample(names, 3):
         with xa.open(f"{folder}/{name}", rng.choice(["r", "r", "r+"])) as array:
@@ -486,7 +493,8 @@ def trial(least):
             values = array[...].reshape(rows, array.size // max(1, rows))
             assert (values == np.arange(rows)[:, None]).all()
             found.append(rows)
-    assert len(set(found)) == 1 and found[0] >= least, (found, least)
+    # Every block that was left counts; the one that was under way may.
+    assert set(found) in ({least}, {least + 1}), (found, least)
     return found[0]
 
 readers, rows = [forked(look) for _ in range(2)], 0
@@ -494,9 +502,9 @@ try:
     for _ in range(kills):
         rows = trial(rows)
 finally:
-    for child in readers:
+    for child, _ in readers:
         os.kill(child, signal.SIGKILL)
-    ends = [os.waitpid(child, 0)[1] for child in readers]
+    ends = [os.waitpid(child, 0)[1] for child, _ in readers]
 assert all(map(os.WIFSIGNALED, ends)), "a reader failed"
 print(rows)
 """
