@@ -182,9 +182,8 @@ class _Block:
                     f"cannot commit {array._name()} with others in the midst of an append to it"
                 )
         for array in self.members:
-            mark = array.axial._mark()
+            self.marks.append(array.axial._mark())
             array._store.hold()
-            self.marks.append(mark)
         _blocks.add(self)
 
     def _held(self) -> list[tuple[ExtArray, Any]]:
@@ -214,6 +213,13 @@ class _Block:
             if not changed[0].decided:
                 raise
             failure = error  # behind the write
+        if len(changed) > 1:
+            try:
+                changed[0].secure()
+            except BaseException as error:  # noqa: BLE001 -- raised at the end
+                failure = error
+                for store in changed:
+                    store.keep_cut()
         with contextlib.ExitStack() as steps:  # all of them, also after an interrupt
             for array, _ in self._held():
                 steps.callback(array._store.finish)
@@ -241,12 +247,13 @@ def _decide(first: FileStore, *others: FileStore) -> None:
     for store in others:
         store.prepare(group, first)
     first.decide(group)
-    first.secure()
 
 
 def _take_back(array: ExtArray, mark: Any) -> None:
     """Have an array as it was at a mark."""
     store = array._store
+    if store.held is None:  # the block could not even begin
+        return
     grown = store.roll_back()
     array.axial._rollback(mark)
     array._set_bounds(store.shape, store.offset)

@@ -89,6 +89,7 @@ class Member:
 
     if TYPE_CHECKING:
         path: Path
+        mode: str
         header: Header
         state: Superblock
         attrs: str
@@ -150,7 +151,7 @@ class Member:
         self.unclean |= self.state is not held.before[0]
         self.state, self.attrs, self._extents, was_unclean = held.before
         self.unclean |= was_unclean
-        if held.slot is not None:
+        if held.slot is not None and self.mode == "r+":  # not in a forked child
             self._durable.pop(held.slot, None)
             with contextlib.suppress(OSError):  # without its decision it counts for nothing
                 self._clear(held.slot)
@@ -210,9 +211,11 @@ class Member:
         with contextlib.suppress(MissingError, FormatError), self.probe(place, uuid) as member:
             if member._metadata < 0:  # moved or removed: it cannot find the decision either
                 return
-            live = max((block.sequence for _, block in member._superblocks(LIVE_SLOTS)), default=-1)
+            # Commits do not touch the copy of the state that finishing leaves.
+            copies = [block.sequence for _, block in member._superblocks(FLUSHED_SLOTS)]
             if any(
-                pending.group == self.state.group and pending.state.sequence > live
+                pending.group == self.state.group
+                and pending.state.sequence > max(copies, default=-1)
                 for _, pending in member._pendings()
             ):
                 type(self).open(Path(place), "r+", 0, "auto")[0].close()
@@ -241,7 +244,11 @@ class Member:
             if group != self.state.group:
                 self._secure_data(state)
             self.held.outcome = state
-            self._write_live(state)
+            try:
+                self._write_live(state)
+            except OSError:
+                if not self.decided:
+                    raise
         self._unsettled = True
 
     @property
@@ -261,6 +268,12 @@ class Member:
             self._write_durable(self._older(FLUSHED_SLOTS), self.held.outcome)
             datasync(self._metadata)
         self._unsettled = False
+
+    def keep_cut(self) -> None:
+        """Keep what was cut off: the disk may not have the decision."""
+        assert self.held is not None
+        self.held.freed.clear()
+        self._unsettled = True
 
     def finish(self) -> None:
         """Have the state as any other, when it counts."""
