@@ -211,11 +211,13 @@ class Member:
         with contextlib.suppress(MissingError, FormatError), self.probe(place, uuid) as member:
             if member._metadata < 0:  # moved or removed: it cannot find the decision either
                 return
-            # Commits do not touch the copy of the state that finishing leaves.
-            copies = [block.sequence for _, block in member._superblocks(FLUSHED_SLOTS)]
+            # It is to have a commit of its own, and the copy that other commits do not touch.
+            done = min(
+                max((block.sequence for _, block in member._superblocks(slots)), default=-1)
+                for slots in (LIVE_SLOTS, FLUSHED_SLOTS)
+            )
             if any(
-                pending.group == self.state.group
-                and pending.state.sequence > max(copies, default=-1)
+                pending.group == self.state.group and pending.state.sequence > done
                 for _, pending in member._pendings()
             ):
                 type(self).open(Path(place), "r+", 0, "auto")[0].close()
