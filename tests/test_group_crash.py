@@ -546,3 +546,24 @@ def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
             process.kill()
     a.close()
     b.close()
+
+
+def test_states_existed_together_also_without_blocks(tmp_path, script):
+    """One grows, then the other, as fast as they can: they never differ by more than one."""
+    reader = READ.replace(
+        "assert arrays[0].shape[0] == arrays[1].shape[0]",
+        "assert 0 <= arrays[0].shape[0] - arrays[1].shape[0] <= 1",
+    )
+    a, b = (xa.create(tmp_path / n, (0,), "i4", chunks=1 << 20) for n in "ab")
+    with script.start(reader, a.path, b.path) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            for _ in range(20_000):
+                a.extend(0, 1)
+                b.extend(0, 1)
+            a.attrs["stop"] = 1
+            assert process.communicate(timeout=60)[0] == "20000\n"
+        finally:
+            process.kill()
+    a.close()
+    b.close()
