@@ -14,6 +14,7 @@ from extarray.config import config
 from extarray.creation import create, empty, from_array, full, ones, open, zeros
 from extarray.errors import *  # noqa: F403
 from extarray.errors import __all__ as _error_names
+from extarray.group import commit, refresh
 from extarray.protocols.iteration import ndenumerate
 from extarray.rawfile import fromfile
 
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Axial",
     "ExtArray",
+    "commit",
     "config",
     "create",
     "empty",
@@ -32,6 +34,7 @@ __all__ = [
     "ndenumerate",
     "ones",
     "open",
+    "refresh",
     "zeros",
 ]
 __all__ += _error_names

@@ -14,6 +14,7 @@ from extarray._core._axial import Axial
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
 from extarray.errors import (
+    ArgumentError,
     ArgumentTypeError,
     LimitError,
     ReserveError,
@@ -271,20 +272,19 @@ class ExtArray(
         """
         with self._steady:
             self._check()
-            empty = not self.axial.size
             if not self._store.refresh(self.axial):
                 return False
-            if empty and self.axial.size:
-                self._place_elements()
             self._show_store()
             return True
 
     def _show_store(self) -> None:
-        """Show what the store has taken up."""
+        """Have the bounds that the store has, and its region."""
         if self._store.region is not self._region:
             self._attach_store()
         self._set_bounds(self._store.shape, self._store.offset)
         self._know_cuts(self._store.cuts_known, None)
+        if self.axial.size and not self._has_places:
+            self._place_elements()
 
     def flush(self) -> None:
         """Bring everything to the disk: what returned before survives a power cut.
@@ -300,6 +300,7 @@ class ExtArray(
         """
         with self._commits:
             self._check()
+            self._check_free("flush")
             self._store.flush()
 
     def close(self) -> None:
@@ -319,12 +320,20 @@ class ExtArray(
         True
         """
         with self._growth:
+            self._check_free("close")
             self._let_go()
 
     def _let_go(self) -> None:
         self._attach(None, False, False, False, False)
         self._watch(None, 0, None)
         self._store.close()
+
+    def _check_free(self, what: str) -> None:
+        """Raise in the midst of a commit of several arrays."""
+        if self._store.held is not None:
+            raise ArgumentError(
+                f"cannot {what} {self._name()} inside a block of extarray.commit; do it behind"
+            )
 
     def _discard(self) -> None:
         """Close an array that could not be filled, and remove its files."""

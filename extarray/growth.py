@@ -406,6 +406,12 @@ class Extendible(StoredArray):
 
     def _expose(self, change: Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""
+        held = self._store.held
+        if held is not None and not held.cut.isdisjoint(change.sides(outwards=True)):
+            raise ArgumentError(
+                f"cannot grow {self._name()} where this block of extarray.commit has cut it: what "
+                "was cut off is needed until the end of the block; grow behind it"
+            )
         self._store.settle()
         for start, stop in change.old_chunks_of_new_parts():
             self._store_runs(self._store.reserve_again, change.chunks_of(start, stop))
@@ -414,6 +420,8 @@ class Extendible(StoredArray):
 
     def _give_back(self, change: Change) -> None:
         """Have the store give back the chunks that hold none of the new bounds."""
+        if self._store.held is not None:
+            self._store.held.cut |= change.sides(outwards=False)
         boxes = list(change.chunks_cut())
         if boxes:
             self._store.settle()
@@ -506,6 +514,13 @@ class Change(NamedTuple):
         ends = map(operator.mul, grid, self.chunks)
         extents = map(operator.sub, self.high, self.low)
         return not any(self.offset_after) and all(map(operator.eq, extents, ends))
+
+    def sides(self, outwards: bool) -> set[tuple[int, str]]:
+        """Axes and sides at which the bounds move."""
+        sign = 1 if outwards else -1
+        starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
+        ends = zip(self.high, self.shape, strict=True)
+        return starts | {(j, "end") for j, (b, n) in enumerate(ends) if sign * (b - n) > 0}
 
     def new_parts(self) -> Iterator[tuple[Index, Index]]:
         """Boxes of elements that the new bounds have and the old ones have not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
+from extarray.member import Held
 
 if TYPE_CHECKING:
     from extarray._core._axial import Axial
@@ -41,11 +42,13 @@ class MemoryStore:
         self.offset = (0,) * header.ndim
         self.grid = axial.grid
         self.unclean = False
+        self.held: Held | None = None
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
         # For the threads of this process: what is given back holds zeros.
         self.cuts = Counter.own() if any(header.fill) else None
         self._used = 0
+        self._shown = 0  # bytes of which views may be left that the array lost again
         self.reserve(0, data_bytes)
 
     def reserve(self, old: int, new: int) -> None:
@@ -54,6 +57,8 @@ class MemoryStore:
         self.region.commit(new)
         if any(self.header.fill):
             self.region.fill(self.header.fill, old, new)
+        elif old < self._shown:
+            self.region.fill(b"\0", old, min(new, self._shown))
         self._used = new
 
     def release(self, old: int) -> None:
@@ -82,7 +87,9 @@ class MemoryStore:
 
     def give_back(self, start: int, stop: int) -> None:
         """Let the system have the memory of bytes that no longer count: they are zero."""
-        if self.region is not None:
+        if self.held is not None:
+            self.held.freed.append((start, stop))
+        elif self.region is not None:
             self.region.discard(start, stop)
 
     def begin_cut(self) -> None:
@@ -90,6 +97,34 @@ class MemoryStore:
 
     def begin_append(self) -> None:
         """Nothing to do."""
+
+    def hold(self) -> None:
+        """Keep what `roll_back` needs."""
+        self.held = Held((self.shape, self.offset, self.grid, self.attrs, self.unclean))
+
+    def roll_back(self) -> bool:
+        """Go back to before `hold`; returns whether the grid has grown since."""
+        held, self.held = self.held, None
+        assert held is not None
+        now = self.shape, self.offset, self.grid
+        self.shape, self.offset, self.grid, self.attrs, was_unclean = held.before
+        self.unclean = self.unclean or was_unclean or now != held.before[:3]
+        return now[2] != self.grid
+
+    def take_back(self) -> None:
+        """Have zeros again where the grid had grown."""
+        size = self.header.chunk_bytes
+        for extent in self.grid:
+            size *= extent
+        self._shown = max(self._shown, self._used)
+        self.release(size)
+
+    def finish(self) -> None:
+        """Keep no more what `roll_back` needs."""
+        held, self.held = self.held, None
+        assert held is not None
+        for start, stop in held.freed:
+            self.give_back(start, stop)
 
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""

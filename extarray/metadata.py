@@ -42,6 +42,8 @@ __all__ = [
     "LIMIT",
     "LIVE_SLOTS",
     "MAGIC",
+    "NO_GROUP",
+    "PENDING_SLOTS",
     "SEAL_BYTES",
     "SEAL_MAGIC",
     "VERSION",
@@ -49,6 +51,7 @@ __all__ = [
     "WRITER_BYTES",
     "WRITER_SLOTS",
     "Header",
+    "Pending",
     "Superblock",
     "Writer",
     "WriterKind",
@@ -58,12 +61,16 @@ __all__ = [
     "decode_dtype",
     "decode_extent_head",
     "decode_header",
+    "decode_members",
+    "decode_pending",
     "decode_records",
     "decode_superblock",
     "decode_writers",
     "encode_dtype",
     "encode_extent_head",
     "encode_header",
+    "encode_members",
+    "encode_pending",
     "encode_record",
     "encode_superblock",
     "encode_writer",
@@ -92,6 +99,9 @@ BEGUN_SLOT = 4
 GROUP_BLOCK = 5
 WRITERS_BLOCK = 6
 EXTENT_HEAD_BYTES = 16
+# States that count with the decision of another array: the last two, in turn.
+PENDING_SLOTS = (7, 8)
+NO_GROUP = bytes(16)
 FIRST_EXTENT_RECORDS = 64
 # The end of the header, which its checksum does not cover: the number of cuts, and a note.
 CUTS_BYTES = 8
@@ -104,9 +114,9 @@ SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
 SEAL_BYTES = len(SEAL_MAGIC) + 16
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")
-_SUPERBLOCK = struct.Struct("<IIQQQQIIQIIQ")
+_SUPERBLOCK = struct.Struct("<IIQQQQIIQIIQ16s")
 # By the number of axes; behind the checksum.
-_SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ{3 * ndim}q") for ndim in range(33)]
+_SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ16s{3 * ndim}q") for ndim in range(33)]
 _RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
 _CHECKSUM = struct.Struct("<I")
 _EXTENT_HEAD = struct.Struct("<QII")
@@ -122,6 +132,9 @@ _LAST_END = 2**62
 _DEEPEST = 32
 # What a description of a data type says of a type without parts.
 _TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9]*[A-Za-z]+\])?")
+_PENDING_TAIL = struct.Struct("<I16s16s")
+_MEMBERS_HEAD = struct.Struct("<II")
+_MEMBER = struct.Struct("<16sI")
 
 _SPARSE = 1
 _SEALED = 1
@@ -157,7 +170,7 @@ class Header:
     @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
-        return self.superblock_offset(WRITERS_BLOCK + 1)
+        return self.superblock_offset(PENDING_SLOTS[-1] + 1)
 
     @property
     def cuts_offset(self) -> int:
@@ -190,6 +203,8 @@ class Superblock(NamedTuple):
         Room for the next version of the attributes.
     end : int
         Where ``.xmd`` has free space.
+    group : bytes
+        The last commit of several arrays that this one has decided.
     shape, offset, grid : tuple of int
         Bounds in elements, elements of the grid before the bounds, and the grid in chunks.
     """
@@ -206,9 +221,31 @@ class Superblock(NamedTuple):
     spare_offset: int
     spare_capacity: int
     end: int
+    group: bytes
     shape: tuple[int, ...]
     offset: tuple[int, ...]
     grid: tuple[int, ...]
+
+
+class Pending(NamedTuple):
+    """A state of one array of several that commit together.
+
+    Attributes
+    ----------
+    state : Superblock
+        Counts if the coordinator has decided the group.
+    group : bytes
+        Uuid of the commit.
+    coordinator : bytes
+        Uuid of the array that decides.
+    path : bytes
+        Where it is, without suffix, relative to the folder of this one.
+    """
+
+    state: Superblock
+    group: bytes
+    coordinator: bytes
+    path: bytes
 
 
 # -- data types ----------------------------------------------------------------------------------
@@ -541,6 +578,7 @@ def encode_superblock(block: Superblock) -> bytes:
         block.spare_capacity,
         block.attrs_crc,
         block.end,
+        block.group,
         *shape,
         *block.offset,
         *block.grid,
@@ -566,7 +604,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         return None
     (
         crc, flags, sequence, n_segments, data_bytes, attrs_offset, attrs_bytes, attrs_capacity,
-        spare_offset, spare_capacity, attrs_crc, end,
+        spare_offset, spare_capacity, attrs_crc, end, group,
     ) = _SUPERBLOCK.unpack_from(data)  # fmt: skip
     if crc32c(data[4:]) != crc or sequence > LAST_SEQUENCE:
         return None
@@ -584,6 +622,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         spare_offset=spare_offset,
         spare_capacity=spare_capacity,
         end=end,
+        group=group,
         shape=extents[:ndim],
         offset=extents[ndim : 2 * ndim],
         grid=extents[2 * ndim :],
@@ -618,6 +657,116 @@ def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> boo
             return False
         free = offset + length
     return free <= block.end <= _LAST_END and block.attrs_bytes <= block.attrs_capacity
+
+
+# -- commits of several arrays -------------------------------------------------------------------
+
+
+def encode_pending(pending: Pending) -> bytes:
+    """Bytes of a pending state: its superblock, and where its decision is.
+
+    Parameters
+    ----------
+    pending : Pending
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: the path is too long for a block.
+    """
+    block = encode_superblock(pending.state)
+    tail = _PENDING_TAIL.pack(len(pending.path), pending.group, pending.coordinator) + pending.path
+    data = block + _CHECKSUM.pack(crc32c(block + tail)) + tail
+    if len(data) > BLOCK:
+        raise ArgumentError(
+            f"cannot commit arrays together whose paths differ by {len(pending.path)} bytes; keep "
+            "them nearer to one another"
+        )
+    return data
+
+
+def decode_pending(data: bytes, ndim: int) -> Pending | None:
+    """Pending state from its bytes, or None where they are none (torn, or never written).
+
+    Parameters
+    ----------
+    data : bytes
+    ndim : int
+
+    Returns
+    -------
+    Pending or None
+    """
+    state = decode_superblock(data, ndim)
+    at = superblock_bytes(ndim)
+    if state is None or len(data) < at + _CHECKSUM.size + _PENDING_TAIL.size:
+        return None
+    (crc,) = _CHECKSUM.unpack_from(data, at)
+    size, group, coordinator = _PENDING_TAIL.unpack_from(data, at + _CHECKSUM.size)
+    first = at + _CHECKSUM.size + _PENDING_TAIL.size
+    path = data[first : first + size]
+    if crc32c(data[:at] + data[at + _CHECKSUM.size : first] + path) != crc:
+        return None
+    return Pending(state, group, coordinator, path)
+
+
+def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Bytes of the list of those who took part in a commit of several arrays.
+
+    Parameters
+    ----------
+    members : sequence of (bytes, bytes)
+        Uuid and path, without suffix, relative to the folder of the coordinator.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: too many for a block.
+    """
+    body = b"".join(_MEMBER.pack(uuid, len(path)) + path for uuid, path in members)
+    if len(body) > BLOCK - _MEMBERS_HEAD.size:
+        raise ArgumentError(
+            f"cannot commit {len(members) + 1} arrays together: with their paths they need "
+            f"{len(body)} bytes of {BLOCK - _MEMBERS_HEAD.size}; commit fewer, or keep them nearer "
+            "to one another"
+        )
+    size = struct.pack("<I", len(body))
+    return _CHECKSUM.pack(crc32c(size + body)) + size + body
+
+
+def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
+    """Uuids and paths of those who took part in a commit of several arrays.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Returns
+    -------
+    list of (bytes, bytes)
+        Empty where the bytes are no list.
+    """
+    if len(data) < _MEMBERS_HEAD.size:
+        return []
+    crc, size = _MEMBERS_HEAD.unpack_from(data)
+    stop = _MEMBERS_HEAD.size + size
+    if crc32c(data[_CHECKSUM.size : stop]) != crc:
+        return []
+    members, at = [], _MEMBERS_HEAD.size
+    while at < stop:
+        uuid, length = _MEMBER.unpack_from(data, at)
+        at += _MEMBER.size
+        members.append((uuid, data[at : at + length]))
+        at += length
+    return members
 
 
 # -- growth log ----------------------------------------------------------------------------------

@@ -81,9 +81,9 @@ class SharedFileStore(FileStore):
         lock.join(fd, self.path, timeout)
         lock.begin_commit(fd)  # until `_begin_writing` is done
 
-    def _begin_writing(self) -> None:
+    def _begin_writing(self, slot: int) -> None:
         if not lock.anyone_is_alive(self._metadata):
-            super()._begin_writing()
+            super()._begin_writing(slot)
             self._clear_table()
             if self.unclean:  # the last writer died: those to come must know
                 self._note_remains()
@@ -214,7 +214,7 @@ class SharedFileStore(FileStore):
         """Bring a cut of the bounds, anybody's, to the disk before it is too late."""
         self._unsettled = self._head.unsettled
         if self._unsettled:
-            self._lengthened = True  # by others, perhaps
+            self._safe_bytes = 0  # others may have lengthened it
         super().settle()
         if self._head.unsettled:
             with family(f"cannot write to '{self.path}.xmd'"):

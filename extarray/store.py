@@ -50,6 +50,7 @@ from extarray.filesystem import (
     sync_folders,
     write_all,
 )
+from extarray.member import Member
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
@@ -60,6 +61,7 @@ from extarray.metadata import (
     LIMIT,
     LIVE_SLOTS,
     MAGIC,
+    NO_GROUP,
     SEAL_BYTES,
     SEAL_MAGIC,
     Header,
@@ -112,11 +114,21 @@ class _State(NamedTuple):
     extents: list[int]  # of its growth log
 
 
+class News(NamedTuple):
+    """What a newer state has that the present one has not, as read."""
+
+    state: Superblock
+    log: _Log
+    extents: list[int]  # of the growth log
+    attrs: str
+    cuts: int  # that there were, at least
+
+
 # Stores that hold a writer's lock: a forked child must let go of it.
 _writers: weakref.WeakSet[FileStore] = weakref.WeakSet()
 
 
-class FileStore:
+class FileStore(Member):
     """A pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
 
     Made by `FileStore.create` and `FileStore.open`.
@@ -159,7 +171,8 @@ class FileStore:
         self._extents: list[int] = []
         self._new_entry = False
         self._unsettled = False  # a cut of the bounds may not be on the disk
-        self._lengthened = True  # nor may the length of .xta, as far as this store knows
+        self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
+        self._orphaned: str | None = None  # array with a decision that is missing
         self._has_seal = False  # in .xta, whatever the state says
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
@@ -292,6 +305,7 @@ class FileStore:
             spare_offset=0,
             spare_capacity=0,
             end=log_end + room,
+            group=NO_GROUP,
             shape=shape,
             offset=(0,) * header.ndim,
             grid=axial.grid,
@@ -307,8 +321,12 @@ class FileStore:
             image[offset : offset + len(piece)] = piece
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
-        self.region = self._map(data_bytes, True, self.engine == "mmap")
+        self.region = self._region_of(data_bytes)
         self._count_cuts(True)
+
+    def _region_of(self, data_bytes: int) -> Region:
+        """Window for a writer."""
+        return self._map(data_bytes, True, self.engine == "mmap")
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -395,7 +413,14 @@ class FileStore:
             if recovered is None:
                 raise problem
             found = recovered
-        if found.slot not in LIVE_SLOTS:
+        if self._orphaned is not None:
+            warnings.warn(
+                f"'{self.path}' was to change together with other arrays, and '{self._orphaned}', "
+                "which tells whether they have, is not there: opened in the state before",
+                RecoveryWarning,
+                stacklevel=4,
+            )
+        if problem is not None or found.slot in SPARED_SLOTS:
             warnings.warn(
                 f"'{self.path}' is not whole, as after a loss of power: opened in the newest state "
                 f"that is, of shape {found.state.shape}",
@@ -411,7 +436,7 @@ class FileStore:
         # A writer may shrink the array, and make holes, while a reader has it open.
         self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
-            self._begin_writing()
+            self._begin_writing(found.slot)
         self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
         return axial
@@ -449,9 +474,9 @@ class FileStore:
         """Take the writer's lock on ``.xmd``."""
         lock.acquire(fd, self.path, timeout)
 
-    def _begin_writing(self) -> None:
-        """Make ready, with the lock, to be the writer."""
-        self._take_over()
+    def _begin_writing(self, slot: int) -> None:
+        """Make ready, with the lock, to be the writer; of a state, and the slot where it was."""
+        self._take_over(slot)
         if not self.state.sealed:
             # The last writer died, perhaps in the midst of an append, or after a cut.
             self.release(self.state.data_bytes)
@@ -460,6 +485,8 @@ class FileStore:
 
     def _end_writing(self) -> None:
         """Leave the files as the next writer likes to find them, and drop the lock."""
+        if self.held is not None:  # forgotten in the midst of a block
+            self.roll_back()
         # A full disk leaves the pair unsealed, which costs a check and nothing else.
         with contextlib.suppress(OSError):
             self._seal()
@@ -468,8 +495,11 @@ class FileStore:
         with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
             lock.release(self._metadata)
 
-    def _take_over(self) -> None:
-        """Begin to write where the last writer ended, perhaps not of its own will."""
+    def _take_over(self, begun: int) -> None:
+        """Begin to write in the state of a slot, where the last writer ended.
+
+        Perhaps that was not of its own will.
+        """
         numbers, live = [self.state.sequence], []
         for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
             numbers.append(block.sequence)
@@ -484,6 +514,7 @@ class FileStore:
                 f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
                 "array into a fresh one"
             )
+        self._resolve_pendings(begun)
         if live[:1] != [self.state.sequence] or newest != self.state.sequence:
             for sequence in (newest + 1, newest + 2):
                 self._write_superblock(self.state._replace(sequence=sequence))
@@ -494,6 +525,12 @@ class FileStore:
         size, first = superblock_bytes(self.header.ndim), min(slots)
         length = (max(slots) - first) * BLOCK + size
         data = read_all(self._metadata, length, self.header.superblock_offset(first))
+        return self._decode_superblocks(data, slots)
+
+    def _decode_superblocks(
+        self, data: bytes, slots: Sequence[int]
+    ) -> list[tuple[int, Superblock]]:
+        size, first = superblock_bytes(self.header.ndim), min(slots)
         found = []
         for slot in slots:
             block = decode_superblock(data[(slot - first) * BLOCK :][:size], self.header.ndim)
@@ -502,9 +539,22 @@ class FileStore:
         return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
 
     def _read_state(self) -> _State:
-        """The newest state that is whole."""
+        """The newest state that is whole, and counts."""
+        newest = max((block.sequence for _, block in self._superblocks(LIVE_SLOTS)), default=-1)
+        known = -1
+        with contextlib.suppress(CorruptError):
+            found = self._whole_state(self._decided_states(newest))
+            known = found.state.sequence
+            if known >= newest:
+                return found
+        # The newest superblock is not whole: a pending state before it may be.
+        return self._whole_state(self._decided_states(known))
+
+    def _whole_state(self, decided: list[tuple[int, Superblock]]) -> _State:
+        """The newest state that is whole, of the superblocks and of those that groups decided."""
         # First, so that they are not newer than the live ones while a writer is at work.
-        spared = self._superblocks(SPARED_SLOTS)
+        spared = decided + self._superblocks(SPARED_SLOTS)
+        spared.sort(key=lambda pair: pair[1].sequence, reverse=True)
         problem: Exception = CorruptError("no superblock is whole")
         found = None
         try:
@@ -541,22 +591,24 @@ class FileStore:
         self._extents = []  # those of a newer state, which is not whole, are free space in this one
         axes, sides, grids = self._read_log(0, state.n_segments)
         axial = Axial._replay(axes, sides, grids, state.grid)
-        self._check_state(state, axial)
+        self._check_state(state, axial, self._extents)
         return _State(slot, state, axial, self._read_attrs(state), self._extents)
 
     def _recovered(self) -> _State | None:
         """The newest of the states that commits do not touch, where it and ``.xta`` are whole."""
-        for slot, state in self._superblocks(SPARED_SLOTS):
+        spared = self._superblocks(SPARED_SLOTS)
+        spared += self._decided_states(spared[0][1].sequence if spared else -1)
+        for slot, state in sorted(spared, key=lambda pair: pair[1].sequence, reverse=True):
             with contextlib.suppress(CorruptError):
                 if self._check_data(state) is None:
                     return self._whole(slot, state)
         return None
 
-    def _check_state(self, state: Superblock, axial: Axial) -> None:
+    def _check_state(self, state: Superblock, axial: Axial, extents: list[int]) -> None:
         header = self.header
         fits = (
             axial.size * header.chunk_bytes == state.data_bytes < LIMIT
-            and places_fit(state, header, self._extents)
+            and places_fit(state, header, extents)
             and all(n >= 0 for n in (*state.shape, *state.offset))
             and all(
                 b + n <= g * c < LIMIT
@@ -653,7 +705,6 @@ class FileStore:
         """
         sparse, fill = self.header.sparse, self.header.fill
         self.begin_append()
-        self._lengthened = True
         try:
             if sparse or not CAN_RESERVE:
                 self._lengthen(new, ahead=old > 0)
@@ -674,6 +725,8 @@ class FileStore:
                 error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
             ) from None
         if self.region is not None and not self.region.holds(new):
+            if self.held is not None:
+                self.held.outgrown.append(self.region)
             self.region = self._map(new, True, True)
 
     def settle(self) -> None:
@@ -683,7 +736,7 @@ class FileStore:
         """
         if self._unsettled:
             with family(f"cannot commit the new bounds of '{self.path}'"):
-                if self._lengthened:  # or the new bounds would not fit the file
+                if self.state.data_bytes > self._safe_bytes:  # or they would not fit the file
                     self._sync_data()
                 self._sync_state()
 
@@ -707,7 +760,10 @@ class FileStore:
 
         Where it cannot punch holes, they stay as they are.
         """
-        punch_range(self._data, start, stop - start)
+        if self.held is not None:
+            self.held.freed.append((start, stop))
+        else:
+            punch_range(self._data, start, stop - start)
 
     # -- cuts --------------------------------------------------------------------------------
 
@@ -725,13 +781,17 @@ class FileStore:
                 place = self.header.cuts_offset
                 self.cuts = Counter.file(self._metadata, place, self.engine == "mmap")
 
+    def number_of_cuts(self) -> int:
+        """How many times chunks have become holes, where readers must know."""
+        return 0 if self.cuts is None else self._read_cuts()
+
     def _read_cuts(self) -> int:
         data = os.pread(self._metadata, CUTS_BYTES, self.header.cuts_offset)
         return int.from_bytes(data, "little")
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
-        if any(self.header.fill):
+        if any(self.header.fill) and self.held is None:
             number = (self._cuts_made + 1) % 2**64
             with family(f"cannot give back space of '{self.path}'"):
                 data = number.to_bytes(CUTS_BYTES, "little")
@@ -784,6 +844,7 @@ class FileStore:
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        self._safe_bytes = min(self._safe_bytes, old)
         if self.state.sealed:
             old += SEAL_BYTES
         self._length = 0  # an interrupt must not leave more than there is
@@ -869,9 +930,9 @@ class FileStore:
         known = self._extents
         n_segments = axial.segments
         try:
-            if self.durability == "commit":
+            if self.durability == "commit" and self.held is None:
                 self._sync_data()
-            self._unsettled |= cuts
+            self._unsettled |= cuts and self.held is None
             if n_segments > state.n_segments:
                 self._extents, end = self._append_log(axial, state.n_segments, n_segments, end)
             self._write_superblock(
@@ -888,6 +949,7 @@ class FileStore:
                     state.spare_offset,
                     state.spare_capacity,
                     end,
+                    state.group,
                     shape,
                     offset,
                     axial.grid,
@@ -900,7 +962,7 @@ class FileStore:
                 what = f"cannot commit the new bounds of '{self.path}'"
                 raise storage_error(error, what) from error
             raise
-        if self.durability == "commit":
+        if self.durability == "commit" and self.held is None:
             self._sync_commit("new bounds")
 
     def _sync_commit(self, what: str) -> None:
@@ -929,7 +991,10 @@ class FileStore:
         return extents, end
 
     def _write_superblock(self, state: Superblock) -> None:
-        """Write the next commit."""
+        """Write the next commit, or keep it for one of several arrays."""
+        if self.held is not None:
+            self.state = state
+            return
         offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
         data = encode_superblock(state)
         before = self.state
@@ -949,42 +1014,55 @@ class FileStore:
         self._durable[slot] = state  # first: its attributes must stay, come what may
         write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
 
+    def _older(self, slots: Sequence[int]) -> int:
+        """The slot of those that commits do not touch to be written next."""
+        return min(
+            slots, key=lambda slot: self._durable[slot].sequence if slot in self._durable else -1
+        )
+
     # -- attributes --------------------------------------------------------------------------
 
     def set_attrs(self, attrs: str) -> None:
-        """Commit the attributes (a JSON text): written to free room, then made to count."""
+        """Commit the attributes (a JSON text), or keep them for a commit of several arrays."""
+        if self.held is not None:
+            self.attrs = attrs
+            return
+        before = self.state
+        with family(f"cannot write the attributes of '{self.path}'"):
+            state = self._with_attrs(attrs)
+            try:
+                self._write_superblock(state)
+            finally:
+                if self.state is not before:
+                    self.attrs = attrs
+        if self.durability == "commit":
+            self._sync_commit("attributes")
+
+    def _with_attrs(self, attrs: str) -> Superblock:
+        """The next state, with attributes that are written to free room."""
         state, end = self.state, self.state.end
         blob = attrs.encode()
         present = (state.attrs_offset, state.attrs_capacity)
         self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
         taken = {present[0], *(block.attrs_offset for block in self._durable.values())}
         rooms = [room for room in self._rooms if room[0] not in taken and room[1] >= len(blob)]
-        with family(f"cannot write the attributes of '{self.path}'"):
-            if rooms:
-                offset, capacity = min(rooms)
-            else:
-                offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
-                reserve_zeros(self._metadata, offset, capacity)
-                end += capacity
-            write_all(self._metadata, blob, offset)
-            try:
-                self._write_superblock(
-                    state._replace(
-                        sequence=state.sequence + 1,
-                        attrs_offset=offset,
-                        attrs_bytes=len(blob),
-                        attrs_capacity=capacity,
-                        attrs_crc=crc32c(blob),
-                        spare_offset=present[0],
-                        spare_capacity=present[1],
-                        end=end,
-                    )
-                )
-            finally:
-                if self.state is not state:
-                    self.attrs = attrs
-        if self.durability == "commit":
-            self._sync_commit("attributes")
+        if rooms:
+            offset, capacity = min(rooms)
+        else:
+            offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
+            reserve_zeros(self._metadata, offset, capacity)
+            end += capacity
+        write_all(self._metadata, blob, offset)
+        return state._replace(
+            sequence=state.sequence + 1,
+            attrs_offset=offset,
+            attrs_bytes=len(blob),
+            attrs_capacity=capacity,
+            attrs_crc=crc32c(blob),
+            spare_offset=present[0],
+            spare_capacity=present[1],
+            end=end,
+        )
 
     # -- readers, durability, end ------------------------------------------------------------
 
@@ -997,45 +1075,65 @@ class FileStore:
 
     def _take_up(self, axial: Axial) -> bool:
         """What `refresh` does, in any mode."""
-        problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
-        extents = self._extents
+        problem: Exception = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
-                cuts = self._read_cuts() if self.cuts is not None else 0
+                cuts = self.number_of_cuts()
+                decided = self._decided_states(self.state.sequence)
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
-                state = blocks[0][1]
+                state = max((*decided[:1], blocks[0]), key=lambda pair: pair[1].sequence)[1]
                 if state.sequence <= self.state.sequence:
                     return False
                 try:
-                    axes, sides, grids = self._read_log(axial.segments, state.n_segments)
-                    attrs = self._read_attrs(state)
-                except CorruptError as error:
-                    self._extents = extents
-                    problem = error
-                    continue
-                problem = self._check_data(state)
-                if problem is None:
+                    news = self.read_news(state, axial, cuts)
                     break
-            if problem is not None:
+                except FormatError as error:
+                    problem = error
+            else:
                 raise problem
+        self.replay(news, axial)
+        self.adopt(news)
+        return True
+
+    def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
+        """What is new in a state that a superblock tells of; FormatError where it is not whole.
+
+        `cuts`: how many there were before that was read.
+        """
+        known = self._extents
+        try:
+            log = self._read_log(axial.segments, state.n_segments)
+            news = News(state, log, self._extents, self._read_attrs(state), cuts)
+        finally:
+            self._extents = known
+        problem = self._check_data(state)
+        if problem is not None:
+            raise problem
+        return news
+
+    def replay(self, news: News, axial: Axial) -> None:
+        """Have the axial vectors grow as the news tell; on an error they are as before."""
         mark = axial._mark()
         try:
-            axial._replay_more(axes, sides, grids, state.grid)
-            self._check_state(state, axial)
+            axial._replay_more(*news.log, news.state.grid)
+            self._check_state(news.state, axial, news.extents)
         except CorruptError:
-            self._extents = extents
             axial._rollback(mark)
             raise
+
+    def adopt(self, news: News) -> None:
+        """Go on in a newer state."""
         assert self.region is not None
-        if not self.region.holds(state.data_bytes):
-            self.region = self._map(state.data_bytes, self.mode == "r+", True)
-        self.state = state
-        self.attrs = attrs
-        self.unclean = state.unclean
-        self.cuts_known = cuts
-        return True
+        if not self.region.holds(news.state.data_bytes):
+            self.region = self._map(news.state.data_bytes, self.mode == "r+", True)
+        self.state = news.state
+        self.attrs = news.attrs
+        self.unclean = news.state.unclean
+        self._extents = news.extents
+        if self.mode == "r":
+            self.cuts_known = news.cuts
 
     @property
     def metadata_bytes(self) -> int:
@@ -1063,15 +1161,15 @@ class FileStore:
     def _sync_data(self) -> None:
         """Bring the data to the disk."""
         datasync(self._data)
-        self._lengthened = False
+        self._safe_bytes = self.state.data_bytes
 
     def _sync_state(self) -> None:
         """Bring the metadata to the disk, and the names; the data are there."""
         # To the older of two superblocks: the last flush counts until this one is done.
+        state = self.state if self.held is None else self.held.before[0]
         flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
-        numbers = [-1 if block is None else block.sequence for block in flushed]
-        if self.state.sequence not in numbers:
-            self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
+        if all(block is None or block.sequence != state.sequence for block in flushed):
+            self._write_durable(self._older(FLUSHED_SLOTS), state)
         datasync(self._metadata)
         self._unsettled = False
         if self._new_entry:

@@ -92,7 +92,7 @@ def parse_header(data):
 
 def parse_records(data, header, count):
     """The first `count` records of the growth log: (axis, grid when the segment began)."""
-    k, start, room, records = len(header.chunk), header.size + 28672, 64, []
+    k, start, room, records = len(header.chunk), header.size + 36864, 64, []
     width = 8 + 8 * k
     while True:
         for i in range(min(room, count - len(records))):
@@ -123,13 +123,13 @@ def with_starts(records, grid):
 
 
 def parse_state(data, header, i):
-    """The state that superblock `i` tells, if it is whole."""
+    """The state that superblock `i` tells, if it is whole; 7 and 8 are the pending ones."""
     k = len(header.chunk)
-    block = cut(data, header.size + 4096 * i, 72 + 24 * k, "superblocks")
+    block = cut(data, header.size + 4096 * i, 88 + 24 * k, "superblocks")
     checksum, flags, sequence, segments = struct.unpack("<IIQQ", block[:24])
     data_bytes, at, length = struct.unpack("<QQI", block[24:44])
     need(crc32c(block[4:]) == checksum, f"superblock {i} is damaged")
-    bounds, offset, grid = np.frombuffer(block, "<i8", 3 * k, 72).reshape(3, k).tolist()
+    bounds, offset, grid = np.frombuffer(block, "<i8", 3 * k, 88).reshape(3, k).tolist()
     consistent = segments > 0 and prod(grid) * header.chunk_bytes == data_bytes
     for n, b, g, c in zip(bounds, offset, grid, header.chunk, strict=True):
         consistent &= n >= 0 and b >= 0 and b + n <= g * c
@@ -140,12 +140,12 @@ def parse_state(data, header, i):
     return SimpleNamespace(
         sequence=sequence, sealed=flags & 1, unclean=flags & 2, data_bytes=data_bytes,
         bounds=bounds, offset=offset, grid=grid, starts=starts, records=records,
-        attrs=json.loads(text.decode("utf-8")),
+        group=block[72:88], attrs=json.loads(text.decode("utf-8")),
     )  # fmt: skip
 
 
-def present_state(data, header):
-    """The whole state with the greatest sequence number."""
+def newest_state(data, header):
+    """The whole state with the greatest sequence number, of the superblocks 0 to 4."""
     states, faults = [], []
     for i in range(5):
         try:
@@ -162,16 +162,41 @@ def principal_name(path, uuid):
     return longer if os.path.exists(longer) else f"{path}.xta"
 
 
+def pending_states(data, header, folder):
+    """Pending states of `.xmd` for which the coordinator, as it is now, has decided."""
+    for i in (7, 8):
+        start, size = header.size + 4096 * i, 88 + 24 * len(header.chunk)
+        try:
+            state = parse_state(data, header, i)
+            block = cut(data, start, 4096, "pending states")
+            checksum, length = struct.unpack("<II", block[size : size + 8])
+            covered = block[:size] + block[size + 4 : size + 40 + length]
+            need(crc32c(covered) == checksum, f"pending state {i - 7} is damaged")
+            path = os.path.join(folder, os.fsdecode(block[size + 40 : size + 40 + length]))
+            with open(f"{path}.xmd", "rb") as xmd:
+                other = xmd.read()
+            coordinator = parse_header(other)
+            need(coordinator.uuid == block[size + 24 : size + 40], "another array is there")
+            if newest_state(other, coordinator).group == block[size + 8 : size + 24]:
+                yield state
+        except (ValueError, FileNotFoundError):
+            pass
+
+
 def opened(path):
     """Header, state and principal array of a pair, read again if a writer came in between."""
     for attempt in range(3):
         with open(f"{path}.xmd", "rb") as xmd:
             data = xmd.read()
-        header = parse_header(data)
-        with open(principal_name(path, header.uuid), "rb") as xta:
-            principal = xta.read()
+            header = parse_header(data)
+            pending = list(pending_states(data, header, os.path.dirname(path)))
+        name = principal_name(path, header.uuid)
+        with open(f"{path}.xmd", "rb") as xmd, open(name, "rb") as xta:
+            data, principal = xmd.read(), xta.read()
         try:
-            state = present_state(data, header)
+            header = parse_header(data)
+            states = [newest_state(data, header), *pending]
+            state = max(states, key=lambda state: state.sequence)
             size = len(principal)
             short = size < state.data_bytes
             need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")

@@ -28,6 +28,8 @@ FUNCTIONS = {
     "from_array": "x path chunks fill_value overwrite attrs dims",
     "fromfile": "file dtype count sep offset shape path chunks",
     "ndenumerate": "a",
+    "commit": "arrays",
+    "refresh": "arrays",
 }
 METHODS = {
     "read": "selection out order",

@@ -128,6 +128,11 @@ cdef class ArrayCore:
         self.layout.place = &table[0]
         self.reads_direct = self.writes_direct = False
 
+    @property
+    def _has_places(self):
+        """Whether there is such a table."""
+        return self.layout.place != NULL
+
     def _attach(self, Region region, bint writable, bint sparse, bint hollow, bint durable):
         """Take the region that holds the chunks (None: closed)."""
         self.is_open = region is not None
@@ -189,6 +194,12 @@ cdef class ArrayCore:
         if self.touched is not None:
             self.touched = Touched()
             self.layout.touched = self.touched.root
+
+    def _abandon(self, start):
+        """Leave what lies behind `start` bytes of the file to views alone, without the file."""
+        for region in (self.region, self.view_region):
+            if region is not None:
+                region.abandon(start)
 
     @property
     def _changes(self):

@@ -572,6 +572,24 @@ cdef class Region:
         xa_discard(self.base + low, high - low)
         memset(self.base + high, 0, stop - high)
 
+    def abandon(self, size_t start):
+        """Show private memory, all zero, instead of the bytes of the file from `start` on.
+
+        For views of what the file is about to lose: a load beyond its end would be a SIGBUS.  The
+        page in which `start` lies stays.
+
+        Parameters
+        ----------
+        start : int
+        """
+        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
+        cdef size_t low = (start + page - 1) & ~(page - 1)
+        if self.base != NULL and self.fd >= 0 and low < self.window:
+            # This fails only where the system has no room for a mapping more; then the pages stay,
+            # and a load of them is what it is where a file was cut off by others.
+            mmap(self.base + low, self.window - low, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)
+
     def fill(self, const unsigned char[::1] pattern not None, size_t start, size_t stop):
         """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory.
 

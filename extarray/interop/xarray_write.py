@@ -366,15 +366,10 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) ->
             if dim in new.dims:
                 both = xr.Variable.concat([stored[n], new], dim).transpose(*stored[n].dims)
                 grown[n] = _coords_form(n, both)
-        # Coordinates first: readers leave out what they have too much of.
-        if grown != before and grown:
-            a.attrs["coords"] = grown
-        try:
+        with xa.commit([a]):
+            if grown != before and grown:
+                a.attrs["coords"] = grown
             a.append(main, entry.dims.index(dim))
-        except BaseException:
-            if before is not None:
-                a.attrs["coords"] = before
-            raise
 
 
 # -- a folder of arrays --------------------------------------------------------------------------
@@ -544,8 +539,9 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
         growing = [entry for entry in store.entries if dim in entry.dims]
         for entry in growing:
             _check_cast(entry.name, encoded[entry.name], entry.dtype)
-        for entry in growing:
-            axis = entry.dims.index(dim)
-            _append(arrays[entry.path], encoded[entry.name], axis, store.sizes[dim])
+        with xa.commit([arrays[entry.path] for entry in growing]):
+            for entry in growing:
+                axis = entry.dims.index(dim)
+                _append(arrays[entry.path], encoded[entry.name], axis, store.sizes[dim])
         # xarray tells dask's tasks apart by the time of what is opened.
         os.utime(folder)

@@ -1,0 +1,440 @@
+"""An array's share in a commit of several, on the disk.
+
+One of the arrays, the coordinator, decides.  Each of the others first writes its next state to a
+place of its own, marked as pending, with the number of the group commit and the place of the
+coordinator, and has it on the disk.  Then the coordinator writes its next superblock, with that
+number in it: this one write makes all of it count.  At last the others commit their states as any
+other.  Whoever meets a pending state that is newer than all others looks at the coordinator.
+
+The coordinator remembers one decision.  Before it forgets it, it sees to it that all who took part
+have the state on the disk as a commit of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from extarray._core._axial import Axial
+from extarray.errors import CorruptError, FormatError, MissingError
+from extarray.filesystem import datasync, family, write_all
+from extarray.metadata import (
+    BLOCK,
+    FLUSHED_SLOTS,
+    GROUP_BLOCK,
+    LIVE_SLOTS,
+    NO_GROUP,
+    PENDING_SLOTS,
+    Pending,
+    Superblock,
+    decode_header,
+    decode_members,
+    decode_pending,
+    encode_members,
+    encode_pending,
+    encode_superblock,
+    header_bytes_of,
+    superblock_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Self
+
+    from extarray._core._mapping import Region
+    from extarray.metadata import Header
+
+__all__ = ["Held", "Member"]
+
+# The numbers of the two pending states.
+_SEQUENCES = struct.Struct(f"<8xQ{BLOCK - 8}xQ")
+
+
+@dataclass
+class Held:
+    """What a store keeps while its changes wait for a commit of several arrays.
+
+    Attributes
+    ----------
+    before : object
+        What it goes back to if there is none.
+    cut : set of (int, str)
+        Axes and sides that were cut: elements there are needed until the cut counts.
+    freed : list of (int, int)
+        Bytes to give back when it does.
+    outgrown : list of Region
+        Those that the file has outgrown: views may show it through them.
+    outcome : Superblock or None
+        The state that is to count.
+    slot : int or None
+        Where it is pending.
+    """
+
+    before: Any
+    cut: set[tuple[int, str]] = field(default_factory=set)
+    freed: list[tuple[int, int]] = field(default_factory=list)
+    outgrown: list[Region] = field(default_factory=list)
+    outcome: Superblock | None = None
+    slot: int | None = None
+
+
+class Member:
+    """Part of `FileStore`: its share in a commit of several arrays."""
+
+    held: Held | None = None
+
+    if TYPE_CHECKING:
+        path: Path
+        mode: str
+        durability: str
+        header: Header
+        state: Superblock
+        attrs: str
+        unclean: bool
+        region: Region | None
+        _metadata: int
+        _data: int
+        _extents: list[int]
+        _names: tuple[str, ...]
+        _durable: dict[int, Superblock]
+        _unsettled: bool
+        _safe_bytes: int
+        _orphaned: str | None
+
+        def __init__(self, path: Path) -> None: ...
+        @classmethod
+        def open(  # noqa: D102
+            cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
+        ) -> tuple[Self, Axial]: ...
+        def begin_append(self) -> None: ...  # noqa: D102
+        def begin_cut(self) -> None: ...  # noqa: D102
+        def close(self) -> None: ...  # noqa: D102
+        def number_of_cuts(self) -> int: ...  # noqa: D102
+        def give_back(self, start: int, stop: int) -> None: ...  # noqa: D102
+        def release(self, old: int) -> None: ...  # noqa: D102
+        def settle(self) -> None: ...  # noqa: D102
+        def _close_files(self) -> None: ...
+        def _decode_superblocks(
+            self, data: bytes, slots: Sequence[int]
+        ) -> list[tuple[int, Superblock]]: ...
+        def _older(self, slots: Sequence[int]) -> int: ...
+        def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]: ...
+        def _whole_state(self, spared: list[tuple[int, Superblock]]) -> Any: ...
+        def _with_attrs(self, attrs: str) -> Superblock: ...
+        def _write_durable(self, slot: int, state: Superblock) -> None: ...
+        def _region_of(self, data_bytes: int) -> Region: ...
+
+    # -- in the block ------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """From now on commits change what this process sees, and no superblock."""
+        self.begin_append()
+        self.settle()  # what was cut before is nothing to roll back
+        self.held = Held((self.state, self.attrs, self._extents, self.unclean))
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to commit."""
+        assert self.held is not None
+        state, attrs, *_ = self.held.before
+        return self.state is not state or self.attrs != attrs
+
+    def roll_back(self) -> bool:
+        """Go back to before the block; returns whether the file has grown since.
+
+        Its space is given back by `take_back`, when nobody uses it any more.
+        """
+        held, self.held = self.held, None
+        assert held is not None
+        grown: bool = self.state.data_bytes > held.before[0].data_bytes
+        # What was appended may lie in chunks that there were.
+        self.unclean |= self.state is not held.before[0]
+        self.state, self.attrs, self._extents, was_unclean = held.before
+        self.unclean |= was_unclean
+        if held.slot is not None and self.mode == "r+":  # not in a forked child
+            self._durable.pop(held.slot, None)
+            with contextlib.suppress(OSError):  # without its decision it counts for nothing
+                self._clear(held.slot)
+        for region in held.outgrown:
+            region.abandon(self.state.data_bytes)
+        return grown
+
+    def take_back(self) -> None:
+        """Give back the space of a growth that was rolled back, and that no view shows."""
+        self.release(self.state.data_bytes)
+        self.region = self._region_of(self.state.data_bytes)
+
+    def _outcome(self) -> Superblock:
+        """The state to which the block has come; its attributes are written."""
+        assert self.held is not None
+        before, attrs, *_ = self.held.before
+        state = self.state if self.attrs == attrs else self._with_attrs(self.attrs)
+        return state._replace(sequence=before.sequence + 1)
+
+    # -- the commit --------------------------------------------------------------------------
+
+    @property
+    def place(self) -> str:
+        """Path without suffix, free of symbolic links to folders."""
+        folder, name = os.path.split(self._names[0].removesuffix(".xmd"))
+        return os.path.join(os.path.realpath(folder), name)
+
+    def list_members(self, others: Sequence[Member]) -> None:
+        """As the coordinator: note who takes part, and let go of those of the group before.
+
+        Raises
+        ------
+        StorageError
+        ArgumentError
+            Too many.
+        """
+        folder = os.path.dirname(self.place)
+        members = [
+            (other.header.uuid, os.fsencode(os.path.relpath(other.place, folder)))
+            for other in others
+        ]
+        data = encode_members(members)
+        offset = self.header.superblock_offset(GROUP_BLOCK)
+        with family(f"cannot commit '{self.path}' with others"):
+            old = os.pread(self._metadata, BLOCK, offset)
+            if old.startswith(data):
+                return
+            known = {uuid for uuid, _ in members}
+            for uuid, path in decode_members(old):
+                if uuid not in known:
+                    self._conclude(os.path.join(folder, os.fsdecode(path)), uuid)
+            write_all(self._metadata, data, offset)
+            datasync(self._metadata)
+
+    def _conclude(self, place: str, uuid: bytes) -> None:
+        """See to it that a member of the last group needs its decision no more."""
+        with contextlib.suppress(MissingError, FormatError), self.probe(place, uuid) as member:
+            if member._metadata < 0:  # moved or removed: it cannot find the decision either
+                return
+            # It is to have a commit of its own, and the copy that other commits do not touch.
+            done = min(
+                max((block.sequence for _, block in member._superblocks(slots)), default=-1)
+                for slots in (LIVE_SLOTS, FLUSHED_SLOTS)
+            )
+            if any(
+                pending.group == self.state.group and pending.state.sequence > done
+                for _, pending in member._pendings()
+            ):
+                type(self).open(Path(place), "r+", 0, "auto", "flush")[0].close()
+            else:
+                datasync(member._metadata)
+
+    def prepare(self, group: bytes, coordinator: Member) -> None:
+        """Write the state that the group is to make count, and have it on the disk."""
+        assert self.held is not None
+        path = os.path.relpath(coordinator.place, os.path.dirname(self.place))
+        with family(f"cannot commit '{self.path}' with others"):
+            state = self._outcome()
+            data = encode_pending(Pending(state, group, coordinator.header.uuid, os.fsencode(path)))
+            self._secure_data(state)
+            self.held.slot = slot = self._older(PENDING_SLOTS)
+            self._durable[slot] = self.held.outcome = state
+            write_all(self._metadata, data, self.header.superblock_offset(slot))
+            datasync(self._metadata)
+        self._unsettled = False
+
+    def decide(self, group: bytes) -> None:
+        """Make the state count, and with it those of the group."""
+        assert self.held is not None
+        with family(f"cannot commit '{self.path}'"):
+            state = self._outcome()._replace(group=group)
+            if group != self.state.group or self.durability == "commit":
+                self._secure_data(state)
+            self.held.outcome = state
+            try:
+                self._write_live(state)
+            except OSError:
+                if not self.decided:
+                    raise
+        self._unsettled = True
+
+    @property
+    def decided(self) -> bool:
+        """Whether the decision is in the file, whatever has interrupted its writing."""
+        held = self.held
+        if held is None or held.outcome is None or held.slot is not None:
+            return False
+        with contextlib.suppress(OSError):
+            return [block for _, block in self._superblocks(LIVE_SLOTS)][:1] == [held.outcome]
+        return False
+
+    def secure(self) -> None:
+        """Have the decision on the disk, where commits do not touch it."""
+        assert self.held is not None and self.held.outcome is not None
+        with family(f"'{self.path}' and the others have changed; the disk may not have it yet"):
+            self._write_durable(self._older(FLUSHED_SLOTS), self.held.outcome)
+            datasync(self._metadata)
+        self._unsettled = False
+
+    def keep_cut(self) -> None:
+        """Keep what was cut off: the disk may not have the decision."""
+        assert self.held is not None
+        self.held.freed.clear()
+        self._unsettled = True
+
+    def finish(self) -> None:
+        """Have the state as any other, when it counts."""
+        held, self.held = self.held, None
+        assert held is not None
+        if held.outcome is not None:
+            self.state = held.outcome
+        if held.slot is not None:
+            # If this fails, the state still counts, by the decision.
+            with contextlib.suppress(OSError):
+                self._write_live(self.state)
+                self._write_durable(self._older(FLUSHED_SLOTS), self.state)
+        with contextlib.suppress(OSError):
+            if held.freed:
+                self.settle()
+                self.begin_cut()
+            for start, stop in held.freed:
+                self.give_back(start, stop)
+
+    def _write_live(self, state: Superblock) -> None:
+        offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
+        write_all(self._metadata, encode_superblock(state), offset)
+
+    def _secure_data(self, state: Superblock) -> None:
+        """Have ``.xta`` on the disk in the length that a state needs."""
+        if state.data_bytes > self._safe_bytes or self.durability == "commit":
+            datasync(self._data)
+            self._safe_bytes = state.data_bytes
+
+    # -- pending states that are found -------------------------------------------------------
+
+    def look(self) -> tuple[int, bytes, bytes]:
+        """What commits write: the number of cuts, the two newest states, and those pending."""
+        live = superblock_bytes(self.header.ndim) + BLOCK
+        return (
+            self.number_of_cuts(),
+            os.pread(self._metadata, live, self.header.superblock_offset(LIVE_SLOTS[0])),
+            self._pending_bytes(),
+        )
+
+    def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
+        """The newest state of a look, and what is pending and newer, the newest first."""
+        live = self._decode_superblocks(seen[1], LIVE_SLOTS)
+        if not live:
+            raise CorruptError(f"'{self.path}.xmd': no superblock is whole")
+        newest = live[0][1]
+        pendings = [pending for _, pending in self._decode_pendings(seen[2])]
+        return newest, [p for p in pendings if p.state.sequence > newest.sequence]
+
+    def _pendings(self) -> list[tuple[int, Pending]]:
+        """Slots and pending states that are whole, newest first."""
+        return self._decode_pendings(self._pending_bytes())
+
+    def _pending_bytes(self) -> bytes:
+        offset = self.header.superblock_offset(PENDING_SLOTS[0])
+        return os.pread(self._metadata, len(PENDING_SLOTS) * BLOCK, offset)
+
+    def _decode_pendings(self, data: bytes) -> list[tuple[int, Pending]]:
+        found = []
+        for number, slot in enumerate(PENDING_SLOTS):
+            pending = decode_pending(data[number * BLOCK :][:BLOCK], self.header.ndim)
+            if pending is not None:
+                found.append((slot, pending))
+        return sorted(found, key=lambda pair: pair[1].state.sequence, reverse=True)
+
+    def _decided_states(self, known: int) -> list[tuple[int, Superblock]]:
+        """Slots and pending states that count, newer than number `known`.
+
+        To be read before the live ones: a group that the coordinator has forgotten is there.
+        """
+        first = self.header.superblock_offset(PENDING_SLOTS[0])
+        data = os.pread(self._metadata, _SEQUENCES.size, first)
+        if len(data) < _SEQUENCES.size:
+            return []
+        a, b = _SEQUENCES.unpack(data)
+        if a <= known and b <= known:
+            return []
+        return [
+            (slot, pending.state)
+            for slot, pending in self._pendings()
+            if pending.state.sequence > known and self._is_decided(pending)
+        ]
+
+    def _is_decided(self, pending: Pending) -> bool:
+        """Whether the coordinator has made a pending state count."""
+        place = self.coordinator_of(pending)
+        with self.probe(place, pending.coordinator) as coordinator:
+            group = coordinator.newest_group()
+        if group is None:
+            self._orphaned = place
+        return group == pending.group
+
+    def coordinator_of(self, pending: Pending) -> str:
+        """Path, without suffix, of the array that decides about a pending state."""
+        return os.path.normpath(
+            os.path.join(os.path.dirname(self.place), os.fsdecode(pending.path))
+        )
+
+    def newest_group(self) -> bytes | None:
+        """The group that the newest whole state has decided; None where there is none."""
+        if self._metadata >= 0:
+            with contextlib.suppress(CorruptError):
+                group: bytes = self._whole_state([]).state.group
+                return group
+        return None
+
+    @contextlib.contextmanager
+    def probe(self, place: str, uuid: bytes) -> Iterator[Self]:
+        """Another array, to look at its metadata; without a file where it is not there."""
+        probe = type(self)(Path(place))
+        try:
+            with contextlib.suppress(OSError, FormatError):
+                probe._open_metadata()
+                if probe.header.uuid != uuid:
+                    probe._close_files()
+            yield probe
+        finally:
+            probe._close_files()
+
+    def _open_metadata(self) -> None:
+        """Open ``.xmd`` alone."""
+        fd = os.open(self._names[0], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = min(header_bytes_of(fd), os.fstat(fd).st_size)
+            self.header = decode_header(os.pread(fd, size, 0))
+        except BaseException:
+            os.close(fd)
+            raise
+        self._metadata = fd
+
+    def _resolve_pendings(self, slot: int) -> None:
+        """As a writer that begins with the state of a slot: whatever was pending is not any more.
+
+        The caller commits the state, where it was.
+        """
+        last = -1
+        for place, pending in self._pendings():
+            if pending.state.sequence > self.state.sequence:
+                self._clear(place)  # never to come back
+                datasync(self._metadata)
+                continue
+            self._durable[place] = pending.state
+            last = max(last, pending.state.sequence)
+            if place == slot:
+                # What follows from the decision must not be on the disk before it.
+                with self.probe(self.coordinator_of(pending), pending.coordinator) as coordinator:
+                    if coordinator._metadata >= 0:
+                        datasync(coordinator._metadata)
+        # States and decisions of groups are to be where commits do not touch them.
+        spared = [block for place, block in self._durable.items() if place not in PENDING_SLOTS]
+        known = {NO_GROUP, *(block.group for block in spared)}
+        if self.state.group not in known or all(block.sequence < last for block in spared):
+            self._write_durable(self._older(FLUSHED_SLOTS), self.state)
+            datasync(self._metadata)
+
+    def _clear(self, slot: int) -> None:
+        size = superblock_bytes(self.header.ndim)
+        write_all(self._metadata, bytes(size), self.header.superblock_offset(slot))

@@ -1,0 +1,569 @@
+"""Commits of several arrays that are cut short: all of it is there, or nothing, for everybody."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import re
+import shutil
+import warnings
+from pathlib import Path
+
+import format_reader
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray import filesystem, member, store
+
+NAMES = "abc"
+SECTOR = 512
+
+
+class Fleet:
+    """Arrays that grow together, and the shapes and attributes that they have had."""
+
+    def __init__(self, folder, names=NAMES):
+        self.folder, self.step = folder, 0
+        self.arrays = {
+            name: xa.create(folder / name, (1, 2), "i4", chunks=(1 + number, 2))
+            for number, name in enumerate(names)
+        }
+        self.versions = [self.now()]
+
+    def now(self):
+        return {name: (a.shape, dict(a.attrs)) for name, a in self.arrays.items()}
+
+    def grow(self, names):
+        """One block, of arrays of which the first decides."""
+        self.step += 1
+        with xa.commit([self.arrays[name] for name in names]):
+            for name in names:
+                array = self.arrays[name]
+                array.append(np.full((2, array.shape[1]), self.step, "i4"))
+                array.attrs["step"] = "x" * 700 * (self.step % 3) + name
+                if self.step % 2:
+                    array.append(np.full((array.shape[0], 1), self.step), axis=1)
+                else:
+                    array.shrink(0, 1, side="start")
+        self.versions.append(self.now())
+
+    def close(self):
+        for array in self.arrays.values():
+            array.close()
+
+
+def images(folder):
+    """The bytes of all files of a folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def restored(image, folder):
+    """A folder with these files."""
+    folder.mkdir(exist_ok=True)
+    for name, content in image.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def version_of(found, versions):
+    """The number of the version that arrays together are of."""
+    matches = [
+        number
+        for number, version in enumerate(versions)
+        if all(version[name] == what for name, what in found.items())
+    ]
+    assert matches, f"a mixture: {found}"
+    return matches
+
+
+def opened(folder, name, mode="r"):
+    with xa.open(folder / name, mode) as array:
+        array[...]
+        return array.shape, dict(array.attrs)
+
+
+def name_of(fd):
+    """Which of the files it is; a new one has the name that it was made under."""
+    found = re.match(r"[abc]\.x..", Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+    return found and found[0]
+
+
+class Recorder:
+    """Takes an image of the files at each write of metadata, half way and at its end."""
+
+    def __init__(self, monkeypatch, folder):
+        self.images = []
+        real = os.pwrite
+
+        def write(fd, data, offset):
+            if name_of(fd) is not None:
+                real(fd, bytes(data)[: len(data) // 2], offset)
+                self.images.append(images(folder))
+            written = real(fd, data, offset)
+            self.images.append(images(folder))
+            return written
+
+        monkeypatch.setattr(os, "pwrite", write)
+
+
+GROUPS = [["abc", "abc"], ["abc", "bca"], ["ab", "ac"], ["abc", "ca"], ["ca", "ab", "cb"]]
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, groups):
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    fleet = Fleet(folder)
+    for names in groups[:-1]:
+        fleet.grow(names)
+    last = groups[-1]
+    with monkeypatch.context() as patch:
+        recorder = Recorder(patch, folder)
+        fleet.grow(last)
+    fleet.close()
+    versions = fleet.versions[-2:]
+    modes = list(itertools.product(["r", "r+"], repeat=3))
+    orders = list(itertools.product(itertools.permutations(NAMES), modes))
+    rng = random.Random(0)
+    seen = []
+    for image in recorder.images:
+        found = set()
+        target = restored(image, tmp_path / "crashed")
+        read = [format_reader.read(str(target / name)) for name in NAMES]
+        for order, mode in rng.sample(orders, 3):
+            target = restored(image, tmp_path / "crashed")
+            states = {}
+            for name, how in zip(order, mode, strict=True):
+                states[name] = opened(target, name, how)
+                matches = version_of(states, versions)
+            assert version_of({name: opened(target, name) for name in NAMES}, versions) == matches
+            for name, (data, attrs) in zip(NAMES, read, strict=True):
+                assert (data.shape, attrs) == states[name]
+            found.add(matches[0])
+        assert len(found) == 1, "the order of opening does not matter"
+        seen += found
+    assert seen == sorted(seen) and set(seen) == {0, 1}, "once decided, always decided"
+    assert len(seen) > 15
+
+
+@pytest.mark.parametrize("groups", GROUPS, ids="-".join)
+def test_what_was_stopped_goes_on(tmp_path, monkeypatch, groups):
+    """Whoever comes first, with whomever: the arrays grow on, and hold what they should."""
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    fleet = Fleet(folder)
+    for names in groups[:-1]:
+        fleet.grow(names)
+    with monkeypatch.context() as patch:
+        recorder = Recorder(patch, folder)
+        fleet.grow(groups[-1])
+    fleet.close()
+    versions = fleet.versions[-2:]
+    rng = random.Random(1)
+    for image in recorder.images:
+        target = restored(image, tmp_path / "crashed")
+        readers = {name: xa.open(target / name) for name in NAMES}
+        xa.refresh(readers.values())
+        state = {name: (a.shape, dict(a.attrs)) for name, a in readers.items()}
+        (number,) = set(version_of(state, versions))
+        names = rng.sample(NAMES, rng.randint(1, 3))
+        arrays = [xa.open(target / name, "r+") for name in names]
+        with xa.commit(arrays):
+            for array in arrays:
+                array.extend(0, 3)
+        assert not any(array[-3:].any() for array in arrays)
+        assert xa.refresh(readers.values())
+        for name, (shape, attrs) in versions[number].items():
+            rows = shape[0] + 3 * (name in names)
+            assert readers[name].shape == (rows, shape[1])
+            assert dict(readers[name].attrs) == attrs
+            readers[name].close()
+        for array in arrays:
+            array.close()
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+class Faults:
+    """Has one call fail of those that change files or wait for the disk."""
+
+    def __init__(self, patch, number, how, code):
+        self.calls, self.failed = itertools.count(), False
+        self.number, self.how, self.code = number, how, code
+        for name in ("pwrite", "posix_fallocate"):
+            patch.setattr(os, name, self.wrapped(getattr(os, name)))
+        sync = self.wrapped(filesystem.datasync)
+        for module in (store, member):
+            patch.setattr(module, "datasync", sync)
+
+    def wrapped(self, call):
+        def wrapper(fd, *args):
+            if next(self.calls) != self.number:
+                return call(fd, *args)
+            self.failed = True
+            if self.how == "half" and len(args) == 2 and isinstance(args[0], bytes):
+                call(fd, args[0][: len(args[0]) // 2], args[1])
+            elif self.how == "behind":
+                call(fd, *args)
+            raise OSError(self.code, os.strerror(self.code))
+
+        return wrapper
+
+
+@pytest.mark.parametrize("how", ["before", "half", "behind"])
+def test_each_failure_leaves_all_as_before(tmp_path, monkeypatch, how):
+    for number in itertools.count():
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        fleet = Fleet(folder)
+        fleet.grow("bca")
+        readers = {name: xa.open(folder / name) for name in NAMES}
+        code = errno.ENOSPC if number % 2 else errno.EIO
+        with monkeypatch.context() as patch:
+            faults = Faults(patch, number, how, code)
+            error = None
+            try:
+                fleet.grow("abc")
+            except xa.StorageError as caught:
+                error = caught
+        if not faults.failed:
+            assert number > 15
+            fleet.close()
+            break
+        after = fleet.now()
+        if error is None:  # it was made good, or does not matter
+            assert after == fleet.versions[-1]
+        elif "have changed" not in str(error):
+            assert error.errno == code
+            if how != "behind":
+                assert after == fleet.versions[-1], number
+        version = [after] if after == fleet.versions[-1] else [fleet.versions[-1], after]
+        xa.refresh(readers.values())
+        assert {name: (r.shape, dict(r.attrs)) for name, r in readers.items()} == after
+        copy = restored(images(folder), tmp_path / "copy")
+        for mode in ("r", "r+"):
+            assert {name: opened(copy, name, mode) for name in NAMES} == after, version
+        # And on they grow.
+        fleet.grow("abc")
+        fleet.arrays["a"].extend(0, 1)
+        fleet.grow("ca")
+        xa.refresh(readers.values())
+        for name, array in fleet.arrays.items():
+            assert (readers[name][...] == array[...]).all()
+            readers[name].close()
+        fleet.close()
+        shutil.rmtree(folder)
+
+
+def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
+    """The decision is made, and then the disk fails for the others, for a while."""
+    fleet = Fleet(tmp_path)
+    with monkeypatch.context() as patch:
+
+        def fail(self, state):
+            if self.path.name != "a":
+                raise OSError(errno.EIO, "input/output error")
+            return real(self, state)
+
+        real = member.Member._write_live
+        patch.setattr(member.Member, "_write_live", fail)
+        fleet.grow("abc")
+        assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
+        # Who decided must not forget it.
+        with pytest.raises(xa.LockedError):
+            fleet.grow("ab")
+        assert fleet.now() == fleet.versions[-1]
+        fleet.grow("abc")
+    assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
+    fleet.arrays["b"].attrs["more"] = 1
+    fleet.arrays["c"].extend(0, 1)
+    fleet.arrays["c"].flush()
+    fleet.grow("ab")
+    fleet.close()
+    assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
+
+
+def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):
+    fleet = Fleet(tmp_path)
+    before = fleet.now()
+    with monkeypatch.context() as patch:
+
+        def interrupted(self, group):
+            real(self, group)
+            raise KeyboardInterrupt
+
+        real = member.Member.decide
+        patch.setattr(member.Member, "decide", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fleet.grow("abc")
+    after = fleet.now()
+    assert after != before
+    assert {name: opened(tmp_path, name) for name in NAMES} == after
+    fleet.grow("abc")
+    fleet.close()
+
+
+# -- loss of power -------------------------------------------------------------------------------
+
+
+class Disks:
+    """What is on the disk for sure, and what may be: it watches the calls of all arrays.
+
+    Writes to ``.xmd`` since it was synchronized are kept one by one; of ``.xta``, which is also
+    written through the mapping, the bytes at that time are.
+    """
+
+    def __init__(self, patch, folder, seed):
+        self.folder, self.rng = folder, random.Random(seed)
+        self.files, self.writes, self.cuts, self.returned = {}, {}, [], None
+        pwrite = os.pwrite
+
+        def write(fd, data, offset):
+            name = name_of(fd)
+            if name is not None and name.endswith(".xmd"):
+                self.writes.setdefault(name, []).append((offset, bytes(data)))
+                written = pwrite(fd, data, offset)
+                self.moment()
+                return written
+            return pwrite(fd, data, offset)
+
+        def sync(fd):
+            name = name_of(fd)
+            if name is not None:
+                self.files[name] = os.pread(fd, os.fstat(fd).st_size, 0)
+                self.writes.pop(name, None)
+                self.moment()
+
+        patch.setattr(os, "pwrite", write)
+        for module in (store, member):
+            patch.setattr(module, "datasync", sync)
+
+    def moment(self):
+        """The power may go now."""
+        if self.returned is not None:
+            self.cuts.append((self.image(), self.returned))
+
+    def image(self):
+        rng, image = self.rng, {}
+        for name, content in images(self.folder).items():
+            old = self.files.get(name, b"")
+            if name.endswith(".xmd"):
+                metadata, writes = bytearray(old), self.writes.get(name, [])
+                for offset, data in rng.sample(writes, rng.randint(0, len(writes))):
+                    if rng.random() < 0.2:  # torn, between two sectors
+                        joint = -offset % SECTOR + SECTOR * rng.randint(0, len(data) // SECTOR + 1)
+                        parts = [(offset, data[:joint]), (offset + joint, data[joint:])]
+                        offset, data = rng.choice(parts)
+                    metadata += bytes(max(0, offset + len(data) - len(metadata)))
+                    metadata[offset : offset + len(data)] = data
+                image[name] = bytes(metadata)
+            else:
+                size = rng.choice([len(old), len(content)])
+                old, new = old.ljust(size, b"\0"), content.ljust(size, b"\0")
+                image[name] = b"".join(
+                    rng.choice([old, new])[low : low + SECTOR] for low in range(0, size, SECTOR)
+                )[:size]
+        return image
+
+
+STEPS = ["together", "pair", "alone", "attrs", "flush", "reopen"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_or_nothing_after_a_loss_of_power(tmp_path, monkeypatch, seed):
+    """What returned is on the disk; what had not returned is there for all of them, or for none."""
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    rng = random.Random(seed)
+    disks = Disks(monkeypatch, folder, seed)
+    fleet = Fleet(folder)
+    for array in fleet.arrays.values():
+        array.flush()
+    for _ in range(14):
+        step = rng.choices(STEPS, [4, 3, 3, 1, 1, 1])[0]
+        array = rng.choice(list(fleet.arrays.values()))
+        disks.returned = fleet.step
+        if step in ("together", "pair"):
+            names = rng.sample(NAMES, 3 if step == "together" else 2)
+            fleet.step += 1
+            with xa.commit([fleet.arrays[name] for name in names]):
+                for name in names:
+                    fleet.arrays[name].append(np.zeros((1, 2), "i4"))
+                    fleet.arrays[name].attrs[str(fleet.step)] = names
+        elif step == "alone":
+            array.extend(0, 1)
+        elif step == "attrs":
+            array.attrs["x"] = "x" * rng.randint(1, 2000)
+        elif step == "flush":
+            array.flush()
+        else:
+            name = array.path.name
+            array.close()
+            fleet.arrays[name] = xa.open(folder / name, "r+")
+    fleet.close()
+    monkeypatch.undo()
+    for image, returned in rng.sample(disks.cuts, 60):
+        target = restored(image, tmp_path / "cut")
+        modes = rng.choices(["r", "r+"], k=3)
+        found = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", xa.RecoveryWarning)
+            for name, mode in zip(rng.sample(NAMES, 3), modes, strict=True):
+                with xa.open(target / name, mode) as array:
+                    array[...]
+                    found[name] = dict(array.attrs)
+        for number in range(1, fleet.step + 1):
+            told = [name for name in NAMES if str(number) in found[name]]
+            if number <= returned:
+                assert told, f"group {number} had returned"
+            if told:
+                assert set(told) == set(found[told[0]][str(number)]), f"half of group {number}"
+
+
+# -- kills ---------------------------------------------------------------------------------------
+
+KILLED = """
+import os, random, signal, sys, time
+import numpy as np
+import extarray as xa
+
+folder, kills, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+names = ["data", "time", "quality"]
+shapes, chunks = [(0, 3), (0,), (0, 2)], [(2, 2), 5, (1, 2)]
+for name, shape, chunk in zip(names, shapes, chunks):
+    xa.create(f"{folder}/{name}", shape, "i8", chunks=chunk).close()
+rng = random.Random(seed)
+
+def write(news):
+    order = rng.sample(names, 3)
+    arrays = [xa.open(f"{folder}/{name}", "r+") for name in order]
+    rows = [array.shape[0] for array in arrays]
+    assert len(set(rows)) == 1, rows
+    while True:
+        row = arrays[0].shape[0]
+        with xa.commit(arrays):
+            for array in arrays:
+                array.append(np.full((1, *array.shape[1:]), row))
+                array.attrs["rows"] = row + 1
+        os.write(news, b".")
+        if row % 7 == 3:
+            rng.choice(arrays).attrs["other"] = row
+
+def look(news):
+    arrays = [xa.open(f"{folder}/{name}") for name in names]
+    row = 0
+    while True:
+        xa.refresh(arrays)
+        rows = {array.shape[0] for array in arrays} | {a.attrs.get("rows", 0) for a in arrays}
+        assert len(rows) == 1, rows
+        assert row <= min(rows), "back in time"
+        (row,) = rows
+        if row:
+            assert all((array[-1] == row - 1).all() for array in arrays)
+
+def forked(work):
+    news, told = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(told)
+        return child, news
+    try:
+        work(told)
+    finally:
+        import traceback
+        traceback.print_exc()
+        os._exit(1)
+
+def trial(least):
+    child, news = forked(write)
+    for _ in range(rng.randint(0, 5)):
+        least += len(os.read(news, 1))
+    time.sleep(rng.uniform(0, 0.003))
+    os.kill(child, signal.SIGKILL)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the writer failed"
+    while os.read(news, 1):
+        least += 1
+    os.close(news)
+    found = []
+    for name in rng.sample(names, 3):
+        with xa.open(f"{folder}/{name}", rng.choice(["r", "r", "r+"])) as array:
+            rows = len(array)
+            values = array[...].reshape(rows, array.size // max(1, rows))
+            assert (values == np.arange(rows)[:, None]).all()
+            found.append(rows)
+    # Every block that was left counts; the one that was under way may.
+    assert set(found) in ({least}, {least + 1}), (found, least)
+    return found[0]
+
+readers, rows = [forked(look) for _ in range(2)], 0
+try:
+    for _ in range(kills):
+        rows = trial(rows)
+finally:
+    for child, _ in readers:
+        os.kill(child, signal.SIGKILL)
+    ends = [os.waitpid(child, 0)[1] for child, _ in readers]
+assert all(map(os.WIFSIGNALED, ends)), "a reader failed"
+print(rows)
+"""
+
+
+def test_killed_with_readers_at_work(tmp_path, script):
+    assert int(script(KILLED, tmp_path, 25, 0)) > 25
+
+
+READ = """
+import sys
+import extarray as xa
+arrays = [xa.open(path) for path in sys.argv[1:]]
+print("ready", flush=True)
+while arrays[0].attrs.get("stop") is None:
+    xa.refresh(arrays)
+    assert arrays[0].shape[0] == arrays[1].shape[0], (arrays[0].shape, arrays[1].shape)
+print(arrays[0].shape[0])
+"""
+
+
+def test_readers_of_arrays_that_also_change_alone(tmp_path, script):
+    """Other axes and attributes change without a pause, some through one array alone."""
+    a, b = (xa.create(tmp_path / n, (0, 1), "i4", chunks=(64, 64)) for n in "ab")
+    with script.start(READ, a.path, b.path) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            for step in range(60):
+                with xa.commit([a, b]):
+                    for array in (a, b):
+                        array.append(np.full((1, array.shape[1]), step))
+                for _ in range(20):
+                    a.extend(1, 1)
+            a.attrs["stop"] = 1
+            assert process.communicate(timeout=60)[0] == "60\n"
+        finally:
+            process.kill()
+    a.close()
+    b.close()
+
+
+def test_states_existed_together_also_without_blocks(tmp_path, script):
+    """One grows, then the other, as fast as they can: they never differ by more than one."""
+    reader = READ.replace(
+        "assert arrays[0].shape[0] == arrays[1].shape[0]",
+        "assert 0 <= arrays[0].shape[0] - arrays[1].shape[0] <= 1",
+    )
+    a, b = (xa.create(tmp_path / n, (0,), "i4", chunks=1 << 20) for n in "ab")
+    with script.start(reader, a.path, b.path) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            for _ in range(20_000):
+                a.extend(0, 1)
+                b.extend(0, 1)
+            a.attrs["stop"] = 1
+            assert process.communicate(timeout=60)[0] == "20000\n"
+        finally:
+            process.kill()
+    a.close()
+    b.close()
