@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from extarray._core._axial import Axial
+from extarray.axes import AxesMixin
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
 from extarray.errors import (
@@ -22,7 +23,6 @@ from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
 from extarray.memory import MemoryStore
-from extarray.order import positions
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
 from extarray.seeing import SeeingMixin
@@ -45,6 +45,7 @@ __all__ = ["ExtArray"]
 class ExtArray(
     Indexable,
     Extendible,
+    AxesMixin,
     LiveMixin,
     CopiesMixin,
     HabitsMixin,
@@ -117,29 +118,24 @@ class ExtArray(
             store = FileStore.create(
                 resolve_path(path), header, axial, shape, attrs, engine, overwrite
             )
-        return cls._from_store(store, axial, shape)
+        return cls._from_store(store, axial)
 
     @classmethod
     def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> Self:
         """Array of a pair of files."""
         store, axial = FileStore.open(path, mode, timeout, engine)
-        return cls._from_store(store, axial, store.shape)
+        return cls._from_store(store, axial)
 
     @classmethod
-    def _from_store(
-        cls, store: FileStore | MemoryStore, axial: Axial, shape: tuple[int, ...]
-    ) -> Self:
+    def _from_store(cls, store: FileStore | MemoryStore, axial: Axial) -> Self:
         """Array on an open store."""
         self = cls.__new__(cls)
-        header = store.header
-        places = positions(header.chunks, header.order) if header.order in "ZH" else None
         self._store = store
         # Growth is one step for the threads of this process too.
         self._growth = threading.RLock()
         self._handle = uuid4().hex
         self._filling = False
-        axial._own()
-        self._setup(axial, header.dtype, header.chunks, header.order, places, shape, store.offset)
+        self._take_layout(axial)
         self._attach_store()
         if isinstance(store, FileStore) and store.mode == "r+":
             store.on_fork(self._after_fork)
@@ -196,7 +192,13 @@ class ExtArray(
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d array")
         self._check()
-        return (self[i] for i in range(self.shape[0]))
+        return self._rows(self.ndim, self.shape[0])
+
+    def _rows(self, ndim: int, extent: int) -> Iterator[Any]:
+        for i in range(extent):
+            row = self[i]
+            self._check_axes(ndim)
+            yield row
 
     # -- life --------------------------------------------------------------------------------
 
@@ -214,7 +216,8 @@ class ExtArray(
 
         Notes
         -----
-        Reads only what is new, takes no lock, and never blocks a writer.
+        Reads only what is new, takes no lock, and never blocks a writer.  The array may have gained
+        an axis since (`add_axis`): then it has one more here, too.
 
         Examples
         --------
@@ -224,11 +227,15 @@ class ExtArray(
         """
         with self._growth:
             self._check()
-            if not self._store.refresh(self.axial):
+            axial = self._store.refresh(self.axial)
+            if axial is None:
                 return False
             if self._store.region is not self._region:
                 self._attach_store()
-            self._set_bounds(self._store.shape, self._store.offset)
+            if axial is self.axial:
+                self._set_bounds(self._store.shape, self._store.offset)
+            else:
+                self._take_layout(axial)
             return True
 
     def flush(self) -> None:

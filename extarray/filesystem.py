@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_RESERVE",
+    "copy_owner",
     "datasync",
     "family",
     "file_names",
@@ -22,6 +24,8 @@ __all__ = [
     "publish",
     "reserve_zeros",
     "resolve_path",
+    "same_file",
+    "sync_folder",
     "write_all",
 ]
 
@@ -187,3 +191,58 @@ def reserve_zeros(fd: int, offset: int, length: int) -> None:
         os.posix_fallocate(fd, offset, length)
     else:
         write_all(fd, bytes(length), offset)
+
+
+def same_file(fd: int, name: str) -> bool:
+    """Whether a name leads to an open file.
+
+    Parameters
+    ----------
+    fd : int
+    name : str
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(name))
+    except OSError:
+        return False
+
+
+def copy_owner(source: int, target: int) -> None:
+    """Give an open file the permissions of another, and as far as possible its owner and group.
+
+    Parameters
+    ----------
+    source, target : int
+        Descriptors.
+
+    Raises
+    ------
+    OSError
+    """
+    there, here = os.fstat(source), os.fstat(target)
+    if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(target, there.st_uid, there.st_gid)
+    os.fchmod(target, stat.S_IMODE(there.st_mode))
+
+
+def sync_folder(name: str) -> None:
+    """Bring the names in the folder of a file to the disk.
+
+    Parameters
+    ----------
+    name : str
+
+    Raises
+    ------
+    OSError
+    """
+    folder = os.open(os.path.dirname(name), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["LIMIT", "Extendible", "as_source"]
+__all__ = ["LIMIT", "Extendible", "as_int", "as_source"]
 
 # Bytes of all chunks; file offsets are signed, and a little follows the last chunk.
 LIMIT = 2**63 - 4096
@@ -295,7 +295,7 @@ class Extendible(StoredArray):
             self._rebound(None, old, room=room)
 
     def _axis(self, axis: SupportsIndex) -> int:
-        j = _integer(axis, "axis")
+        j = as_int(axis, "axis")
         if not -self.ndim <= j < self.ndim:
             raise AxisError(j, self.ndim)
         return j % self.ndim
@@ -585,13 +585,30 @@ def _is_start(side: str) -> bool:
 
 def _count(by: SupportsIndex) -> int:
     """A number of elements."""
-    n = _integer(by, "by")
+    n = as_int(by, "by")
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
     return n
 
 
-def _integer(value: SupportsIndex, name: str) -> int:
+def as_int(value: SupportsIndex, name: str) -> int:
+    """An int that a user gives.
+
+    Parameters
+    ----------
+    value : int
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: no int, or a bool.
+    """
     if type(value) is int:
         return value
     if isinstance(value, (bool, np.bool_)):

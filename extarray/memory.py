@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Region
@@ -69,6 +70,18 @@ class MemoryStore:
         self.offset = offset
         self.grid = axial.grid
 
+    def add_axis(
+        self,
+        chunks: tuple[int, ...],
+        axial: Axial,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        attrs: str,
+    ) -> None:
+        """Have an axis more."""
+        self.header = replace(self.header, chunks=chunks)
+        self.shape, self.offset, self.grid, self.attrs = shape, offset, axial.grid, attrs
+
     def settle(self) -> None:
         """Nothing to do."""
 
@@ -87,9 +100,9 @@ class MemoryStore:
         """Keep the attributes (a JSON text)."""
         self.attrs = attrs
 
-    def refresh(self, axial: Axial) -> bool:
-        """Return False: nobody else can have changed anything."""
-        return False
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Return None: nobody else can have changed anything."""
+        return None
 
     def flush(self) -> None:
         """Nothing to do."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import struct
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,18 +24,24 @@ from extarray.errors import (
 )
 from extarray.order import ORDERS
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
+    "EXTENT_HEAD_BYTES",
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
     "HOLDER_BYTES",
+    "LEAST_ATTRS_ROOM",
     "LIVE_SLOTS",
     "MAGIC",
     "SEAL_BYTES",
     "SEAL_MAGIC",
     "VERSION",
     "WRITERS_BLOCK",
+    "Fresh",
     "Header",
     "Superblock",
     "check_dtype",
@@ -46,6 +52,7 @@ __all__ = [
     "decode_superblock",
     "encode_dtype",
     "encode_extent_head",
+    "encode_fresh",
     "encode_header",
     "encode_record",
     "encode_superblock",
@@ -69,6 +76,8 @@ BEGUN_SLOT = 4
 GROUP_BLOCK = 5
 WRITERS_BLOCK = 6
 FIRST_EXTENT_RECORDS = 64
+EXTENT_HEAD_BYTES = 16
+LEAST_ATTRS_ROOM = 1024
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
@@ -85,6 +94,7 @@ _EXTENT_HEAD = struct.Struct("<QII")
 _SPARSE = 1
 _SEALED = 1
 _UNCLEAN = 2
+_SUPERSEDED = 4
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,8 @@ class Superblock(NamedTuple):
         The uuid follows the last chunk in ``.xta``.
     unclean : bool
         Elements of the grid outside the bounds may hold anything, and chunks there may be holes.
+    superseded : bool
+        Another ``.xmd`` is about to take the name of this one, or has: the array gains an axis.
     n_segments : int
         Records of the growth log that count.
     data_bytes : int
@@ -163,6 +175,27 @@ class Superblock(NamedTuple):
     shape: tuple[int, ...]
     offset: tuple[int, ...]
     grid: tuple[int, ...]
+    superseded: bool = False
+
+
+class Fresh(NamedTuple):
+    """A fresh ``.xmd``: its bytes, and what they say.
+
+    Attributes
+    ----------
+    image : bytearray
+    header : Header
+        With its length in the file.
+    state : Superblock
+        With the places of the attributes and of the free space.
+    extents : list of int
+        Offsets of the extents of the growth log.
+    """
+
+    image: bytearray
+    header: Header
+    state: Superblock
+    extents: list[int]
 
 
 # -- data types ----------------------------------------------------------------------------------
@@ -455,7 +488,9 @@ def encode_superblock(block: Superblock) -> bytes:
     """
     shape = block.shape
     body = _SUPERBLOCK_BODIES[len(shape)].pack(
-        (_SEALED if block.sealed else 0) | (_UNCLEAN if block.unclean else 0),
+        (_SEALED if block.sealed else 0)
+        | (_UNCLEAN if block.unclean else 0)
+        | (_SUPERSEDED if block.superseded else 0),
         block.sequence,
         block.n_segments,
         block.data_bytes,
@@ -512,6 +547,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         shape=extents[:ndim],
         offset=extents[ndim : 2 * ndim],
         grid=extents[2 * ndim :],
+        superseded=bool(flags & _SUPERSEDED),
     )
 
 
@@ -642,3 +678,67 @@ def decode_extent_head(data: bytes, uuid: bytes) -> int:
     if crc32c(uuid + struct.pack("<Q", next_offset)) != crc:
         raise CorruptError("the growth log is damaged: the head of an extent")
     return int(next_offset)
+
+
+# -- the whole file ------------------------------------------------------------------------------
+
+
+def encode_fresh(
+    header: Header,
+    state: Superblock,
+    records: Sequence[tuple[int, int, tuple[int, ...]]],
+    attrs: str,
+    slots: Sequence[int],
+) -> Fresh:
+    """A fresh ``.xmd`` that tells of one state.
+
+    Parameters
+    ----------
+    header : Header
+    state : Superblock
+        What it says of places in the file has no effect.
+    records : sequence of (axis, side, grid)
+        Of the growth log, all that count.
+    attrs : str
+        Attributes, a JSON text.
+    slots : sequence of int
+        Superblocks that hold the state.
+
+    Returns
+    -------
+    Fresh
+    """
+    first_bytes = encode_header(header)
+    header = replace(header, header_bytes=len(first_bytes))
+    size, uuid = record_bytes(header.ndim), header.uuid
+    pieces = [(0, first_bytes)]
+    extents: list[int] = []
+    end, done = header.first_extent, 0
+    while done < len(records) or not extents:
+        capacity = extent_capacity(len(extents))
+        some = records[done : done + capacity]
+        done += len(some)
+        extents.append(end)
+        end += EXTENT_HEAD_BYTES + capacity * size
+        head = encode_extent_head(end if done < len(records) else 0, uuid)
+        pieces.append((extents[-1], head + b"".join(encode_record(*r, uuid) for r in some)))
+    blob = attrs.encode()
+    room = max(LEAST_ATTRS_ROOM, len(blob))
+    pieces.append((end, blob))
+    state = state._replace(
+        n_segments=len(records),
+        attrs_offset=end,
+        attrs_bytes=len(blob),
+        attrs_capacity=room,
+        attrs_crc=crc32c(blob),
+        spare_offset=0,
+        spare_capacity=0,
+        end=end + room,
+    )
+    for slot in slots:
+        block = state if slot in LIVE_SLOTS else state._replace(sealed=False)
+        pieces.append((header.superblock_offset(slot), encode_superblock(block)))
+    image = bytearray(end + room)
+    for offset, piece in pieces:
+        image[offset : offset + len(piece)] = piece
+    return Fresh(image, header, state, extents)

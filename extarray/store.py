@@ -36,22 +36,28 @@ from extarray.errors import (
 )
 from extarray.filesystem import (
     CAN_RESERVE,
+    copy_owner,
     datasync,
     family,
     file_names,
     fill_range,
     publish,
     reserve_zeros,
+    same_file,
+    sync_folder,
     write_all,
 )
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
+    EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
+    LEAST_ATTRS_ROOM,
     LIVE_SLOTS,
     MAGIC,
     SEAL_BYTES,
     SEAL_MAGIC,
+    Fresh,
     Header,
     Superblock,
     decode_extent_head,
@@ -59,7 +65,7 @@ from extarray.metadata import (
     decode_records,
     decode_superblock,
     encode_extent_head,
-    encode_header,
+    encode_fresh,
     encode_record,
     encode_superblock,
     extent_capacity,
@@ -74,8 +80,6 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-EXTENT_HEAD_BYTES = 16
-LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
@@ -176,8 +180,9 @@ class FileStore:
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
                         )
                 if overwrite and os.path.exists(names[0]):
-                    old = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
-                    lock.acquire(old, path, 0)
+                    self._metadata = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
+                    old = self._locked(names[0], os.O_RDWR | _OPEN_FLAGS, 0)
+                    self._metadata = -1
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
                 self._data = os.open(temporary[1], flags, 0o666)
                 self._metadata = os.open(temporary[0], flags, 0o666)
@@ -207,45 +212,34 @@ class FileStore:
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str) -> None:
         """Write the header and the first commit."""
-        first_bytes = encode_header(self.header)
-        header = self.header = replace(self.header, header_bytes=len(first_bytes))
-        data_bytes = axial.size * header.chunk_bytes
-        log_end = (
-            header.first_extent + EXTENT_HEAD_BYTES + extent_capacity(0) * record_bytes(header.ndim)
-        )
-        blob = attrs.encode()
-        room = max(LEAST_ATTRS_ROOM, len(blob))
-        self._extents = [header.first_extent]
-        log = encode_extent_head(0, header.uuid) + encode_record(*axial._record(0), header.uuid)
-        self.state = Superblock(
+        data_bytes = axial.size * self.header.chunk_bytes
+        first = Superblock(
             sequence=0,
             sealed=False,
             unclean=False,
-            n_segments=axial.segments,
+            n_segments=0,
             data_bytes=data_bytes,
-            attrs_offset=log_end,
-            attrs_bytes=len(blob),
-            attrs_capacity=room,
-            attrs_crc=crc32c(blob),
+            attrs_offset=0,
+            attrs_bytes=0,
+            attrs_capacity=0,
+            attrs_crc=0,
             spare_offset=0,
             spare_capacity=0,
-            end=log_end + room,
+            end=0,
             shape=shape,
-            offset=(0,) * header.ndim,
+            offset=(0,) * self.header.ndim,
             grid=axial.grid,
         )
+        fresh = encode_fresh(self.header, first, [axial._record(0)], attrs, LIVE_SLOTS[:1])
+        self._take(fresh)
         self.reserve(0, data_bytes)
-        image = bytearray(log_end + room)
-        for offset, piece in (
-            (0, first_bytes),
-            (header.header_bytes, encode_superblock(self.state)),
-            (header.first_extent, log),
-            (log_end, blob),
-        ):
-            image[offset : offset + len(piece)] = piece
-        write_all(self._metadata, image, 0)
+        write_all(self._metadata, fresh.image, 0)
         lock.note_holder(self._metadata, True)
         self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
+
+    def _take(self, fresh: Fresh) -> None:
+        """Have a fresh ``.xmd``."""
+        _, self.header, self.state, self._extents = fresh
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -296,13 +290,7 @@ class FileStore:
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
         try:
-            first = os.pread(self._metadata, BLOCK, 0)
-            if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
-                # A description of many fields makes a header of several blocks.
-                wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
-                if wanted > BLOCK:
-                    first = os.pread(self._metadata, wanted, 0)
-            self.header = decode_header(first)
+            self._read_header()
             found = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
@@ -353,6 +341,15 @@ class FileStore:
             lock.note_holder(self._metadata, True)
         return axial
 
+    def _read_header(self) -> None:
+        first = os.pread(self._metadata, BLOCK, 0)
+        if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
+            # A description of many fields makes a header of several blocks.
+            wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
+            if wanted > BLOCK:
+                first = os.pread(self._metadata, wanted, 0)
+        self.header = decode_header(first)
+
     def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
         """Descriptor of ``.xmd`` with the writer's lock on it."""
         fd = self._metadata
@@ -377,7 +374,7 @@ class FileStore:
             # What is newer and not whole must never come back: both its superblocks end here.
             newest = max(live, default=self.state.sequence)
             for sequence in (newest + 1, newest + 2):
-                self._write_superblock(self.state._replace(sequence=sequence))
+                self._write_superblock(self.state._replace(sequence=sequence, superseded=False))
             datasync(self._metadata)
 
     def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
@@ -556,6 +553,7 @@ class FileStore:
         if self._unsettled:
             with family(f"cannot commit the new bounds of '{self.path}'"):
                 datasync(self._metadata)
+                self._sync_name()
             self._unsettled = False
 
     def reserve_again(self, start: int, stop: int) -> None:
@@ -644,10 +642,11 @@ class FileStore:
         state = self.state
         if state.sealed:
             self._has_seal = True  # until it is gone: all of this may fail half way
-            state = state._replace(sequence=state.sequence + 1, sealed=False)
+            state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
             self._write_superblock(state)
         self._write_durable(BEGUN_SLOT, state)
         datasync(self._metadata)
+        self._sync_name()
         write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
         self._has_seal = False
 
@@ -659,7 +658,12 @@ class FileStore:
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
             self._write_superblock(
-                state._replace(sequence=state.sequence + 1, sealed=True, unclean=self.unclean)
+                state._replace(
+                    sequence=state.sequence + 1,
+                    sealed=True,
+                    unclean=self.unclean,
+                    superseded=False,
+                )
             )
 
     def commit(
@@ -702,6 +706,91 @@ class FileStore:
             raise storage_error(error, f"cannot commit the new bounds of '{self.path}'") from error
         self._unsettled |= cuts
 
+    def add_axis(
+        self,
+        chunks: tuple[int, ...],
+        axial: Axial,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        attrs: str,
+    ) -> None:
+        """Have an axis more: in a fresh ``.xmd``, which takes the name when it is whole.
+
+        `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
+        an error nothing has changed, but perhaps the number of the last commit.
+
+        The fresh file tells of no older state, to which a loss of power could lead back.  So the
+        elements go to the disk first.
+        """
+        what = f"cannot add an axis to '{self.path}'"
+        self.flush()
+        with family(what):
+            name = self._own_name(what)
+            temporary = f"{name}.{self.header.uuid.hex()[:12]}.new"
+            fd = -1
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)  # of a writer that died; nobody else has the lock
+                fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o666)
+                lock.acquire(fd, self.path, 0)
+                header = replace(self.header, chunks=chunks)
+                state = self.state._replace(
+                    sequence=self.state.sequence + 2,
+                    unclean=self.unclean,
+                    data_bytes=axial.size * header.chunk_bytes,
+                    shape=shape,
+                    offset=offset,
+                    grid=axial.grid,
+                    superseded=False,
+                )
+                records = [axial._record(n) for n in range(axial.segments)]
+                slots = (LIVE_SLOTS[state.sequence % 2], FLUSHED_SLOTS[0])
+                fresh = encode_fresh(header, state, records, attrs, slots)
+                copy_owner(self._metadata, fd)
+                write_all(fd, fresh.image, 0)
+                lock.note_holder(fd, True)
+                datasync(fd)
+                # From now on readers look which file has the name.
+                self._write_superblock(
+                    self.state._replace(sequence=self.state.sequence + 1, superseded=True)
+                )
+                os.replace(temporary, name)
+            except BaseException:
+                if fd < 0 or not same_file(fd, name):
+                    with contextlib.suppress(OSError):
+                        os.unlink(temporary)
+                    raise
+                # Interrupted when all was done.
+                self._succeed(fd, fresh, attrs)
+                raise
+            else:
+                self._succeed(fd, fresh, attrs)
+            finally:
+                if fd >= 0:
+                    os.close(fd)
+        with contextlib.suppress(OSError):
+            self._sync_name()  # what fails here, the next flush says
+
+    def _own_name(self, what: str) -> str:
+        """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
+        if not same_file(self._metadata, self._names[0]):
+            raise MissingError(
+                errno.ENOENT,
+                f"{what}: its files have been moved or replaced since it was opened; open it again",
+                self._names[0],
+            )
+        return os.path.realpath(self._names[0])
+
+    def _succeed(self, fd: int, fresh: Fresh, attrs: str) -> None:
+        """Go on with a fresh ``.xmd``, which has taken the name."""
+        self._new_entry = True
+        # The lock stays with the open file; that of the old one ends with its last descriptor.
+        os.dup2(fd, self._metadata, inheritable=False)
+        self._take(fresh)
+        self.attrs = attrs
+        self._durable = {FLUSHED_SLOTS[0]: fresh.state}
+        self._rooms = set()
+
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
         extents = list(self._extents)
@@ -736,7 +825,7 @@ class FileStore:
 
     def _write_durable(self, slot: int, state: Superblock) -> None:
         """Write a state where commits do not touch it.  Synchronizing is the caller's."""
-        state = state._replace(sealed=False)
+        state = state._replace(sealed=False, superseded=False)
         write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
         self._durable[slot] = state
 
@@ -768,19 +857,21 @@ class FileStore:
                     spare_offset=present[0],
                     spare_capacity=present[1],
                     end=end,
+                    superseded=False,
                 )
             )
         self.attrs = attrs
 
     # -- readers, durability, end ------------------------------------------------------------
 
-    def refresh(self, axial: Axial) -> bool:
-        """Take up what was committed since; returns whether there is anything new.
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Take up what was committed since; returns the axial vectors, None: nothing is new.
 
-        Reads the superblocks and the records that are new.
+        Reads the superblocks and the records that are new.  Where the array has gained an axis, the
+        metadata are another file and the axial vectors others; else those given have grown.
         """
         if self.mode != "r":
-            return False
+            return None
         problem: Exception | None = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with family(f"cannot refresh '{self.path}'"):
             for _ in range(ATTEMPTS):
@@ -788,9 +879,11 @@ class FileStore:
                 if not blocks:
                     continue
                 state = blocks[0][1]
-                if state.sequence <= self.state.sequence:
-                    return False
                 try:
+                    if state.superseded and self._was_replaced():
+                        return self._follow_name()
+                    if state.sequence <= self.state.sequence:
+                        return None
                     axes, sides, grids = self._read_log(axial.segments, state.n_segments)
                     attrs = self._read_attrs(state)
                 except CorruptError as error:
@@ -808,12 +901,44 @@ class FileStore:
         except CorruptError:
             axial._rollback(mark)
             raise
+        self._arrive(state, attrs)
+        return axial
+
+    def _arrive(self, state: Superblock, attrs: str) -> None:
+        """Have a state that a writer has committed."""
         assert self.region is not None
         if not self.region.holds(state.data_bytes):
             self.region = Region.file(self._data, state.data_bytes, False, True)
         self.state = state
         self.attrs = attrs
-        return True
+
+    def _follow_name(self) -> Axial | None:
+        """Take up the ``.xmd`` that has the name now, and an axis more; None: another array's.
+
+        Raises
+        ------
+        CorruptError
+            It does not fit; perhaps because a writer is at work on it.
+        """
+        other = FileStore(self.path)
+        try:
+            other._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
+            other._data = self._data
+            other._read_header()
+            if other.header.uuid != self.header.uuid or other.header.ndim <= self.header.ndim:
+                return None  # who has an array open keeps it
+            found = other._live_state()
+            problem = other._check_data(found.state)
+            if problem is not None:
+                raise CorruptError(str(problem))
+            # In the place of the old descriptor, in one step: other threads may be using it.
+            os.dup2(other._metadata, self._metadata, inheritable=False)
+            self.header, self._extents = other.header, other._extents
+            self._arrive(found.state, found.attrs)
+            return found.axial
+        finally:
+            other._data = -1
+            other._close_files()
 
     @property
     def metadata_bytes(self) -> int:
@@ -843,13 +968,13 @@ class FileStore:
                 self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
             datasync(self._metadata)
             self._unsettled = False
-            if self._new_entry:
-                directory = os.open(os.path.dirname(self._names[0]), os.O_RDONLY | _OPEN_FLAGS)
-                try:
-                    os.fsync(directory)
-                finally:
-                    os.close(directory)
-                self._new_entry = False
+            self._sync_name()
+
+    def _sync_name(self) -> None:
+        """Bring the names of the files to the disk, where they are new."""
+        if self._new_entry:
+            sync_folder(self._names[0])
+            self._new_entry = False
 
     def on_fork(self, listener: Callable[[], None]) -> None:
         """Have a method called in a forked child, when this store has become read-only."""
@@ -860,10 +985,12 @@ class FileStore:
         fd, self._metadata = self._metadata, -1
         self.mode = "r"
         _writers.discard(self)
+        # A thread of the parent may just have given the name to other metadata.
+        name = self._names[0] if same_file(fd, self._names[0]) else f"/dev/fd/{fd}"
+        with contextlib.suppress(OSError):
+            self._metadata = os.open(name, os.O_RDONLY | _OPEN_FLAGS)
         # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would not.
         os.close(fd)
-        with contextlib.suppress(OSError):
-            self._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
         listener = None if self._fork_listener is None else self._fork_listener()
         if listener is not None:
             listener()

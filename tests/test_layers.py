@@ -23,6 +23,7 @@ LAYERS = [
     ["extarray.rawfile"],
     ["extarray.creation"],
     ["extarray.array"],
+    ["extarray.axes"],
     ["extarray.copies", "extarray.growth", "extarray.habits", "extarray.lazy", "extarray.live"],
     ["extarray.seeing"],
     ["extarray.casting", "extarray.html", "extarray.stored", "extarray.walk"],
