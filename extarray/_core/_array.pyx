@@ -397,6 +397,7 @@ cdef class ArrayCore:
     def __setitem__(self, key, value):
         cdef char item[ITEM_ROOM]
         cdef char *place
+        cdef int rank = self.rank
         if (self.writes_direct and self.layout.itemsize <= ITEM_ROOM
                 and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
             try:
@@ -415,6 +416,8 @@ cdef class ArrayCore:
                     self._write(key, value)     # which raises what NumPy raises for arrays
                     return
                 self._check_writable()
+                if rank != self.rank:
+                    self._check_rank(rank)
                 place = self._locate(key)       # growth may have moved the window
                 if place != NULL and self.writes_direct:
                     memcpy(place, item, self.layout.itemsize)

@@ -102,6 +102,9 @@ class Source:
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
+    def _check_axes(self, ndim: int) -> None:
+        """Raise where there are other axes than `ndim` by now: arrays gain axes, and only they."""
+
     def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Copy of a selection that has an entry for each axis, as there were when it was made."""
         return self.read(key)

@@ -256,6 +256,8 @@ def part_of(x: Any, box: Box) -> Any:
     if not isinstance(x, (Source, np.ndarray)):
         return x
     shape: tuple[int, ...] = x.shape
+    if len(shape) > len(box) and isinstance(x, Source):
+        x._check_axes(len(box))
     own: tuple[Any, ...] = box[len(box) - len(shape) :]
     if 1 in shape:
         own = tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])
