@@ -33,6 +33,7 @@ METHODS = {
     "extend": "axis by side",
     "append": "data axis side",
     "shrink": "axis by side",
+    "add_axis": "position name chunk",
     "reserve": "shape",
     "repack": "path",
     "follow": "axis timeout",

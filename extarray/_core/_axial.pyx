@@ -479,7 +479,7 @@ cdef class Axial:
         >>> _ = axial.grow(1, 2)
         >>> wider = axial._with_axis(0)
         >>> wider.grid, wider.address((0, 1, 4)), axial.address((1, 4))
-        ((1, 4, 5), 16, 16)
+        ((1, 4, 5), 17, 17)
         """
         cdef axial_t *s = &self.state
         cdef int at = position, ndim = s.ndim, j
