@@ -23,6 +23,7 @@ from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
 from extarray.memory import MemoryStore
+from extarray.policy import EXACT
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
 from extarray.seeing import SeeingMixin
@@ -103,6 +104,7 @@ class ExtArray(
         attrs: str,
         engine: str = "auto",
         overwrite: bool = False,
+        growth: int = EXACT,
     ) -> Self:
         """Fresh array, in the files of `path` or (None) in memory."""
         axial = Axial(grid_of(shape, header.chunks))
@@ -113,10 +115,10 @@ class ExtArray(
             )
         store: FileStore | MemoryStore
         if path is None:
-            store = MemoryStore(header, shape, axial, attrs)
+            store = MemoryStore(header, shape, axial, attrs, growth)
         else:
             store = FileStore.create(
-                resolve_path(path), header, axial, shape, attrs, engine, overwrite
+                resolve_path(path), header, axial, shape, attrs, engine, overwrite, growth
             )
         return cls._from_store(store, axial)
 

@@ -39,7 +39,15 @@ class CopiesMixin(StoredArray, Source):
     if TYPE_CHECKING:
 
         @classmethod
-        def _create(cls, path: Any, shape: tuple[int, ...], header: Header, attrs: str) -> Self: ...
+        def _create(
+            cls,
+            path: Any,
+            shape: tuple[int, ...],
+            header: Header,
+            attrs: str,
+            *,
+            growth: int,
+        ) -> Self: ...
         @classmethod
         def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> Self: ...
         def _discard(self) -> None: ...
@@ -66,7 +74,8 @@ class CopiesMixin(StoredArray, Source):
         Returns
         -------
         ExtArray
-            Open in mode "r+", with the same dtype, fill value and attributes.
+            Open in mode "r+", with the same dtype, fill value, attributes and growth
+            policy.
 
         Raises
         ------
@@ -106,6 +115,7 @@ class CopiesMixin(StoredArray, Source):
                 order=header.order if order in ("A", "K") else check_order(order),
             ),
             self._store.attrs,
+            growth=self._store.growth,
         )
         try:
             new[...] = self
@@ -156,7 +166,7 @@ class CopiesMixin(StoredArray, Source):
         store = self._store
         if isinstance(store, FileStore):
             return self._reopen, (store.absolute, store.header.uuid, store.engine)
-        return self._restore, (store.header, store.attrs, self.read())
+        return self._restore, (store.header, store.attrs, self.read(), store.growth)
 
     @classmethod
     def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
@@ -173,10 +183,10 @@ class CopiesMixin(StoredArray, Source):
         return array
 
     @classmethod
-    def _restore(cls, header: Header, attrs: str, elements: NDArray[Any]) -> Self:
+    def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
         """Array in memory that was pickled: one segment, no history."""
         header = replace(header, uuid=uuid4().bytes)
-        array = cls._create(None, elements.shape, header, attrs)
+        array = cls._create(None, elements.shape, header, attrs, growth=growth)
         array[...] = elements
         return array
 

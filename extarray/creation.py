@@ -17,6 +17,7 @@ from extarray.filesystem import resolve_path
 from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
+from extarray.policy import encode_policy
 from extarray.protocols.blocks import Source
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from numpy.typing import ArrayLike, DTypeLike
+
+    from extarray.policy import Growth
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
@@ -45,6 +48,7 @@ def create(
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
+    growth: Growth = "exact",
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -75,6 +79,8 @@ def create(
         Names of the axes, the attribute ``"dims"``.
     engine : {"auto", "mmap", "pread"}
         How the file is read and written; "auto" decides by the type of the file system.
+    growth : {"exact", ("linear", theta), ("exponential", factor), "cubical"}
+        What growth allocates ahead, see `ExtArray.growth`.
 
     Returns
     -------
@@ -118,7 +124,7 @@ def create(
         fill=_fill_bytes(fill_value, kind),
         sparse=bool(sparse),
     )
-    return ExtArray._create(path, extents, header, text, engine, overwrite)
+    return ExtArray._create(path, extents, header, text, engine, overwrite, encode_policy(growth))
 
 
 def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:

@@ -19,6 +19,8 @@ class MemoryStore:
 
     Attributes
     ----------
+    growth : int
+        The growth policy.
     unclean : bool
         Elements of the grid outside the bounds may hold something else than the fill value: the
         bounds have moved in, or an append failed.
@@ -32,9 +34,12 @@ class MemoryStore:
     disk_bytes = 0
     hollow = False
 
-    def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
+    def __init__(
+        self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
+    ) -> None:
         self.header = header
         self.attrs = attrs
+        self.growth = growth
         self.shape = shape
         self.offset = (0,) * header.ndim
         self.grid = axial.grid
@@ -95,6 +100,10 @@ class MemoryStore:
 
     def begin_append(self) -> None:
         """Nothing to do."""
+
+    def set_growth(self, growth: int) -> None:
+        """Keep the growth policy."""
+        self.growth = growth
 
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""

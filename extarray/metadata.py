@@ -95,6 +95,7 @@ _SPARSE = 1
 _SEALED = 1
 _UNCLEAN = 2
 _SUPERSEDED = 4
+_GROWTH_BIT = 4
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,8 @@ class Superblock(NamedTuple):
         Elements of the grid outside the bounds may hold anything, and chunks there may be holes.
     superseded : bool
         Another ``.xmd`` is about to take the name of this one, or has: the array gains an axis.
+    growth : int
+        The growth policy, see `extarray.policy`.
     n_segments : int
         Records of the growth log that count.
     data_bytes : int
@@ -176,6 +179,7 @@ class Superblock(NamedTuple):
     offset: tuple[int, ...]
     grid: tuple[int, ...]
     superseded: bool = False
+    growth: int = 0
 
 
 class Fresh(NamedTuple):
@@ -490,7 +494,8 @@ def encode_superblock(block: Superblock) -> bytes:
     body = _SUPERBLOCK_BODIES[len(shape)].pack(
         (_SEALED if block.sealed else 0)
         | (_UNCLEAN if block.unclean else 0)
-        | (_SUPERSEDED if block.superseded else 0),
+        | (_SUPERSEDED if block.superseded else 0)
+        | block.growth << _GROWTH_BIT,
         block.sequence,
         block.n_segments,
         block.data_bytes,
@@ -548,6 +553,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         offset=extents[ndim : 2 * ndim],
         grid=extents[2 * ndim :],
         superseded=bool(flags & _SUPERSEDED),
+        growth=flags >> _GROWTH_BIT,
     )
 
 

@@ -157,6 +157,7 @@ class FileStore:
         attrs: str,
         engine: str,
         overwrite: bool,
+        growth: int,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
@@ -189,7 +190,7 @@ class FileStore:
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
-                self._write_first(axial, shape, attrs)
+                self._write_first(axial, shape, attrs, growth)
                 publish(temporary[1], names[1], overwrite)
                 try:
                     publish(temporary[0], names[0], overwrite)
@@ -210,7 +211,7 @@ class FileStore:
         _writers.add(self)
         return self
 
-    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str) -> None:
+    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
         """Write the header and the first commit."""
         data_bytes = axial.size * self.header.chunk_bytes
         first = Superblock(
@@ -229,6 +230,7 @@ class FileStore:
             shape=shape,
             offset=(0,) * self.header.ndim,
             grid=axial.grid,
+            growth=growth,
         )
         fresh = encode_fresh(self.header, first, [axial._record(0)], attrs, LIVE_SLOTS[:1])
         self._take(fresh)
@@ -628,6 +630,20 @@ class FileStore:
         """Elements of the grid before the bounds."""
         return self.state.offset
 
+    @property
+    def growth(self) -> int:
+        """The growth policy that is committed."""
+        return self.state.growth
+
+    def set_growth(self, growth: int) -> None:
+        """Commit a growth policy."""
+        with family(f"cannot change the growth policy of '{self.path}'"):
+            self._write_superblock(
+                self.state._replace(
+                    sequence=self.state.sequence + 1, superseded=False, growth=growth
+                )
+            )
+
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
         if self.state.sealed or self._has_seal:
@@ -699,6 +715,8 @@ class FileStore:
                     shape,
                     offset,
                     axial.grid,
+                    False,
+                    state.growth,
                 )
             )
         except OSError as error:

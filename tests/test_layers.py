@@ -59,6 +59,7 @@ LAYERS = [
     ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],
     ["extarray._core._types"],
     ["extarray.attrs", "extarray.chunking", "extarray.dims", "extarray.metadata"],
+    ["extarray.policy"],
     ["extarray.config", "extarray.order"],
     ["extarray._core._crc"],
     ["extarray._core", "extarray.extras", "extarray.info"],

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: What the face offers, beside the errors; the parameters are fixed, in this order.
 FUNCTIONS = {
-    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine",
+    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine growth",
     "open": "path mode timeout engine",
     "zeros": "shape dtype path chunks order",
     "ones": "shape dtype path chunks order",
@@ -63,6 +63,7 @@ METHODS = {
 ATTRIBUTES = [
     *["shape", "dtype", "ndim", "size", "nbytes", "itemsize", "chunks", "grid", "order"],
     *["fill_value", "path", "mode", "closed", "attrs", "dims", "axial", "maxshape", "origin"],
+    "growth",
     *["oindex", "vindex", "blocks", "lazy"],
 ]
 AXIAL = {
