@@ -1,4 +1,4 @@
-"""Growth policies: what is allocated ahead, that it changes no element, and makes no growth fail."""
+"""Growth policies: what is allocated ahead, without other elements, and without a new failure."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_the_policy_is_kept_and_can_be_changed(disk):
         assert array.growth == "cubical"
         array.growth = "exact"
         array.extend(1, 4)
-        assert array.grid == (1, 6, 1)
+        assert array.grid == (1, 8, 1)
         array.close()
         with pytest.raises(xa.ClosedError):
             array.growth = "exact"
