@@ -51,6 +51,8 @@ class CopiesMixin(StoredArray, Source):
         @classmethod
         def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> Self: ...
         def _discard(self) -> None: ...
+        @property
+        def lazy(self) -> Any: ...  # noqa: D102
         def close(self) -> None: ...  # noqa: D102
 
     def copy(
@@ -86,7 +88,8 @@ class CopiesMixin(StoredArray, Source):
 
         Notes
         -----
-        Called by `dask.array.from_array` it gives the array itself: tasks read it late.
+        Called by `dask.array.from_array` it gives a view of the whole: tasks read it late, by
+        indices that mean what they mean now.
 
         Examples
         --------
@@ -97,7 +100,7 @@ class CopiesMixin(StoredArray, Source):
         """
         self._check()
         if path is None and chunks is None and builds_graph():
-            return self
+            return self.lazy[...]  # type: ignore[no-any-return]
         if isinstance(path, str) and path in _NUMPY_ORDERS:
             raise ArgumentError(
                 f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
@@ -276,7 +279,7 @@ class CopiesMixin(StoredArray, Source):
         np.float64(10000.0)
         """
         self._check()
-        return to_dask(self, chunks)
+        return to_dask(self.lazy[...], chunks)
 
     # The name by which ``dask.array.asarray`` finds it.
     to_dask_array = to_dask

@@ -267,6 +267,33 @@ def test_what_was_made_before_says_so(factory):
     array.close()
 
 
+def test_tasks_of_dask_that_were_made_before_say_so(factory):
+    da = pytest.importorskip("dask.array")
+    array, model = grown(factory)
+    graphs = [array.to_dask(), da.from_array(array, chunks=4), da.ones(model.shape) + array]
+    assert_same(graphs[0].compute(scheduler="sync"), model.data)
+    array.add_axis()
+    for graph in graphs:
+        with pytest.raises(xa.ShapeError, match="gained an axis"):
+            graph.compute(scheduler="sync")
+    assert_same(array.to_dask().compute(scheduler="sync"), model.data[np.newaxis])
+    array.close()
+
+
+def test_datasets_of_xarray_that_were_opened_before_say_so(disk):
+    xr = pytest.importorskip("xarray")
+    array, model = grown(disk, dims=("y", "x"))
+    array.flush()
+    with xr.open_dataset(array.path, engine="extarray") as before:
+        (name,) = before.data_vars
+        array.add_axis(name="t")
+        model.add_axis(0)
+        with xr.open_dataset(array.path, engine="extarray") as after:
+            assert after[name].dims == ("t", "y", "x")
+            assert_same(after[name].values, model.data)
+    array.close()
+
+
 def test_an_index_or_a_value_that_adds_an_axis(factory):
     class Adds:
         def __init__(self, array):
