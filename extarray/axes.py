@@ -133,7 +133,6 @@ class AxesMixin(StoredArray):
             finally:
                 if store.header.chunks == chunks:  # also where it was interrupted when all was done
                     self._take_layout(axial)
-                    self._forget_touched()  # a larger chunk has a part that was never written
                 elif new > old:
                     store.release(old)
 

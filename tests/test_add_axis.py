@@ -391,7 +391,7 @@ def test_threads_that_read_and_write_meanwhile(factory):
         for thread in threads:
             thread.start()
         try:
-            for _ in range(20):
+            for _ in range(12):
                 array.add_axis(0)
                 stop.wait(0.01)
         finally:
@@ -671,7 +671,7 @@ while array.ndim < 32:
 def test_killed_at_any_moment(script, path, engine):
     """Whenever it is killed: it opens, its elements are there, and the next one goes on."""
     xa.create(path, (1, 2), chunks=(2, 2), attrs={"ndim": 2}, engine=engine).close()
-    for number in range(8):
+    for number in range(5):
         with xa.open(path) as reader:
             ndim = reader.ndim
             if ndim > 24:

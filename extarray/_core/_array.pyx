@@ -99,7 +99,7 @@ cdef class ArrayCore:
         other threads use it.  All of it changes in one step for these: once they are counted out,
         nothing runs any code of Python's.
         """
-        cdef layout_t layout = self.layout
+        cdef layout_t layout
         cdef index_t bounds[MAX_NDIM]
         cdef index_t extents[MAX_NDIM]
         cdef index_t origins[MAX_NDIM]
@@ -107,7 +107,8 @@ cdef class ArrayCore:
         cdef index_t stride = dtype.itemsize
         cdef const index_t[::1] table
         cdef Axial old_vectors = self.vectors
-        old = self.kind, self.element_order, self.chunk_shape, self.places
+        cdef Touched touched = self.touched
+        old = self.kind, self.element_order, self.chunk_shape, self.places, self.touched
         layout.ndim = rank
         layout.itemsize = stride
         for i in range(rank):
@@ -117,6 +118,8 @@ cdef class ArrayCore:
             layout.stride[j] = stride
             stride *= layout.chunk[j]
         layout.chunk_bytes = stride
+        if touched is not None and stride != self.layout.chunk_bytes:
+            touched = Touched()     # a larger chunk has parts without space
         layout.place = NULL
         if places is not None:
             table = places
@@ -133,6 +136,12 @@ cdef class ArrayCore:
         self.element_order = order
         self.chunk_shape = chunks
         self.places = places
+        self.touched = touched
+        layout.touched = touched.root if touched is not None else NULL
+        layout.base = self.layout.base
+        layout.fd = self.layout.fd
+        layout.sparse = self.layout.sparse
+        layout.hollow = self.layout.hollow
         self.layout = layout
         self.bounds = bounds
         self.extents = extents
