@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Region
+from extarray.config import config
 
 if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.metadata import Header
 
 __all__ = ["MemoryStore"]
+
+# The least share of a thread.
+_SHARE = 1 << 23
 
 
 class MemoryStore:
@@ -54,7 +61,7 @@ class MemoryStore:
         assert self.region is not None
         self.region.commit(new)
         if any(self.header.fill):
-            self.region.fill(self.header.fill, old, new)
+            _fill(self.region, self.header.fill, old, new)
         self._used = new
 
     def release(self, old: int) -> None:
@@ -122,3 +129,27 @@ class MemoryStore:
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
         self.region = None
+
+
+def _fill(region: Region, fill: bytes, start: int, stop: int) -> None:
+    """Write the fill value to fresh memory, on as many threads as are worth it.
+
+    The system clears the pages as they are touched, which takes longer than to fill them.
+    """
+    n = max(1, min(config.threads, (stop - start) // _SHARE))
+    size = len(fill)
+    edges = [start + (stop - start) // size * i // n * size for i in range(n)] + [stop]
+    shares = list(itertools.pairwise(edges))
+    threads = []
+    try:
+        for low, high in shares[1:]:
+            thread = threading.Thread(target=region.fill, args=(fill, low, high), daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads
+                thread.start()
+                threads.append(thread)
+                continue
+            region.fill(fill, low, high)
+        region.fill(fill, *shares[0])
+    finally:
+        for thread in threads:
+            thread.join()
