@@ -20,6 +20,8 @@ from extarray.order import positions
 from extarray.stored import StoredArray
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from extarray._core._axial import Axial
 
 __all__ = ["AxesMixin"]
@@ -38,11 +40,15 @@ class AxesMixin(StoredArray):
 
         def _attach_store(self) -> None: ...
 
-    def _take_layout(self, axial: Axial) -> None:
-        """Have the axes, the chunks and the bounds that the store has."""
+    def _take_layout(self, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
+        """Have the axes, the chunks and the bounds that the store has.
+
+        `places` are those of the elements of a chunk, if they are known already.
+        """
         store = self._store
         header = store.header
-        places = positions(header.chunks, header.order) if header.order in "ZH" else None
+        if places is None:
+            places = _places(header.chunks, header.order)
         axial._own()
         self._setup(
             axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
@@ -123,6 +129,7 @@ class AxesMixin(StoredArray):
                     f"chunks of {chunks} elements of {self.dtype} have 2**63 bytes or nearly; "
                     "give a smaller chunk"
                 )
+            places = _places(chunks, self.order)  # all that may fail comes before the commit
             shape, offset = _inserted(self.shape, at, 1), _inserted(store.offset, at, 0)
             try:
                 if new > old:
@@ -132,7 +139,7 @@ class AxesMixin(StoredArray):
                 store.add_axis(chunks, axial, shape, offset, attrs)
             finally:
                 if store.header.chunks == chunks:  # also where it was interrupted when all was done
-                    self._take_layout(axial)
+                    self._take_layout(axial, places)
                 elif new > old:
                     store.release(old)
 
@@ -167,6 +174,11 @@ class AxesMixin(StoredArray):
                 "its dims first"
             )
         return encode_attrs({**decode_attrs(text), "dims": wider_dims(dims, at, name)})
+
+
+def _places(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
+    """Where the elements of a chunk are; None for orders with strides."""
+    return positions(chunks, order) if order in "ZH" else None
 
 
 def _inserted(values: tuple[_T, ...], at: int, value: _T) -> tuple[_T, ...]:

@@ -991,7 +991,7 @@ class FileStore:
     def _sync_name(self) -> None:
         """Bring the names of the files to the disk, where they are new."""
         if self._new_entry:
-            sync_folder(self._names[0])
+            sync_folder(os.path.realpath(self._names[0]))
             self._new_entry = False
 
     def on_fork(self, listener: Callable[[], None]) -> None:

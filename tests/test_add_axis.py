@@ -554,6 +554,29 @@ def test_files_that_were_moved_or_replaced(disk):
     array.close()
 
 
+def test_a_long_history(disk):
+    """The growth log has several extents, and the next one is filled after the axis has come."""
+    array = disk.create((1, 1), "i2", chunks=1, sparse=True)
+    model = Model((1, 1), "i2", (1, 1))
+    reader = disk.open(array)
+    for segments in (64, 130, 200):
+        while array.axial.segments < segments:
+            for axis in (0, array.ndim - 1):
+                array.extend(axis, 1)
+                model.extend(axis, 1)
+        array.add_axis(1)
+        model.add_axis(1)
+        assert reader.refresh()
+        array[...] = model.data[...] = sample("i2", array.shape, segments)
+        agree(array, model)
+        agree(reader, model)
+    for x in (array, reader):
+        x.close()
+    assert_same(format_reader.read(array.path)[0], model.data)
+    with disk.open(array, "r+") as array:
+        agree(array, model)
+
+
 def test_what_a_power_cut_leaves_is_what_was_flushed(disk):
     """The new file tells a state that is on the disk, in a superblock that commits do not touch."""
     array, model = grown(disk)
@@ -671,7 +694,7 @@ while array.ndim < 32:
 def test_killed_at_any_moment(script, path, engine):
     """Whenever it is killed: it opens, its elements are there, and the next one goes on."""
     xa.create(path, (1, 2), chunks=(2, 2), attrs={"ndim": 2}, engine=engine).close()
-    for number in range(5):
+    for number in range(4):
         with xa.open(path) as reader:
             ndim = reader.ndim
             if ndim > 24:
