@@ -85,7 +85,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     Notes
     -----
     The bounds are those of the time at which the view was made: a view does not grow.  It shows
-    the same elements also when the array has grown or shrunk at a start.
+    the same elements also when the array has grown or shrunk at a start.  When the array has gained
+    an axis, the view says so (`ShapeError`), and a new one has to be taken.
 
     A view in which an element of the array occurs more than once can only be read: one of
     ``np.broadcast_to``, or of indices that are repeated.
