@@ -11,13 +11,13 @@ from uuid import uuid4
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray.axes import AxesMixin, places_of
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
     LimitError,
-    ReserveError,
 )
 from extarray.filesystem import resolve_path
 from extarray.growth import Extendible
@@ -28,7 +28,7 @@ from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
 from extarray.memory import MemoryStore
 from extarray.metadata import LIMIT
-from extarray.order import positions
+from extarray.policy import EXACT
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
 from extarray.seeing import SeeingMixin
@@ -51,6 +51,7 @@ __all__ = ["ExtArray"]
 class ExtArray(
     Indexable,
     Extendible,
+    AxesMixin,
     LiveMixin,
     CopiesMixin,
     HabitsMixin,
@@ -109,6 +110,7 @@ class ExtArray(
         engine: str = "auto",
         overwrite: bool = False,
         durability: str = "flush",
+        growth: int = EXACT,
     ) -> Self:
         """Fresh array, in the files of `path` or (None) in memory."""
         axial = Axial(grid_of(shape, header.chunks))
@@ -120,12 +122,20 @@ class ExtArray(
             )
         store: FileStore | MemoryStore
         if path is None:
-            store = MemoryStore(header, shape, axial, attrs)
+            store = MemoryStore(header, shape, axial, attrs, growth)
         else:
             store = FileStore.create(
-                resolve_path(path), header, axial, shape, attrs, engine, overwrite, durability
+                resolve_path(path),
+                header,
+                axial,
+                shape,
+                attrs,
+                engine,
+                overwrite,
+                durability,
+                growth,
             )
-        return cls._from_store(store, axial, shape)
+        return cls._from_store(store, axial)
 
     @classmethod
     def _open(
@@ -133,23 +143,17 @@ class ExtArray(
     ) -> Self:
         """Array of a pair of files."""
         store, axial = FileStore.open(path, mode, timeout, engine, durability)
-        return cls._from_store(store, axial, store.shape)
+        return cls._from_store(store, axial)
 
     @classmethod
-    def _from_store(
-        cls, store: FileStore | MemoryStore, axial: Axial, shape: tuple[int, ...]
-    ) -> Self:
+    def _from_store(cls, store: FileStore | MemoryStore, axial: Axial) -> Self:
         """Array on an open store."""
         self = cls.__new__(cls)
-        header = store.header
         self._store = store
         self._make_locks()
         self._handle = uuid4().hex
         self._filling = False
-        axial._own()
-        self._setup(axial, header.dtype, header.chunks, header.order, shape, store.offset)
-        if axial.size:
-            self._place_elements()
+        self._take_layout(axial)
         self._attach_store()
         self._watch_cuts()
         if isinstance(store, FileStore) and store.mode == "r+":
@@ -187,13 +191,9 @@ class ExtArray(
 
         Not before there is a chunk: a file of nothing but promises would cost memory.
         """
-        if self.order in "ZH":
-            try:
-                self._set_places(positions(self.chunks, self.order))
-            except MemoryError as error:
-                raise ReserveError(
-                    f"no memory for the order {self.order!r} of chunks {self.chunks}: {error}"
-                ) from None
+        places = places_of(self.chunks, self.order)
+        if places is not None:
+            self._set_places(places)
 
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
@@ -242,7 +242,13 @@ class ExtArray(
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d array")
         self._check()
-        return (self[i] for i in range(self.shape[0]))
+        return self._rows(self.ndim, self.shape[0])
+
+    def _rows(self, ndim: int, extent: int) -> Iterator[Any]:
+        for i in range(extent):
+            row = self[i]
+            self._check_axes(ndim)
+            yield row
 
     # -- life --------------------------------------------------------------------------------
 
@@ -262,7 +268,8 @@ class ExtArray(
         Notes
         -----
         Reads only what is new, takes no lock, and never blocks a writer.  (One of several writers
-        takes the lock of commits for the time.)
+        takes the lock of commits for the time.)  The array may have gained an axis since
+        (`add_axis`): then it has one more here, too.
 
         Examples
         --------
@@ -272,19 +279,24 @@ class ExtArray(
         """
         with self._steady:
             self._check()
-            if not self._store.refresh(self.axial):
+            axial = self._store.refresh(self.axial)
+            if axial is None:
                 return False
-            self._show_store()
+            self._show_store(axial)
             return True
 
-    def _show_store(self) -> None:
-        """Have the bounds that the store has, and its region."""
+    def _show_store(self, axial: Axial) -> None:
+        """Have the region and the bounds that the store has; other axial vectors: axes, too."""
         if self._store.region is not self._region:
             self._attach_store()
-        self._set_bounds(self._store.shape, self._store.offset)
-        self._know_cuts(self._store.cuts_known, None)
-        if self.axial.size and not self._has_places:
-            self._place_elements()
+        if axial is self.axial:
+            self._set_bounds(self._store.shape, self._store.offset)
+            self._know_cuts(self._store.cuts_known, None)
+            if axial.size and not self._has_places:
+                self._place_elements()
+        else:
+            self._take_layout(axial)
+            self._watch_cuts()
 
     def flush(self) -> None:
         """Bring everything to the disk: what returned before survives a power cut.

@@ -39,10 +39,20 @@ class CopiesMixin(StoredArray, Source):
     if TYPE_CHECKING:
 
         @classmethod
-        def _create(cls, path: Any, shape: tuple[int, ...], header: Header, attrs: str) -> Self: ...
+        def _create(
+            cls,
+            path: Any,
+            shape: tuple[int, ...],
+            header: Header,
+            attrs: str,
+            *,
+            growth: int,
+        ) -> Self: ...
         @classmethod
         def _open(cls, path: Path, mode: str, timeout: float | None, engine: str) -> Self: ...
         def _discard(self) -> None: ...
+        @property
+        def lazy(self) -> Any: ...  # noqa: D102
         def close(self) -> None: ...  # noqa: D102
 
     def copy(
@@ -66,7 +76,8 @@ class CopiesMixin(StoredArray, Source):
         Returns
         -------
         ExtArray
-            Open in mode "r+", with the same dtype, fill value and attributes.
+            Open in mode "r+", with the same dtype, fill value, attributes and growth
+            policy.
 
         Raises
         ------
@@ -77,7 +88,8 @@ class CopiesMixin(StoredArray, Source):
 
         Notes
         -----
-        Called by `dask.array.from_array` it gives the array itself: tasks read it late.
+        Called by `dask.array.from_array` it gives a view of the whole: tasks read it late, by
+        indices that mean what they mean now.
 
         Examples
         --------
@@ -88,7 +100,7 @@ class CopiesMixin(StoredArray, Source):
         """
         self._check()
         if path is None and chunks is None and builds_graph():
-            return self
+            return self.lazy[...]  # type: ignore[no-any-return]
         if isinstance(path, str) and path in _NUMPY_ORDERS:
             raise ArgumentError(
                 f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
@@ -106,6 +118,7 @@ class CopiesMixin(StoredArray, Source):
                 order=header.order if order in ("A", "K") else check_order(order),
             ),
             self._store.attrs,
+            growth=self._store.growth,
         )
         try:
             new[...] = self
@@ -156,7 +169,7 @@ class CopiesMixin(StoredArray, Source):
         store = self._store
         if isinstance(store, FileStore):
             return self._reopen, (store.absolute, store.header.uuid, store.engine)
-        return self._restore, (store.header, store.attrs, self.read())
+        return self._restore, (store.header, store.attrs, self.read(), store.growth)
 
     @classmethod
     def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
@@ -173,10 +186,10 @@ class CopiesMixin(StoredArray, Source):
         return array
 
     @classmethod
-    def _restore(cls, header: Header, attrs: str, elements: NDArray[Any]) -> Self:
+    def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
         """Array in memory that was pickled: one segment, no history."""
         header = replace(header, uuid=uuid4().bytes)
-        array = cls._create(None, elements.shape, header, attrs)
+        array = cls._create(None, elements.shape, header, attrs, growth=growth)
         array[...] = elements
         return array
 
@@ -266,7 +279,7 @@ class CopiesMixin(StoredArray, Source):
         np.float64(10000.0)
         """
         self._check()
-        return to_dask(self, chunks)
+        return to_dask(self.lazy[...], chunks)
 
     # The name by which ``dask.array.asarray`` finds it.
     to_dask_array = to_dask

@@ -17,6 +17,7 @@ from extarray.filesystem import resolve_path
 from extarray.growth import as_source
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
+from extarray.policy import encode_policy
 from extarray.protocols.blocks import Source
 from extarray.sharedarray import SharedArray
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from numpy.typing import ArrayLike, DTypeLike
+
+    from extarray.policy import Growth
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
@@ -48,6 +51,7 @@ def create(
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
+    growth: Growth = "exact",
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -82,6 +86,8 @@ def create(
         What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
         all that returned, this call included.  Then each call that changes anything waits for the
         disk; what is written through a view of a chunk needs a `flush` all the same.
+    growth : {"exact", ("linear", theta), ("exponential", factor), "cubical"}
+        What growth allocates ahead, see `ExtArray.growth`.
 
     Returns
     -------
@@ -126,7 +132,9 @@ def create(
         fill=_fill_bytes(fill_value, kind),
         sparse=bool(sparse),
     )
-    return ExtArray._create(path, extents, header, text, engine, overwrite, durability)
+    return ExtArray._create(
+        path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
+    )
 
 
 def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:

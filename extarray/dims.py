@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import TYPE_CHECKING, Any
 
 from extarray.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["check_dims", "known_dims"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check_dims", "known_dims", "wider_dims"]
 
 
 def check_dims(dims: Any, ndim: int) -> list[str]:
@@ -74,3 +78,35 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
         return tuple(check_dims(value, ndim))
     except (ArgumentError, ArgumentTypeError):
         return None
+
+
+def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:
+    """Names of the axes with one axis more.
+
+    Parameters
+    ----------
+    dims : sequence of str
+        Of the axes that there are.
+    position : int
+        Of the new axis.
+    name : str, optional
+        Of the new axis; None: the first of ``dim_0``, ``dim_1``, ... from the position on that is
+        free.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+
+    Examples
+    --------
+    >>> wider_dims(("y", "x"), 0, "time"), wider_dims(("dim_0", "x"), 0, None)
+    (['time', 'y', 'x'], ['dim_1', 'dim_0', 'x'])
+    """
+    if name is None:
+        numbered = (f"dim_{j}" for j in itertools.count(position))
+        name = next(text for text in numbered if text not in dims)
+    return check_dims((*dims[:position], name, *dims[position:]), len(dims) + 1)

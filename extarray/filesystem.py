@@ -27,6 +27,7 @@ __all__ = [
     "real_name",
     "reserve_zeros",
     "resolve_path",
+    "same_file",
     "sync_folders",
     "write_all",
 ]
@@ -122,7 +123,9 @@ def fresh_name(name: str, uuid: bytes) -> str:
 
 
 def create_beside(fresh: str, name: str) -> int:
-    """Make a file that will take a name; from a file that has the name it takes the permissions.
+    """Make a file that will take a name, with what a file of that name has of permissions.
+
+    It takes its owner and group, too, as far as possible.
 
     Parameters
     ----------
@@ -137,13 +140,17 @@ def create_beside(fresh: str, name: str) -> int:
     ------
     OSError
     """
-    mode = None
+    old = None
     with contextlib.suppress(FileNotFoundError):
-        mode = stat.S_IMODE(os.stat(name).st_mode)
+        old = os.stat(name)
     fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    if mode is not None:
+    if old is not None:
         try:
-            os.fchmod(fd, mode)
+            new = os.fstat(fd)
+            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                with contextlib.suppress(OSError):
+                    os.fchown(fd, old.st_uid, old.st_gid)
+            os.fchmod(fd, stat.S_IMODE(old.st_mode))
         except BaseException:
             os.close(fd)
             raise
@@ -301,3 +308,21 @@ def reserve_zeros(fd: int, offset: int, length: int) -> None:
         os.posix_fallocate(fd, offset, length)
     else:
         write_all(fd, bytes(length), offset)
+
+
+def same_file(fd: int, name: str) -> bool:
+    """Whether a name leads to an open file.
+
+    Parameters
+    ----------
+    fd : int
+    name : str
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(name))
+    except OSError:
+        return False

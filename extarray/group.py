@@ -137,7 +137,13 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     with _locked(members):
         for array in members:
             array._check()
-        return _refresh(members)
+        # An axis more is taken up alone: nothing that arrays have in common changes with it.
+        wider = [
+            array.refresh()
+            for array in members
+            if isinstance(array._store, FileStore) and array._store.was_superseded()
+        ]
+        return _refresh(members) or any(wider)
 
 
 def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
@@ -295,7 +301,7 @@ def _refresh(members: list[ExtArray]) -> bool:
         raise
     for array, store, news in found:
         store.adopt(news)
-        array._show_store()
+        array._show_store(array.axial)
     return bool(found)
 
 

@@ -19,10 +19,12 @@ from extarray.errors import (
     ArgumentError,
     CastingError,
     LimitError,
+    ReserveError,
     ShapeError,
     StorageError,
 )
 from extarray.metadata import LIMIT
+from extarray.policy import EXACT, decode_policy
 from extarray.stored import StoredArray, as_int
 from extarray.walk import address_runs
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Change", "Extendible", "as_source", "is_start"]
+
+EXACTLY = decode_policy(EXACT)
 
 Side = Literal["end", "start"]
 Index = tuple[int, ...]
@@ -326,9 +330,11 @@ class Extendible(StoredArray):
         was_unclean = store.unclean
         change = None  # a growth at the end, the usual one, needs no more than this
         mark = axial._mark()
-        old = new = axial.size * self.chunk_bytes
+        old = new = reserved = axial.size * self.chunk_bytes
         try:
             rows = self._allocate(*(room or (low, high)), shape, grid, offset)
+            if store.growth and room is None:
+                rows, reserved = self._allocate_ahead(mark, grid, rows, old)
             if low is not None or was_unclean or cuts:
                 change = Change(
                     shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
@@ -343,7 +349,8 @@ class Extendible(StoredArray):
                     )
                 if not old:
                     self._place_elements()
-                store.reserve(old, new)
+                if new > reserved:
+                    store.reserve(old, new)
                 if store.region is not self._region:
                     self._attach_store()
             if was_unclean and change is not None:
@@ -403,6 +410,33 @@ class Extendible(StoredArray):
                 if more > 0:
                     axial._grow(j, more)
         return tuple(rows)
+
+    def _allocate_ahead(self, mark: Any, grid: Index, rows: Index, old: int) -> tuple[Index, int]:
+        """Grow the grid as the growth policy says instead of exactly, if there is room for that.
+
+        Since `mark` the grid has grown exactly: from `grid`, of `old` bytes, by `rows` at the
+        starts.  Returns the rows at the starts, and how many bytes have their room.
+        """
+        store, axial = self._store, self.axial
+        if axial.grid == grid:
+            return rows, old
+        last = [m - n - first for m, n, first in zip(axial.grid, grid, rows, strict=True)]
+        axial._rollback(mark)
+        added = [0] * len(grid)
+        try:
+            for axis, by, side in decode_policy(store.growth).steps(grid, rows, last):
+                axial._grow(axis, by, side)
+                added[axis] += by if side == "start" else 0
+            new = axial.size * self.chunk_bytes
+            if new >= LIMIT or max(map(operator.mul, axial.grid, self.chunks)) >= LIMIT:
+                raise LimitError("2**63 or nearly")
+            store.reserve(old, new)
+        except (LimitError, StorageError, ReserveError):
+            axial._rollback(mark)
+            for axis, by, side in EXACTLY.steps(grid, rows, last):
+                axial._grow(axis, by, side)
+            return rows, old
+        return tuple(added), new
 
     def _expose(self, change: Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""

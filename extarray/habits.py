@@ -150,6 +150,8 @@ class HabitsMixin(StoredArray):
         ------
         BoundsError, SelectionError
             IndexErrors: the selection is not possible, or no box.
+        ShapeError
+            A ValueError: the array has gained an axis meanwhile.
         ClosedError
 
         Notes
@@ -178,7 +180,9 @@ class HabitsMixin(StoredArray):
             first = tuple(map(operator.floordiv, offset, chunks))
             last = grid_of(tuple(map(operator.add, offset, shape)), chunks)
             indices = chunk_indices(self.axial, first, last if self.size else first, order)
-            return ((index, self.chunk(index)) for index in indices)
+            return (
+                (index, self.chunk(index)) for index in self._while_axes_stay(indices, len(shape))
+            )
         start, stop = (tuple(map(operator.add, edge, offset)) for edge in region(sel, shape))
         first = tuple(map(operator.floordiv, start, chunks))
         # An empty selection meets no chunk.
@@ -189,5 +193,15 @@ class HabitsMixin(StoredArray):
                 slice(max(i * c, low) - b, min((i + 1) * c, high) - b, 1)
                 for i, c, b, low, high in zip(index, chunks, offset, start, stop, strict=True)
             )
-            for index in chunk_indices(self.axial, first, last, order)
+            for index in self._while_axes_stay(
+                chunk_indices(self.axial, first, last, order), len(shape)
+            )
         )
+
+    def _while_axes_stay(
+        self, indices: Iterator[tuple[int, ...]], ndim: int
+    ) -> Iterator[tuple[int, ...]]:
+        """The same indices, as long as the array has `ndim` axes."""
+        for index in indices:
+            self._check_axes(ndim)
+            yield index

@@ -108,7 +108,7 @@ class Info(dict[str, Any]):
                 text = format_bytes(value)
             elif key == "utilisation":
                 text = f"{100 * value:.1f} %"
-            elif key in _SHIFTS and not any(value):
+            elif (key in _SHIFTS and not any(value)) or (key == "growth" and value == "exact"):
                 continue
             elif value is None:
                 if key != "path":

@@ -85,7 +85,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     Notes
     -----
     The bounds are those of the time at which the view was made: a view does not grow.  It shows
-    the same elements also when the array has grown or shrunk at a start.
+    the same elements also when the array has grown or shrunk at a start.  When the array has gained
+    an axis, the view says so (`ShapeError`), and a new one has to be taken.
 
     A view in which an element of the array occurs more than once can only be read: one of
     ``np.broadcast_to``, or of indices that are repeated.
@@ -131,6 +132,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         self._array = array
         self._shape = tuple(shape)
         self._settle(tuple(parts), array.origin)
+        array._check_axes(len(self._own))
         new = any(n > 1 for d, n in enumerate(self._shape) if d not in self._shown)
         self._repeats = new or any(
             len(np.unique(part.indices[0])) < part.indices[0].size
@@ -151,6 +153,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         """What is selected along each axis of the array, as its indices are now."""
         zero = self._array.origin
         if zero != self._zero:
+            self._array._check_axes(len(self._own))
             # Growth at a start has shifted the indices; the view shows the same elements.
             moved = map(_moved, self._own, map(operator.sub, zero, self._zero))
             self._settle(tuple(moved), zero)
@@ -214,6 +217,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     def dims(self) -> tuple[str, ...] | None:
         """Names of the axes, those of the array; None where it has none, or an axis is new."""
         names = self._array.dims
+        self._bounds()
         if names is None or len(self._shown) < self.ndim:
             return None
         return tuple(names[self._shown[d].axes[0]] for d in range(self.ndim))
@@ -311,7 +315,11 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def __getitem__(self, key: Any) -> Any:
         place = self._locate(key)
-        return self.read(key) if place is None else self._array[place]
+        if place is None:
+            return self.read(key)
+        element = self._array[place]
+        self._array._check_axes(len(place))
+        return element
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.write(key, value)
@@ -388,7 +396,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
             )
         place = self._locate(selection)
         if place is not None:
-            self._array[place] = values
+            self._array._write_exact(place, values)
             return
         self._write_query(selection, values)
 
@@ -508,12 +516,18 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _check_bounds(self) -> None:
         _ = self._parts  # as the indices are now
-        shape = self._array.shape
+        shape = self._bounds()
         if any(low < 0 or n < high for n, (low, high) in zip(shape, self._needed, strict=True)):
             raise BoundsError(
                 f"the array has shape {shape}, and no longer all elements of the view; take a new "
                 "view"
             )
+
+    def _bounds(self) -> tuple[int, ...]:
+        """Shape of the array, which has the axes that it had when the view was made."""
+        shape: tuple[int, ...] = self._array.shape
+        self._array._check_axes(len(self._own))  # after the look: ranks only grow
+        return shape
 
     # -- queries on the view, as queries on the array ----------------------------------------
 
@@ -531,7 +545,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 factors += self._map_points(factor)
             elif factor.axis in self._shown:
                 factors.append(_progress(self._shown[factor.axis], factor))
-        return replace(query, extents=self._array.shape, factors=in_order(factors))
+        return replace(query, extents=self._bounds(), factors=in_order(factors))
 
     def _lifted(self, mask: Mask) -> Mask | None:
         """A mask on the array, where it lies there in one piece and in the same order."""

@@ -54,6 +54,8 @@ class LiveMixin(StoredArray):
         Raises
         ------
         AxisError, ArgumentError, ArgumentTypeError, ClosedError, CorruptError
+        ShapeError
+            The array has gained an axis: begin anew.
 
         Notes
         -----
@@ -76,28 +78,30 @@ class LiveMixin(StoredArray):
         self._check()
         j = self._axis(axis)
         check_timeout(timeout)
-        return self._news(j, timeout, *self._ends(j))
+        ndim = self.ndim
+        return self._news(j, ndim, timeout, *self._ends(j, ndim))
 
-    def _ends(self, axis: int) -> tuple[int, int]:
-        """Bounds of an axis, counted from where index 0 was at first."""
+    def _ends(self, axis: int, ndim: int) -> tuple[int, int]:
+        """Bounds of one of `ndim` axes, counted from where index 0 was at first."""
         with self._steady:
+            self._check_axes(ndim)
             first = -self.origin[axis]
             return first, first + self.shape[axis]
 
     def _news(
-        self, axis: int, timeout: float | None, low: int, high: int
+        self, axis: int, ndim: int, timeout: float | None, low: int, high: int
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
         """Elements before `low` and from `high` on."""
         pause = _SHORTEST
         last = time.monotonic()
         while True:
             self.refresh()
-            first, stop = self._ends(axis)
+            first, stop = self._ends(axis, ndim)
             parts = [(first, min(low, stop)), (max(high, first), stop)]
             low, high = first, stop  # also where it has shrunk
             if any(a < b for a, b in parts):
                 for a, b in parts:
-                    yield from self._read_parts(axis, a, b)
+                    yield from self._read_parts(axis, ndim, a, b)
                 pause, last = _SHORTEST, time.monotonic()
                 continue
             waited = time.monotonic() - last
@@ -107,11 +111,12 @@ class LiveMixin(StoredArray):
             pause = min(2 * pause, _LONGEST)
 
     def _read_parts(
-        self, axis: int, low: int, high: int
+        self, axis: int, ndim: int, low: int, high: int
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
         """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
         while True:
             with self._steady:
+                self._check_axes(ndim)
                 zero, shape = self.origin[axis], self.shape
             # Another thread may have cut some off.
             low, high = max(low, -zero), min(high, shape[axis] - zero)
@@ -123,5 +128,5 @@ class LiveMixin(StoredArray):
                 slice(low + zero, stop + zero) if i == axis else slice(0, n)
                 for i, n in enumerate(shape)
             )
-            yield selection, self.read(selection)
+            yield selection, self._read_exact(selection)
             low = stop

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
+from extarray.config import config
 from extarray.member import Held
 
 if TYPE_CHECKING:
@@ -13,12 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryStore"]
 
+# The least share of a thread.
+_SHARE = 1 << 23
+
 
 class MemoryStore:
     """An array in anonymous memory.
 
     Attributes
     ----------
+    growth : int
+        The growth policy.
     unclean : bool
         Elements of the grid outside the bounds may hold something else than the fill value: the
         bounds have moved in, or an append failed.
@@ -35,9 +45,12 @@ class MemoryStore:
     durability = None
     shared = False
 
-    def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
+    def __init__(
+        self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
+    ) -> None:
         self.header = header
         self.attrs = attrs
+        self.growth = growth
         self.shape = shape
         self.offset = (0,) * header.ndim
         self.grid = axial.grid
@@ -56,7 +69,7 @@ class MemoryStore:
         assert self.region is not None
         self.region.commit(new)
         if any(self.header.fill):
-            self.region.fill(self.header.fill, old, new)
+            _fill(self.region, self.header.fill, old, new)
         elif old < self._shown:
             self.region.fill(b"\0", old, min(new, self._shown))
         self._used = new
@@ -78,6 +91,18 @@ class MemoryStore:
         self.shape = shape
         self.offset = offset
         self.grid = axial.grid
+
+    def add_axis(
+        self,
+        chunks: tuple[int, ...],
+        axial: Axial,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        attrs: str,
+    ) -> None:
+        """Have an axis more."""
+        self.header = replace(self.header, chunks=chunks)
+        self.shape, self.offset, self.grid, self.attrs = shape, offset, axial.grid, attrs
 
     def settle(self) -> None:
         """Nothing to do."""
@@ -126,13 +151,17 @@ class MemoryStore:
         for start, stop in held.freed:
             self.give_back(start, stop)
 
+    def set_growth(self, growth: int) -> None:
+        """Keep the growth policy."""
+        self.growth = growth
+
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""
         self.attrs = attrs
 
-    def refresh(self, axial: Axial) -> bool:
-        """Return False: nobody else can have changed anything."""
-        return False
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Return None: nobody else can have changed anything."""
+        return None
 
     def flush(self) -> None:
         """Nothing to do."""
@@ -146,3 +175,27 @@ class MemoryStore:
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
         self.region = None
+
+
+def _fill(region: Region, fill: bytes, start: int, stop: int) -> None:
+    """Write the fill value to fresh memory, on as many threads as are worth it.
+
+    The system clears the pages as they are touched, which takes longer than to fill them.
+    """
+    n = max(1, min(config.threads, (stop - start) // _SHARE))
+    size = len(fill)
+    edges = [start + (stop - start) // size * i // n * size for i in range(n)] + [stop]
+    shares = list(itertools.pairwise(edges))
+    threads = []
+    try:
+        for low, high in shares[1:]:
+            thread = threading.Thread(target=region.fill, args=(fill, low, high), daemon=True)
+            with contextlib.suppress(RuntimeError):  # no more threads
+                thread.start()
+                threads.append(thread)
+                continue
+            region.fill(fill, low, high)
+        region.fill(fill, *shares[0])
+    finally:
+        for thread in threads:
+            thread.join()

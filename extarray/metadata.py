@@ -11,7 +11,7 @@ import os
 import re
 import reprlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = [
     "GROUP_BLOCK",
     "HOLDER_BYTES",
     "LAST_SEQUENCE",
+    "LEAST_ATTRS_ROOM",
     "LIMIT",
     "LIVE_SLOTS",
     "MAGIC",
@@ -50,6 +51,7 @@ __all__ = [
     "WRITERS_BLOCK",
     "WRITER_BYTES",
     "WRITER_SLOTS",
+    "Fresh",
     "Header",
     "Pending",
     "Superblock",
@@ -68,6 +70,7 @@ __all__ = [
     "decode_writers",
     "encode_dtype",
     "encode_extent_head",
+    "encode_fresh",
     "encode_header",
     "encode_members",
     "encode_pending",
@@ -103,6 +106,7 @@ EXTENT_HEAD_BYTES = 16
 PENDING_SLOTS = (7, 8)
 NO_GROUP = bytes(16)
 FIRST_EXTENT_RECORDS = 64
+LEAST_ATTRS_ROOM = 1024
 # The end of the header, which its checksum does not cover: the number of cuts, and a note.
 CUTS_BYTES = 8
 HOLDER_BYTES = 64
@@ -139,6 +143,8 @@ _MEMBER = struct.Struct("<16sI")
 _SPARSE = 1
 _SEALED = 1
 _UNCLEAN = 2
+_SUPERSEDED = 4
+_GROWTH_BIT = 4
 
 
 @dataclass(frozen=True)
@@ -193,6 +199,10 @@ class Superblock(NamedTuple):
         The uuid follows the last chunk in ``.xta``.
     unclean : bool
         Elements of the grid outside the bounds may hold anything, and chunks there may be holes.
+    superseded : bool
+        Another ``.xmd`` is about to take the name of this one, or has: the array gains an axis.
+    growth : int
+        The growth policy, see `extarray.policy`.
     n_segments : int
         Records of the growth log that count.
     data_bytes : int
@@ -225,6 +235,28 @@ class Superblock(NamedTuple):
     shape: tuple[int, ...]
     offset: tuple[int, ...]
     grid: tuple[int, ...]
+    superseded: bool = False
+    growth: int = 0
+
+
+class Fresh(NamedTuple):
+    """A fresh ``.xmd``: its bytes, and what they say.
+
+    Attributes
+    ----------
+    image : bytearray
+    header : Header
+        With its length in the file.
+    state : Superblock
+        With the places of the attributes and of the free space.
+    extents : list of int
+        Offsets of the extents of the growth log.
+    """
+
+    image: bytearray
+    header: Header
+    state: Superblock
+    extents: list[int]
 
 
 class Pending(NamedTuple):
@@ -567,7 +599,10 @@ def encode_superblock(block: Superblock) -> bytes:
     """
     shape = block.shape
     body = _SUPERBLOCK_BODIES[len(shape)].pack(
-        (_SEALED if block.sealed else 0) | (_UNCLEAN if block.unclean else 0),
+        (_SEALED if block.sealed else 0)
+        | (_UNCLEAN if block.unclean else 0)
+        | (_SUPERSEDED if block.superseded else 0)
+        | block.growth << _GROWTH_BIT,
         block.sequence,
         block.n_segments,
         block.data_bytes,
@@ -626,6 +661,8 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
         shape=extents[:ndim],
         offset=extents[ndim : 2 * ndim],
         grid=extents[2 * ndim :],
+        superseded=bool(flags & _SUPERSEDED),
+        growth=flags >> _GROWTH_BIT,
     )
 
 
@@ -1039,3 +1076,67 @@ def decode_writers(data: bytes) -> tuple[WritersHead, list[Writer]]:
             raise CorruptError("the table of writers is damaged")
         writers.append(Writer(pid, WriterKind(kind), axis, bool(at_start), *rest))
     return WritersHead(cut, bool(unsettled)), writers
+
+
+# -- the whole file ------------------------------------------------------------------------------
+
+
+def encode_fresh(
+    header: Header,
+    state: Superblock,
+    records: Sequence[tuple[int, int, tuple[int, ...]]],
+    attrs: str,
+    slots: Sequence[int],
+) -> Fresh:
+    """A fresh ``.xmd`` that tells of one state.
+
+    Parameters
+    ----------
+    header : Header
+    state : Superblock
+        What it says of places in the file has no effect.
+    records : sequence of (axis, side, grid)
+        Of the growth log, all that count.
+    attrs : str
+        Attributes, a JSON text.
+    slots : sequence of int
+        Superblocks that hold the state.
+
+    Returns
+    -------
+    Fresh
+    """
+    first_bytes = encode_header(header)
+    header = replace(header, header_bytes=len(first_bytes))
+    size, uuid = record_bytes(header.ndim), header.uuid
+    pieces = [(0, first_bytes)]
+    extents: list[int] = []
+    end, done = header.first_extent, 0
+    while done < len(records) or not extents:
+        capacity = extent_capacity(len(extents))
+        some = records[done : done + capacity]
+        done += len(some)
+        extents.append(end)
+        end += EXTENT_HEAD_BYTES + capacity * size
+        head = encode_extent_head(end if done < len(records) else 0, uuid)
+        pieces.append((extents[-1], head + b"".join(encode_record(*r, uuid) for r in some)))
+    blob = attrs.encode()
+    room = max(LEAST_ATTRS_ROOM, len(blob))
+    pieces.append((end, blob))
+    state = state._replace(
+        n_segments=len(records),
+        attrs_offset=end,
+        attrs_bytes=len(blob),
+        attrs_capacity=room,
+        attrs_crc=crc32c(blob),
+        spare_offset=0,
+        spare_capacity=0,
+        end=end + room,
+    )
+    for slot in slots:
+        block = state if slot in LIVE_SLOTS else state._replace(sealed=False)
+        pieces.append((header.superblock_offset(slot), encode_superblock(block)))
+    image = bytearray(end + room)
+    for offset, piece in pieces:
+        image[offset : offset + len(piece)] = piece
+    return Fresh(image, header, state, extents)

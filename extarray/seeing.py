@@ -54,6 +54,7 @@ class SeeingMixin(StoredArray):
             mode=self.mode,
             segments=axial.segments,
             records=tuple(len(axial.records(j)[0]) for j in range(self.ndim)),
+            growth=self.growth,
             logical_bytes=logical,
             allocated_bytes=allocated,
             utilisation=logical / allocated if allocated else 1.0,

@@ -82,7 +82,7 @@ class SharedArray(ExtArray):
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
     ) -> Self:
         store, axial = SharedFileStore.open(path, mode, timeout, engine, durability)
-        return cls._from_store(store, axial, store.shape)
+        return cls._from_store(store, axial)
 
     def _make_locks(self) -> None:
         self._depth, self._locked = 0, False
@@ -145,7 +145,7 @@ class SharedArray(ExtArray):
         store = self._store
         if not store.take_up(self.axial):
             return False
-        self._show_store()
+        self._show_store(self.axial)
         if store.unclean:
             self._forget_touched()  # others may have cut off, and given back
         store.note_seen()

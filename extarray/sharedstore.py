@@ -164,7 +164,7 @@ class SharedFileStore(FileStore):
         Returns whether a commit is new.  `note_seen` follows, when the array shows it.
         """
         with family(f"cannot take up what others wrote to '{self.path}'"):
-            news = self._take_up(axial)
+            news = self._take_up(axial) is not None
             self.unclean = self.state.unclean  # whatever a change that failed has made of it
             self._look()
         return news

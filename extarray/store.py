@@ -47,6 +47,7 @@ from extarray.filesystem import (
     read_all,
     real_name,
     reserve_zeros,
+    same_file,
     sync_folders,
     write_all,
 )
@@ -57,13 +58,16 @@ from extarray.metadata import (
     CUTS_BYTES,
     EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
+    GROUP_BLOCK,
     LAST_SEQUENCE,
+    LEAST_ATTRS_ROOM,
     LIMIT,
     LIVE_SLOTS,
     MAGIC,
     NO_GROUP,
     SEAL_BYTES,
     SEAL_MAGIC,
+    Fresh,
     Header,
     Superblock,
     check_records,
@@ -72,7 +76,7 @@ from extarray.metadata import (
     decode_records,
     decode_superblock,
     encode_extent_head,
-    encode_header,
+    encode_fresh,
     encode_record,
     encode_superblock,
     extent_capacity,
@@ -89,7 +93,6 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
 # Of the growth log, at a time.
 CHECKED_BYTES = 1 << 20
@@ -118,7 +121,7 @@ class News(NamedTuple):
     """What a newer state has that the present one has not, as read."""
 
     state: Superblock
-    log: _Log
+    log: _Log | None  # None: other axial vectors have it
     extents: list[int]  # of the growth log
     attrs: str
     cuts: int  # that there were, at least
@@ -194,6 +197,7 @@ class FileStore(Member):
         engine: str,
         overwrite: bool,
         durability: str,
+        growth: int,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
@@ -218,14 +222,15 @@ class FileStore(Member):
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
                         )
                 if overwrite and os.path.exists(names[0]):
-                    old = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
-                    lock.acquire(old, path, 0)
+                    self._metadata = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
+                    old = self._locked(names[0], os.O_RDWR | _OPEN_FLAGS, 0)
+                    self._metadata = -1
                 self._data = create_beside(fresh[1], names[1])
                 self._metadata = create_beside(fresh[0], names[0])
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
-                self._write_first(axial, shape, attrs)
+                self._write_first(axial, shape, attrs, growth)
                 self._publish(fresh, names, overwrite, old is not None)
         except BaseException:
             self._withdraw(fresh, names, old is not None)
@@ -261,65 +266,43 @@ class FileStore(Member):
     def _withdraw(self, fresh: tuple[str, ...], names: tuple[str, ...], replaces: bool) -> None:
         """Remove the files of a new pair, unless it has replaced another one already."""
         made = (self._metadata, self._data)
-        if replaces and self._is_named(made[0], names[0]):
+        if replaces and same_file(made[0], names[0]):
             with contextlib.suppress(OSError):
                 os.replace(fresh[1], names[1])
             return
         for fd, name in zip(made, names, strict=True):
-            if self._is_named(fd, name):
+            if same_file(fd, name):
                 os.unlink(name)
         for name in fresh:
             with contextlib.suppress(OSError):
                 os.unlink(name)
 
-    @staticmethod
-    def _is_named(fd: int, name: str) -> bool:
-        """Whether a name leads to an open file."""
-        try:
-            return os.path.samestat(os.fstat(fd), os.stat(name))
-        except OSError:
-            return False
-
-    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str) -> None:
+    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
         """Write the header and the first commit."""
-        first_bytes = encode_header(self.header)
-        header = self.header = replace(self.header, header_bytes=len(first_bytes))
-        data_bytes = axial.size * header.chunk_bytes
-        log_end = (
-            header.first_extent + EXTENT_HEAD_BYTES + extent_capacity(0) * record_bytes(header.ndim)
-        )
-        blob = attrs.encode()
-        room = max(LEAST_ATTRS_ROOM, len(blob))
-        self._extents = [header.first_extent]
-        log = encode_extent_head(0, header.uuid) + encode_record(*axial._record(0), header.uuid)
-        self.state = Superblock(
+        data_bytes = axial.size * self.header.chunk_bytes
+        first = Superblock(
             sequence=0,
             sealed=False,
             unclean=False,
-            n_segments=axial.segments,
+            n_segments=0,
             data_bytes=data_bytes,
-            attrs_offset=log_end,
-            attrs_bytes=len(blob),
-            attrs_capacity=room,
-            attrs_crc=crc32c(blob),
+            attrs_offset=0,
+            attrs_bytes=0,
+            attrs_capacity=0,
+            attrs_crc=0,
             spare_offset=0,
             spare_capacity=0,
-            end=log_end + room,
+            end=0,
             group=NO_GROUP,
             shape=shape,
-            offset=(0,) * header.ndim,
+            offset=(0,) * self.header.ndim,
             grid=axial.grid,
+            growth=growth,
         )
+        fresh = encode_fresh(self.header, first, [axial._record(0)], attrs, LIVE_SLOTS[:1])
+        self._take(fresh)
         self.reserve(0, data_bytes)
-        image = bytearray(log_end + room)
-        for offset, piece in (
-            (0, first_bytes),
-            (header.header_bytes, encode_superblock(self.state)),
-            (header.first_extent, log),
-            (log_end, blob),
-        ):
-            image[offset : offset + len(piece)] = piece
-        write_all(self._metadata, image, 0)
+        write_all(self._metadata, fresh.image, 0)
         lock.note_holder(self._metadata, True)
         self.region = self._region_of(data_bytes)
         self._count_cuts(True)
@@ -327,6 +310,10 @@ class FileStore(Member):
     def _region_of(self, data_bytes: int) -> Region:
         """Window for a writer."""
         return self._map(data_bytes, True, self.engine == "mmap")
+
+    def _take(self, fresh: Fresh) -> None:
+        """Have a fresh ``.xmd``."""
+        _, self.header, self.state, self._extents = fresh
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -342,10 +329,10 @@ class FileStore(Member):
             try:
                 with family(f"cannot open '{path}'"):
                     axial = self._open(mode == "r+", timeout, engine, recover)
-                    if self._is_named(self._metadata, self._names[0]):
+                    if same_file(self._metadata, self._names[0]):
                         break
             except (PartnerError, TruncatedError):
-                replaced = not self._is_named(self._metadata, self._names[0])
+                replaced = not same_file(self._metadata, self._names[0])
                 self._close_files()
                 # Between the names of the two files, an overwritten pair fits for no reader.
                 if attempt == ATTEMPTS - 1 or (recover and not replaced):
@@ -378,13 +365,7 @@ class FileStore(Member):
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
         try:
-            first = read_all(self._metadata, BLOCK, 0)
-            if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
-                # A description of many fields makes a header of several blocks.
-                wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
-                if wanted > BLOCK:
-                    first = read_all(self._metadata, wanted, 0)
-            self.header = decode_header(first)
+            self._read_header()
             # Before the state: what is cut off after it is then seen to be.
             self.cuts_known = self._cuts_made = self._read_cuts()
             found = self._read_state()
@@ -453,10 +434,19 @@ class FileStore(Member):
                 os.replace(fresh, real_name(name))
             # What the creator leaves between a link and an unlink.
             for other in (fresh, fresh_name(self._names[0], self.header.uuid)):
-                if self._is_named(fd, name):
+                if same_file(fd, name):
                     with contextlib.suppress(OSError):
                         os.unlink(other)
         return fd
+
+    def _read_header(self) -> None:
+        first = read_all(self._metadata, BLOCK, 0)
+        if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
+            # A description of many fields makes a header of several blocks.
+            wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
+            if wanted > BLOCK:
+                first = read_all(self._metadata, wanted, 0)
+        self.header = decode_header(first)
 
     def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
         """Descriptor of ``.xmd`` with the writer's lock on it."""
@@ -517,7 +507,7 @@ class FileStore(Member):
         self._resolve_pendings(begun)
         if live[:1] != [self.state.sequence] or newest != self.state.sequence:
             for sequence in (newest + 1, newest + 2):
-                self._write_superblock(self.state._replace(sequence=sequence))
+                self._write_superblock(self.state._replace(sequence=sequence, superseded=False))
             datasync(self._metadata)
 
     def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
@@ -880,6 +870,20 @@ class FileStore(Member):
         """Elements of the grid before the bounds."""
         return self.state.offset
 
+    @property
+    def growth(self) -> int:
+        """The growth policy that is committed."""
+        return self.state.growth
+
+    def set_growth(self, growth: int) -> None:
+        """Commit a growth policy."""
+        with family(f"cannot change the growth policy of '{self.path}'"):
+            self._write_superblock(
+                self.state._replace(
+                    sequence=self.state.sequence + 1, superseded=False, growth=growth
+                )
+            )
+
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
         if self.state.sealed or self._has_seal:
@@ -894,10 +898,11 @@ class FileStore(Member):
         state = self.state
         if state.sealed:
             self._has_seal = True  # until it is gone: all of this may fail half way
-            state = state._replace(sequence=state.sequence + 1, sealed=False)
+            state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
             self._write_superblock(state)
         self._write_durable(BEGUN_SLOT, state)
         datasync(self._metadata)
+        self._sync_names()
         write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
         self._has_seal = False
 
@@ -911,7 +916,12 @@ class FileStore(Member):
             if self.durability == "commit":
                 datasync(self._data)
             self._write_superblock(
-                state._replace(sequence=state.sequence + 1, sealed=True, unclean=self.unclean)
+                state._replace(
+                    sequence=state.sequence + 1,
+                    sealed=True,
+                    unclean=self.unclean,
+                    superseded=False,
+                )
             )
             if self.durability == "commit":
                 datasync(self._metadata)
@@ -953,6 +963,8 @@ class FileStore(Member):
                     shape,
                     offset,
                     axial.grid,
+                    False,
+                    state.growth,
                 )
             )
         except BaseException as error:
@@ -969,6 +981,104 @@ class FileStore(Member):
         """Bring a commit to the disk."""
         with family(f"the {what} of '{self.path}' count, but may not be on the disk"):
             self._sync_state()
+
+    def add_axis(
+        self,
+        chunks: tuple[int, ...],
+        axial: Axial,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        attrs: str,
+    ) -> None:
+        """Have an axis more: in a fresh ``.xmd``, which takes the name when it is whole.
+
+        `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
+        an error nothing has changed, but perhaps the number of the last commit.
+
+        The fresh file tells of no older state, to which a loss of power could lead back.  So the
+        elements go to the disk first.
+        """
+        what = f"cannot add an axis to '{self.path}'"
+        self.flush()
+        with family(what):
+            name = self._own_name(what)
+            temporary = fresh_name(name, self.header.uuid)
+            fd = -1
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)  # of a writer that died; nobody else has the lock
+                fd = create_beside(temporary, name)
+                lock.acquire(fd, self.path, 0)
+                header = replace(self.header, chunks=chunks)
+                state = self.state._replace(
+                    sequence=self.state.sequence + 2,
+                    unclean=self.unclean,
+                    data_bytes=axial.size * header.chunk_bytes,
+                    shape=shape,
+                    offset=offset,
+                    grid=axial.grid,
+                    superseded=False,
+                )
+                records = [axial._record(n) for n in range(axial.segments)]
+                slots = (LIVE_SLOTS[state.sequence % 2], FLUSHED_SLOTS[0])
+                fresh = encode_fresh(header, state, records, attrs, slots)
+                self._hand_on(fresh)
+                write_all(fd, fresh.image, 0)
+                lock.note_holder(fd, True)
+                datasync(fd)
+                # From now on readers look which file has the name.
+                self._write_superblock(
+                    self.state._replace(sequence=self.state.sequence + 1, superseded=True)
+                )
+                os.replace(temporary, name)
+            except BaseException:
+                if fd < 0 or not same_file(fd, name):
+                    with contextlib.suppress(OSError):
+                        os.unlink(temporary)
+                    raise
+                # Interrupted when all was done.
+                self._succeed(fd, fresh, attrs)
+                raise
+            else:
+                self._succeed(fd, fresh, attrs)
+            finally:
+                if fd >= 0:
+                    os.close(fd)
+        with contextlib.suppress(OSError):
+            self._sync_names()  # what fails here, the next flush says
+
+    def _hand_on(self, fresh: Fresh) -> None:
+        """Have a fresh ``.xmd`` know what readers and other arrays may ask this one for."""
+        for length, old, new in (
+            (CUTS_BYTES, self.header.cuts_offset, fresh.header.cuts_offset),
+            (
+                BLOCK,
+                self.header.superblock_offset(GROUP_BLOCK),
+                fresh.header.superblock_offset(GROUP_BLOCK),
+            ),
+        ):
+            data = read_all(self._metadata, length, old)
+            fresh.image[new : new + len(data)] = data
+
+    def _own_name(self, what: str) -> str:
+        """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
+        if not same_file(self._metadata, self._names[0]):
+            raise MissingError(
+                errno.ENOENT,
+                f"{what}: its files have been moved or replaced since it was opened; open it again",
+                self._names[0],
+            )
+        return os.path.realpath(self._names[0])
+
+    def _succeed(self, fd: int, fresh: Fresh, attrs: str) -> None:
+        """Go on with a fresh ``.xmd``, which has taken the name."""
+        self._new_entry = True
+        # The lock stays with the open file; that of the old one ends with its last descriptor.
+        os.dup2(fd, self._metadata, inheritable=False)
+        self._take(fresh)
+        self.attrs = attrs
+        self._durable = {FLUSHED_SLOTS[0]: fresh.state}
+        self._rooms = set()
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
@@ -1010,7 +1120,7 @@ class FileStore(Member):
 
     def _write_durable(self, slot: int, state: Superblock) -> None:
         """Write a state where commits do not touch it.  Synchronizing is the caller's."""
-        state = state._replace(sealed=False)
+        state = state._replace(sealed=False, superseded=False)
         self._durable[slot] = state  # first: its attributes must stay, come what may
         write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
 
@@ -1062,18 +1172,20 @@ class FileStore(Member):
             spare_offset=present[0],
             spare_capacity=present[1],
             end=end,
+            superseded=False,
         )
 
     # -- readers, durability, end ------------------------------------------------------------
 
-    def refresh(self, axial: Axial) -> bool:
-        """Take up what was committed since; returns whether there is anything new.
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Take up what was committed since; returns the axial vectors, None: nothing is new.
 
-        Reads the superblocks and the records that are new.
+        Reads the superblocks and the records that are new.  Where the array has gained an axis, the
+        metadata are another file and the axial vectors others; else those given have grown.
         """
-        return self.mode == "r" and self._take_up(axial)
+        return self._take_up(axial) if self.mode == "r" else None
 
-    def _take_up(self, axial: Axial) -> bool:
+    def _take_up(self, axial: Axial) -> Axial | None:
         """What `refresh` does, in any mode."""
         problem: Exception = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with family(f"cannot refresh '{self.path}'"):
@@ -1084,9 +1196,11 @@ class FileStore(Member):
                 if not blocks:
                     continue
                 state = max((*decided[:1], blocks[0]), key=lambda pair: pair[1].sequence)[1]
-                if state.sequence <= self.state.sequence:
-                    return False
                 try:
+                    if state.superseded and not same_file(self._metadata, self._names[0]):
+                        return self._follow_name()
+                    if state.sequence <= self.state.sequence:
+                        return None
                     news = self.read_news(state, axial, cuts)
                     break
                 except FormatError as error:
@@ -1095,7 +1209,13 @@ class FileStore(Member):
                 raise problem
         self.replay(news, axial)
         self.adopt(news)
-        return True
+        return axial
+
+    def was_superseded(self) -> bool:
+        """Whether the metadata are another file by now, as after `add_axis`."""
+        return not same_file(self._metadata, self._names[0]) and any(
+            block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1]
+        )
 
     def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
         """What is new in a state that a superblock tells of; FormatError where it is not whole.
@@ -1115,6 +1235,7 @@ class FileStore(Member):
 
     def replay(self, news: News, axial: Axial) -> None:
         """Have the axial vectors grow as the news tell; on an error they are as before."""
+        assert news.log is not None
         mark = axial._mark()
         try:
             axial._replay_more(*news.log, news.state.grid)
@@ -1134,6 +1255,38 @@ class FileStore(Member):
         self._extents = news.extents
         if self.mode == "r":
             self.cuts_known = news.cuts
+
+    def _follow_name(self) -> Axial | None:
+        """Take up the ``.xmd`` that has the name now, and an axis more; None: another array's.
+
+        Raises
+        ------
+        CorruptError
+            It does not fit; perhaps because a writer is at work on it.
+        """
+        if self.mode == "r+":
+            return None  # nobody else has the array alone
+        other = FileStore(self.path)
+        try:
+            other._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
+            other._data = self._data
+            other._read_header()
+            if other.header.uuid != self.header.uuid or other.header.ndim <= self.header.ndim:
+                return None  # who has an array open keeps it
+            cuts = other._read_cuts()
+            found = other._live_state()
+            problem = other._check_data(found.state)
+            if problem is not None:
+                raise CorruptError(str(problem))
+            # In the place of the old descriptor, in one step: other threads may be using it.
+            os.dup2(other._metadata, self._metadata, inheritable=False)
+            self.header = other.header
+            self._count_cuts(False)
+            self.adopt(News(found.state, None, found.extents, found.attrs, cuts))
+            return found.axial
+        finally:
+            other._data = -1
+            other._close_files()
 
     @property
     def metadata_bytes(self) -> int:
@@ -1172,6 +1325,10 @@ class FileStore(Member):
             self._write_durable(self._older(FLUSHED_SLOTS), state)
         datasync(self._metadata)
         self._unsettled = False
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        """Bring the names of the files to the disk, where they are new."""
         if self._new_entry:
             sync_folders(self._names)
             self._new_entry = False
@@ -1190,6 +1347,10 @@ class FileStore(Member):
         fd, self._metadata = self._metadata, -1
         self.mode = "r"
         _writers.discard(self)
+        # A thread of the parent may just have given the name to other metadata.
+        name = self._names[0] if same_file(fd, self._names[0]) else f"/dev/fd/{fd}"
+        with contextlib.suppress(OSError):
+            self._metadata = os.open(name, os.O_RDONLY | _OPEN_FLAGS)
         # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would not.
         os.close(fd)
         with contextlib.suppress(OSError):

@@ -11,6 +11,7 @@ from extarray._core._array import ArrayCore
 from extarray.attrs import Attributes
 from extarray.dims import check_dims, known_dims
 from extarray.errors import ArgumentTypeError, AxisError, ClosedError, ReadOnlyError
+from extarray.policy import Growth, decode_policy, encode_policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,6 +158,50 @@ class StoredArray(ArrayCore):
             self.attrs.pop("dims", None)
         else:
             self.attrs["dims"] = check_dims(dims, self.ndim)
+
+    @property
+    def growth(self) -> Growth:
+        """What growth allocates ahead: the growth policy.
+
+        Assignment is one commit, and moves nothing.  One of:
+
+        ``"exact"``
+            Nothing: growth allocates the chunks that it needs.  The default.
+        ``("linear", theta)``
+            An axis that needs chunks gains at least `theta` of them.
+        ``("exponential", factor)``
+            An axis that needs chunks has at least `factor` times as many then, rounded up.  The
+            factor is above 1, and has three decimals at most.
+        ``"cubical"``
+            The axes take turns: until there is room, the one with the fewest chunks is doubled (of
+            equal ones the first), to a power of two.  So the grid stays a cube, but for a factor of
+            two.  For arrays that grow about equally along all axes.
+
+        Notes
+        -----
+        What is allocated ahead is at the side that grows, and takes disk space (none in a sparse
+        array).  Where there is no room for it, growth allocates what it needs and no more: a policy
+        makes no growth fail.  `reserve` allocates what it is asked for.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (1, 1), chunks=1, growth=("linear", 16))
+        >>> for _ in range(30):
+        ...     a.extend(0, 1)
+        ...     a.extend(1, 1)
+        >>> a.shape, a.grid, a.info()["segments"]
+        ((31, 31), (33, 33), 4)
+        >>> a.growth = "exact"
+        """
+        return decode_policy(self._store.growth).growth
+
+    @growth.setter
+    def growth(self, growth: Growth) -> None:
+        value = encode_policy(growth)
+        with self._growth:
+            self._check("change the growth policy of")
+            self._store.set_growth(value)
 
     @property
     def _origin(self) -> bytes:

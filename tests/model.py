@@ -84,6 +84,18 @@ class Replay:
         segment.grid_low, segment.grid_high = list(self.low), list(self.high)
         self.size = math.prod(self.grid)
 
+    def add_axis(self, position: int) -> None:
+        """One axis more, along which every chunk has index 0."""
+        for edge, value in ((self.low, 0), (self.high, 1)):
+            edge.insert(position, value)
+        for segment in self.segments:
+            segment.low.insert(position, 0)
+            segment.high.insert(position, 1)
+            segment.grid_low.insert(position, 0)
+            segment.grid_high.insert(position, 1)
+            segment.axis += segment.axis >= position
+        self.segments[0].axis = 0
+
     def table(self) -> np.ndarray:
         """The address of every chunk, counted chunk by chunk."""
         addresses = np.full(self.grid, -1, np.int64)
@@ -192,6 +204,13 @@ class Model:
     def reserve(self, shape) -> None:
         for axis, n in enumerate(shape):
             self._cover(axis, n)
+
+    def add_axis(self, position: int, chunk: int = 1) -> None:
+        self.data = np.expand_dims(self.data, position)
+        for name, value in (("chunks", chunk), ("origin", 0)):
+            before = getattr(self, name)
+            setattr(self, name, (*before[:position], value, *before[position:]))
+        self.replay.add_axis(position)
 
     def _shift(self, axis: int, by: int) -> None:
         self.origin = tuple(n + by * (j == axis) for j, n in enumerate(self.origin))

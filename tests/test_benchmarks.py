@@ -17,6 +17,7 @@ from benchmarks import suites
 from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
 from benchmarks.peers import load
 from benchmarks.report import table, verdicts
+from benchmarks.suites import bench_policy
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
@@ -106,3 +107,14 @@ def test_workspace_removes_its_own_folder_only(tmp_path):
     workspace.cube(QUICK.chunks[0])
     workspace.close()
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_growth_policies():
+    lines = bench_policy.table(((2, 4), (3, 3))).splitlines()
+    assert len(lines) == 2 + 2 * len(bench_policy.POLICIES)
+    assert "exact | 6 | 100 %" in lines[2]
+    suite = bench_policy.Policies()
+    policies, ranks = suite.params
+    found = [suite.track_segments(policy, ranks[0]) for policy in policies]
+    assert found[0] == max(found)
+    assert suite.track_utilisation(policies[0], ranks[1]) == 100

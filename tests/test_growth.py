@@ -280,3 +280,20 @@ def test_a_change_by_nothing_is_no_commit(disk, side):
         array.shrink(1, 0, side)
         array.resize(array.shape)
         assert not reader.refresh()
+
+
+@pytest.mark.parametrize("can_start", [True, False])
+def test_fill_values_in_memory_on_several_threads(monkeypatch, can_start):
+    monkeypatch.setattr(xa.memory, "_SHARE", 1000)
+    if not can_start:
+
+        def fail(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+    fill = np.array(b"abc", "S3")[()]
+    with xa.config.set(threads=5):
+        array = xa.create(None, (1111, 7), "S3", chunks=(10, 7), fill_value=fill)
+        array.extend(0, 2222)
+    assert (array[...] == fill).all()
+    assert (array.chunk((333, 0)) == fill).all()

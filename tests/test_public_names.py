@@ -18,9 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 #: What the face offers, beside the errors; the parameters are fixed, in this order.
 FUNCTIONS = {
     "create": (
-        "path shape dtype chunks fill_value order sparse overwrite attrs dims engine durability"
+        "path shape dtype chunks fill_value order sparse overwrite attrs dims engine durability "
+        "growth"
     ),
-    "open": "path mode timeout engine durability",
+    "open": "path mode timeout engine durability share",
     "zeros": "shape dtype path chunks order",
     "ones": "shape dtype path chunks order",
     "full": "shape fill_value dtype path chunks order",
@@ -37,6 +38,7 @@ METHODS = {
     "extend": "axis by side",
     "append": "data axis side",
     "shrink": "axis by side",
+    "add_axis": "position name chunk",
     "reserve": "shape",
     "repack": "path",
     "follow": "axis timeout",
@@ -77,6 +79,7 @@ ATTRIBUTES = [
         "maxshape",
         "origin",
     ],
+    "growth",
     *["oindex", "vindex", "blocks", "lazy"],
 ]
 AXIAL = {

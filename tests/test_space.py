@@ -159,6 +159,30 @@ with xa.open(path) as reader:
     assert dict(reader.attrs) == {"a": 1, "b": 2}
 """
 
+AHEAD_AND_AXIS = """
+full_disk("1m")
+with xa.create(path, growth=("linear", 100), **options) as array:
+    array[...] = values
+    array.extend(0, 64)  # there is no room for 100 chunks
+    assert array.grid == (2, 1), array.grid
+    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
+        try:
+            while ballast.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    must_fail(array.add_axis)
+    assert sorted(os.listdir(folder)) == ["ballast", "scene.xmd", "scene.xta"]
+    check(array, (68, 3), values)
+    with xa.open(path) as reader:
+        check(reader, (68, 3), values)
+        os.remove(f"{folder}/ballast")
+        array.extend(1, 1)
+        array.add_axis(2)
+        assert reader.refresh()
+        check(reader, (68, 4, 1), np.pad(values, ((0, 0), (0, 1)))[..., None])
+"""
+
 FILE_LIMIT = """
 import resource
 with xa.create(path, sparse={sparse}, **options) as array:
@@ -195,6 +219,10 @@ def test_full_disk_in_the_midst_of_an_append(private_mount, script, tmp_path, en
 
 def test_full_disk_for_metadata(private_mount, script, tmp_path, engine):
     script(PREAMBLE + METADATA, tmp_path, engine, prefix=private_mount)
+
+
+def test_full_disk_for_a_new_axis_and_for_growth_ahead(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + AHEAD_AND_AXIS, tmp_path, engine, prefix=private_mount)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -30,6 +30,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="extarray-"))
         self.array = self.reader = None
+        self.added = []  # positions of the axes that the reader does not know
 
     @property
     def on_disk(self) -> bool:
@@ -107,6 +108,19 @@ class Machine(RuleBasedStateMachine):
         self.array.reserve(shape)
         self.model.reserve(shape)
 
+    @precondition(lambda self: self.ndim < 5)
+    @rule(data=st.data(), chunk=st.sampled_from([1, 1, 3]))
+    def add_axis(self, data, chunk):
+        position = data.draw(st.integers(0, self.ndim))
+        try:
+            self.array.add_axis(position, chunk=chunk)
+        except xa.ChunksError:
+            assert chunk > 1
+            assert self.model.replay.size
+            return
+        self.model.add_axis(position, chunk)
+        self.added.append(position)
+
     @rule(data=st.data(), seed=seeds)
     def write(self, data, seed):
         selection = data.draw(selections(self.model.shape))
@@ -177,12 +191,28 @@ class Machine(RuleBasedStateMachine):
         """What the reader sees from now on."""
         self.seen = self.model.box
         self.kept = self.model.box
+        self.added = []
 
     def keep(self):
         """What of that was never cut off."""
-        if self.reader is not None:
-            pairs = zip(self.kept, self.model.box, strict=True)
-            self.kept = [(max(a, b), min(c, d)) for (a, c), (b, d) in pairs]
+        if self.reader is not None and self.kept is not None:
+            known = self.known()
+            self.kept = known and [
+                (max(a, b), min(c, d)) for (a, c), (b, d) in zip(self.kept, known[1], strict=True)
+            ]
+
+    def known(self):
+        """The elements of the model and their box, on the axes that the reader has; None: cut off.
+
+        Along an axis that it does not have, its elements have the index that was 0 at first.
+        """
+        data, box = self.model.data, self.model.box
+        for position in reversed(self.added):
+            low, high = box.pop(position)
+            if not low <= 0 < high:
+                return None
+            data = data.take(-low, position)
+        return data, box
 
     @reading
     @rule()
@@ -216,14 +246,15 @@ class Machine(RuleBasedStateMachine):
         if self.reader is not None:
             assert self.reader.shape == tuple(b - a for a, b in self.seen)
             assert self.reader.origin == tuple(-a for a, _ in self.seen)
+            if self.kept is None:
+                return
+            data, box = self.known()
             kept = [(a, max(a, b)) for a, b in self.kept]
             theirs = tuple(
                 slice(a - n, b - n) for (a, b), (n, _) in zip(kept, self.seen, strict=True)
             )
-            ours = tuple(
-                slice(a - n, b - n) for (a, b), (n, _) in zip(kept, self.model.box, strict=True)
-            )
-            assert_same(self.reader[(*theirs, ...)], self.model.data[(*ours, ...)])
+            ours = tuple(slice(a - n, b - n) for (a, b), (n, _) in zip(kept, box, strict=True))
+            assert_same(self.reader[(*theirs, ...)], data[(*ours, ...)])
 
     @invariant()
     def addresses_agree(self):

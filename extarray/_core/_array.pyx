@@ -101,26 +101,65 @@ cdef class ArrayCore:
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
 
-    def _setup(self, Axial axial not None, dtype, chunks, str order, shape, offset):
-        """Set what never changes."""
-        cdef int j, i
-        cdef index_t stride
+    def _setup(
+        self, Axial axial not None, dtype, tuple chunks not None, str order, places, shape, offset
+    ):
+        """Set the layout and the bounds; again where the array has gained an axis.
+
+        `places` is None for orders with strides.  What was set before lives on where transfers of
+        other threads use it.  All of it changes in one step for these: once they are counted out,
+        nothing runs any code of Python's.
+        """
+        cdef layout_t layout
+        cdef index_t bounds[MAX_NDIM]
+        cdef index_t extents[MAX_NDIM]
+        cdef index_t origins[MAX_NDIM]
+        cdef int j, i, rank = len(chunks)
+        cdef index_t stride = dtype.itemsize
+        cdef const index_t[::1] table
+        cdef Axial old_vectors = self.vectors
+        cdef Touched touched = self.touched
+        old = self.kind, self.element_order, self.chunk_shape, self.places, self.touched
+        layout.ndim = rank
+        layout.itemsize = stride
+        for i in range(rank):
+            j = i if order == "F" else rank - 1 - i
+            layout.fast_to_slow[i] = j
+            layout.chunk[j] = chunks[j]
+            layout.stride[j] = stride
+            stride *= layout.chunk[j]
+        layout.chunk_bytes = stride
+        if touched is not None and stride != self.layout.chunk_bytes:
+            touched = Touched()     # a larger chunk has parts without space
+        layout.place = NULL
+        if places is not None:
+            table = places
+            layout.place = &table[0]
+            places = table
+        for j in range(rank):
+            bounds[j] = shape[j]
+            layout.offset[j] = offset[j]
+            extents[j] = extent_of(&axial.state, j)
+            layout.low[j] = -axial.state.sides[START][j].extent
+            origins[j] = -layout.low[j] * layout.chunk[j] - layout.offset[j]
         self.vectors = axial
         self.kind = dtype
         self.element_order = order
-        self.rank = len(chunks)
-        self.chunk_shape = tuple(chunks)
-        self.layout.ndim = self.rank
-        self.layout.itemsize = dtype.itemsize
-        stride = dtype.itemsize
-        for i in range(self.rank):
-            j = i if order == "F" else self.rank - 1 - i
-            self.layout.fast_to_slow[i] = j
-            self.layout.chunk[j] = chunks[j]
-            self.layout.stride[j] = stride
-            stride *= self.layout.chunk[j]
-        self.layout.chunk_bytes = stride
-        self._set_bounds(shape, offset)
+        self.chunk_shape = chunks
+        self.places = places
+        self.touched = touched
+        layout.touched = touched.root if touched is not None else NULL
+        layout.base = self.layout.base
+        layout.fd = self.layout.fd
+        layout.sparse = self.layout.sparse
+        layout.hollow = self.layout.hollow
+        self.layout = layout
+        self.bounds = bounds
+        self.extents = extents
+        self.origins = origins
+        self.rank = rank
+        self.changes += 1
+        del old, old_vectors
 
     def _set_places(self, const index_t[::1] table not None):
         """Set where elements stand in a chunk, for the orders without strides."""
@@ -354,6 +393,14 @@ cdef class ArrayCore:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
         return 0
 
+    cdef int _check_rank(self, int rank) except -1:
+        """Refuse what was made ready for an array of another rank; ranks only ever grow."""
+        if rank != self.rank:
+            raise ShapeError(
+                f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
+                f"has {self.rank} axes now, and had {rank}; make it anew")
+        return 0
+
     cdef int _check_writable(self) except -1:
         self._check_open()
         if not self.is_writable:
@@ -417,6 +464,7 @@ cdef class ArrayCore:
     def __setitem__(self, key, value):
         cdef char item[ITEM_ROOM]
         cdef char *place
+        cdef int rank = self.rank
         if (self.writes_direct and self.layout.itemsize <= ITEM_ROOM
                 and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
             try:
@@ -435,6 +483,8 @@ cdef class ArrayCore:
                     self._write(key, value)     # which raises what NumPy raises for arrays
                     return
                 self._check_writable()
+                if rank != self.rank:
+                    self._check_rank(rank)
                 place = self._locate(key)       # growth may have moved the window
                 if place != NULL and self.writes_direct:
                     memcpy(place, item, self.layout.itemsize)
@@ -526,6 +576,22 @@ cdef class ArrayCore:
                [0, 0, 0]], dtype=int32)
         """
         self._write(selection, values)
+
+    def _check_axes(self, int ndim):
+        """Refuse to go on where the array has another number of axes."""
+        self._check_rank(ndim)
+
+    # Who goes through an array part by part selects on each axis that it had when this began.
+
+    def _read_exact(self, tuple key not None):
+        """Read a selection that has an entry for each axis; refused where there are more by now."""
+        self._check_rank(len(key))
+        return self._read(key, None, "C", False)
+
+    def _write_exact(self, tuple key not None, values):
+        """Write to a selection that has an entry for each axis; refused where there are more."""
+        self._check_rank(len(key))
+        self._write(key, values)
 
     cdef object _read(self, object key, object out, str order, bint scalars):
         cdef selection_t s
@@ -711,6 +777,8 @@ cdef class ArrayCore:
         """Have a selection count from index 0 as it is now; refuse what is no longer there."""
         cdef index_t first, last
         cdef int j
+        if s.ndim != self.rank:
+            self._check_rank(s.ndim)
         for j in range(self.rank):
             s.start[j] += self.origins[j] - s.origin[j]
             s.origin[j] = self.origins[j]
@@ -846,6 +914,7 @@ cdef class ArrayCore:
         # Another thread may close the array, or grow it, meanwhile: what the job uses stays.
         cdef Region _region = self.region
         cdef Touched _touched = self.touched
+        cdef object _places = self.places
         cdef int failure, axis = -1, j
         cdef index_t shares = worth_threads(size)
         cdef BoxShare share
@@ -854,7 +923,7 @@ cdef class ArrayCore:
         try:
             if shares > 1:
                 # Along the first axis with pieces enough, or the one with the most.
-                for j in range(self.rank):
+                for j in range(job.layout.ndim):
                     if axis < 0 or job.n_pieces[j] > job.n_pieces[axis]:
                         axis = j
                     if job.n_pieces[axis] >= shares:
@@ -886,18 +955,19 @@ cdef class ArrayCore:
         """
         cdef selection_t s
         cdef index_t bounds[MAX_NDIM]
+        cdef int rank
         if write:
             self._check_writable()
         else:
             self._check_open()
         if query.size == 0:
             return
-        self._check_query(query)
+        rank = self._check_query(query)
         if (<object> values).shape[:len(query.shape)] != query.shape:
             raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
-            box_of(query, self.rank, &s)
+            box_of(query, rank, &s)
             self._transfer(&s, values, write)
         elif self.cuts is None or write:
             self._move_points(query, values, write)
@@ -907,27 +977,29 @@ cdef class ArrayCore:
             self._sync_elements()
 
     cdef int _check_query(self, query) except -1:
-        """Raise where the array has not got what a query selects from."""
-        cdef int j
-        for j in range(self.rank):
-            if query.extents[j] > self.bounds[j]:
+        """Raise where the array has not got what a query selects from; returns the number of axes."""
+        cdef tuple extents = query.extents
+        cdef int j, rank = len(extents)
+        self._check_rank(rank)
+        for j in range(rank):
+            if extents[j] > self.bounds[j]:
                 raise BoundsError(
                     f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
-                    f"had size {query.extents[j]}, and has {self.bounds[j]}")
-        return 0
+                    f"had size {extents[j]}, and has {self.bounds[j]}")
+        return rank
 
     cdef int _read_points_watched(self, query, cnp.ndarray values) except -1:
         """Read what a query selects; what has been cut off meanwhile, or before, gets the fill value."""
         cdef Counter cuts = self.cuts
         cdef uint64_t known
         cdef index_t low, high
-        cdef int j
+        cdef int j, rank
         while True:
             if cuts.look() != self.cuts_known:
                 self._look_at_cuts()
                 self._check_open()
             known = self.cuts_known
-            self._check_query(query)
+            rank = self._check_query(query)
             self._move_points(query, values, False)
             if cuts.look() == known:
                 break
@@ -940,7 +1012,8 @@ cdef class ArrayCore:
                 return 0
         if self.is_cut:
             inner = []
-            for j in range(self.rank):
+            self._check_rank(rank)
+            for j in range(rank):
                 self._inner(j, &low, &high)
                 inner.append((low + self.origins[j], high + self.origins[j]))
             query.fill_outside(inner, values, self.fill)
@@ -949,22 +1022,31 @@ cdef class ArrayCore:
     cdef int _move_points(self, query, cnp.ndarray values, bint write) except -1:
         """Move what a query selects, whatever happens meanwhile."""
         cdef Plan plan
-        cdef Region _region = self.region
-        cdef Touched _touched = self.touched
+        cdef Region _region
+        cdef Touched _touched
+        cdef object _places
         cdef query_t *q
         cdef index_t size, total, first
-        cdef int failure = 0, j
+        cdef tuple extents = query.extents
+        cdef int failure = 0, j, rank = len(extents)
         plan = Plan(self.vectors)
+        # Code of Python's has run since: other threads may have closed the array, or grown it.
+        self._check_open()
+        self._check_rank(rank)
+        self._check_rank(plan.query.axial.ndim)
+        _region = self.region
+        _touched = self.touched
+        _places = self.places
         q = &plan.query
         q.layout = self.layout
         size = 1
-        for j in range(self.rank - 1, -1, -1):
-            q.extent[j] = query.extents[j]
+        for j in range(rank - 1, -1, -1):
+            q.extent[j] = extents[j]
             # A table of places counts elements in C order.
-            q.unit[j] = self.layout.stride[j] if self.layout.place == NULL else size
-            size *= self.layout.chunk[j]
+            q.unit[j] = q.layout.stride[j] if q.layout.place == NULL else size
+            size *= q.layout.chunk[j]
         q.user = values.data
-        q.size = self.layout.itemsize if query.field is None else query.field.dtype.itemsize
+        q.size = q.layout.itemsize if query.field is None else query.field.dtype.itemsize
         q.offset = 0 if query.field is None else query.field.offset
         q.stage_limit = block_limit() // max(1, config.threads)
         size = query.size * q.size
@@ -1042,9 +1124,10 @@ cdef class ArrayCore:
                     raise ArgumentTypeError(
                         f"a chunk index is a tuple of {self.rank} ints, not {index!r}") from None
                 index = (index,)
-        as_chunk_index(index, self.rank, self.extents, chunk)
+        as_chunk_index(index, nd, self.extents, chunk)
         self._check_open()      # converting may have run any code
-        for j in range(self.rank):
+        self._check_rank(nd)
+        for j in range(nd):
             # What of the chunk lies inside the bounds.
             extent = self.layout.chunk[j]
             start = chunk[j] * extent - self.layout.offset[j]
@@ -1098,13 +1181,16 @@ cdef class ArrayCore:
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
         cdef index_t start, stop, c, at = 0
-        cdef int j
+        cdef int j, n
         self._check_open()
-        if not (self.writes_direct if writable else self.reads_direct) or len(box) != self.rank:
+        n = len(box)
+        if n != self.rank:
+            self._check_rank(n)
+        if not (self.writes_direct if writable else self.reads_direct):
             return None
         if self.cuts is not None and not self.is_writable:
             return None
-        for j in range(self.rank):
+        for j in range(n):
             start = box[j].start
             stop = box[j].stop
             if not 0 <= start < stop <= self.bounds[j]:
@@ -1118,8 +1204,10 @@ cdef class ArrayCore:
             chunk[j] = c + self.layout.low[j]
             at += start * self.layout.stride[j]
             strides[j] = self.layout.stride[j]
+        if n != self.rank:
+            self._check_rank(n)
         at += address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes
-        view = new_array(self.kind, self.rank, dims, strides, self.region.base + at,
+        view = new_array(self.kind, n, dims, strides, self.region.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, self.region)
         self.changes += writable

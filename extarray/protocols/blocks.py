@@ -102,6 +102,17 @@ class Source:
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
+    def _check_axes(self, ndim: int) -> None:
+        """Raise where there are other axes than `ndim` by now: arrays gain axes, and only they."""
+
+    def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]:
+        """Copy of a selection that has an entry for each axis, as there were when it was made."""
+        return self.read(key)
+
+    def _write_exact(self, key: tuple[Any, ...], values: Any) -> None:
+        """Write to such a selection."""
+        self.write(key, values)
+
     @property
     def _layout(self) -> tuple[Line, ...] | None:
         """Where the elements are in the stored array, axis by axis of it; None: not known."""
@@ -232,7 +243,7 @@ def box_bytes(kept: int = 0) -> int:
 def load(source: Source, box: Box) -> NDArray[Any]:
     """Elements of a box, to be read only: without a copy where they lie in one mapped chunk."""
     view = source._peek(box)
-    return source.read(box) if view is None else view
+    return source._read_exact(box) if view is None else view
 
 
 def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:

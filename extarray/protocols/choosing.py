@@ -140,7 +140,7 @@ def gather(a: Source, places: range) -> NDArray[Any]:
     """
     result = new_result((len(places),), a.dtype, "flat")
     for piece, key in _portions(a, places):
-        result[piece] = a.read(key)
+        result[piece] = a._read_exact(key)
     return result
 
 
@@ -165,11 +165,12 @@ def place_bytes(a: Source) -> int:
 def _portions(a: Source, places: Any) -> Iterator[tuple[slice, tuple[Any, ...]]]:
     """Places of elements as index expressions, so many at a time as fit into memory."""
     step = max(1, step_bytes() // (place_bytes(a) + a.dtype.itemsize))
+    shape = a.shape
     for low in range(0, len(places), step):
         some = places[low : low + step]
         if isinstance(some, range):
             some = np.arange(some.start, some.stop, some.step)
-        yield slice(low, low + len(some)), np.unravel_index(some, a.shape) if a.shape else ()
+        yield slice(low, low + len(some)), np.unravel_index(some, shape) if shape else ()
 
 
 @streams(np.compress)
@@ -243,7 +244,7 @@ def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -
         return
     for piece, key in _portions(a, places):
         new = cycled(values, piece.start, piece.stop)
-        a.write(key, new if a.shape else new[-1])
+        a._write_exact(key, new if key else new[-1])
 
 
 def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:

@@ -29,7 +29,7 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
 
     Parameters
     ----------
-    array : ExtArray or AsType
+    array : LazyView or AsType
     chunks : int, tuple, str or dict, optional
         As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that dask's
         setting ``array.chunk-size`` says, by default 128 MiB.
@@ -49,7 +49,7 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
         chunks="auto" if chunks is None else chunks,
         # The path goes with each task, so that none waits for one that has the array alone;
         # elements in memory go to other processes once.
-        inline_array=getattr(array, "path", None) is not None,
+        inline_array=getattr(getattr(array, "base", None), "path", None) is not None,
         meta=np.empty((0,) * array.ndim, array.dtype),
     )
 
@@ -209,7 +209,12 @@ def _fitted(result: Any, target: Any, rule: Any, where: Any) -> Any:
 
 
 def _late(value: Any) -> Any:
-    return _exchange(value, Source, to_dask)
+    return _exchange(value, Source, _graph_of)
+
+
+def _graph_of(source: Any) -> Any:
+    own = getattr(source, "to_dask", None)
+    return to_dask(source) if own is None else own()
 
 
 def _exchange(value: Any, kind: Any, change: Callable[[Any], Any]) -> Any:

@@ -177,7 +177,7 @@ def stream(
             if selected:
                 _write_some(out, box, target, options["where"])
             else:
-                out.write(box, target)
+                out._write_exact(box, target)
 
     boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
     run(work, boxes, math.prod(shape) * itemsize)
@@ -195,10 +195,11 @@ def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
     """Write the selected elements of a box, and touch no others."""
     chosen = np.broadcast_to(where, block.shape)
     if chosen.all():
-        out.write(box, block)
+        out._write_exact(box, block)
     elif chosen.any():
         places = np.nonzero(chosen)
-        out.write(tuple(i + s.start for i, s in zip(places, box, strict=True)), block[places])
+        key = tuple(i + s.start for i, s in zip(places, box, strict=True))
+        out._write_exact(key, block[places])
 
 
 def as_operand(x: Any) -> Any:
@@ -255,6 +256,8 @@ def part_of(x: Any, box: Box) -> Any:
     if not isinstance(x, (Source, np.ndarray)):
         return x
     shape: tuple[int, ...] = x.shape
+    if len(shape) > len(box) and isinstance(x, Source):
+        x._check_axes(len(box))
     own: tuple[Any, ...] = box[len(box) - len(shape) :]
     if 1 in shape:
         own = tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])

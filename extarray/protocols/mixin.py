@@ -149,6 +149,21 @@ def _has_priority(other: Any) -> bool:
     return priority > 0.0
 
 
+def _steadily(operands: Iterable[Any], call: Callable[..., Any], *args: Any) -> Any:
+    """Call what goes through arrays part by part, and refuse its result if one gained an axis."""
+    ranks = [(x, x.ndim) for x in operands if isinstance(x, Source)]
+    try:
+        result = call(*args)
+    except Exception:
+        # Whatever came of axes that were counted before and after, this is the reason.
+        for x, ndim in ranks:
+            x._check_axes(ndim)
+        raise
+    for x, ndim in ranks:
+        x._check_axes(ndim)
+    return result
+
+
 class NumpyMixin(NDArrayOperatorsMixin, Source):
     """NumPy's protocols on what can be read and written box by box."""
 
@@ -166,7 +181,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return apply(ufunc, method, inputs, kwargs)
+        return _steadily((*inputs, *kwargs.get("out", ())), apply, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -175,7 +190,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        return dispatch(function, types, args, kwargs)
+        return _steadily((self, *args), dispatch, function, types, args, kwargs)
 
     # -- operators ---------------------------------------------------------------------------
 

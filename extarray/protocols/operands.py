@@ -178,7 +178,7 @@ def store(target: Any, box: Box, values: Any) -> None:
         Broadcast and cast as NumPy's assignment does.
     """
     if isinstance(target, Source):
-        target.write(box, values)
+        target._write_exact(box, values)
     else:
         target[(*box, ...)] = values
 

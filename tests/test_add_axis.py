@@ -1,0 +1,752 @@
+"""An axis more: nothing moves, everybody learns of it, and no failure leaves half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import pickle
+import stat
+import threading
+
+import format_reader
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+from model import Model, sample
+
+import extarray as xa
+
+
+def grown(factory, order="C", **options):
+    """An array with a history on all sides, and what it holds."""
+    model = Model((3, 4), "i4", (2, 3), 7)
+    array = factory.create((3, 4), "i4", chunks=(2, 3), order=order, fill_value=7, **options)
+    array[...] = model.data[...] = sample("i4", (3, 4))
+    for axis, by, side in [(1, 4, "end"), (0, 3, "start"), (1, 2, "start"), (0, 3, "end")]:
+        array.extend(axis, by, side)
+        model.extend(axis, by, side)
+    return array, model
+
+
+def agree(array, model):
+    assert array.shape == model.shape
+    assert array.chunks == model.chunks
+    assert array.grid == model.grid
+    assert array.origin == model.origin
+    assert_same(array[...], model.data)
+    table = model.replay.table()
+    indices = np.indices(table.shape).reshape(table.ndim, table.size).T
+    assert array.axial.addresses(indices).tolist() == table.ravel().tolist()
+    assert array.axial.indices(table.ravel()).tolist() == indices.tolist()
+    for axis in range(array.ndim):
+        records = zip(*(part.tolist() for part in array.axial.records(axis)), strict=True)
+        assert sorted(records) == [tuple(record) for record in model.replay.records(axis)]
+
+
+# -- the mapping ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", "CFZH")
+@pytest.mark.parametrize("position", [0, 1, 2, -1, -3])
+def test_every_position_and_order(factory, position, order):
+    array, model = grown(factory, order)
+    old = array.axial
+    indices = np.indices(old.grid).reshape(2, -1).T
+    addresses = old.addresses(indices)
+    array.add_axis(position)
+    at = position % 3
+    model.add_axis(at)
+    agree(array, model)
+    assert array.axial.addresses(np.insert(indices, at, 0, axis=1)).tolist() == addresses.tolist()
+    for axis, side in itertools.product(range(3), ["end", "start"]):
+        array.extend(axis, 2, side)
+        model.extend(axis, 2, side)
+        agree(array, model)
+    values = sample("i4", array.shape, 5)
+    array[...] = model.data[...] = values
+    agree(array, model)
+    if factory.on_disk:
+        array.close()
+        assert_same(format_reader.read(array.path)[0], model.data)
+        place = tuple(n // 2 for n in model.shape)
+        assert format_reader.read_element(array.path, place) == model.data[place]
+        with factory.open(array, "r+") as array:
+            agree(array, model)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 3), st.sampled_from(["end", "start", "axis"])),
+        max_size=12,
+    ),
+    st.lists(st.integers(0, 3), max_size=2),
+)
+def test_axial_vectors_agree_with_a_replay(history, extents):
+    """Addresses of chunks never change, whatever is added in whatever order."""
+    array = xa.create(None, extents, "u1", chunks=(1,) * len(extents))
+    model = Model(extents, "u1", (1,) * len(extents))
+    for number, by, what in history:
+        if what == "axis" and array.ndim < 4:
+            array.add_axis(number % (array.ndim + 1))
+            model.add_axis(number % (model.data.ndim + 1))
+        elif what != "axis" and array.ndim and array.size < 500:
+            array.extend(number % array.ndim, by, what)
+            model.extend(number % array.ndim, by, what)
+    agree(array, model)
+
+
+def test_from_no_axis_to_three(factory):
+    array = factory.create((), "f8", attrs={"unit": "mm"})
+    array[()] = 5
+    for n in range(3):
+        array.add_axis(n, name="xyz"[n], chunk=4 if n == 0 else 1)
+        array.extend(n, 2)
+        array.extend(n, 1, side="start")
+    assert array.shape == (4, 4, 4)
+    assert array.chunks == (4, 1, 1)
+    assert array.dims == ("x", "y", "z")
+    assert array.attrs["unit"] == "mm"
+    expected = np.zeros((4, 4, 4))
+    expected[1, 1, 1] = 5
+    assert_same(array[...], expected)
+    array.close()
+
+
+def test_thirty_two_axes_are_the_most():
+    array = xa.create(None, (2,) * 2, "u1", chunks=2)
+    array[1, 0] = 3
+    for n in range(30):
+        array.add_axis(n % 3)
+    assert array.ndim == 32
+    assert array.sum() == 3
+    with pytest.raises(xa.ShapeError, match="it has 32"):
+        array.add_axis()
+
+
+# -- chunks of more than one element along the new axis ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chunks", "order", "position", "possible"),
+    [
+        ((2, 3), "C", 0, True),
+        ((2, 3), "C", 1, False),
+        ((2, 3), "C", 2, False),
+        ((1, 3), "C", 1, True),
+        ((2, 3), "F", 2, True),
+        ((2, 3), "F", 0, False),
+        ((2, 1), "F", 1, True),
+        ((2, 2), "Z", 0, True),
+        ((2, 2), "Z", 1, False),
+        ((4, 4), "H", 0, False),
+        ((1, 1), "H", 1, True),
+    ],
+)
+def test_larger_chunks_where_the_one_that_there_is_stays(
+    factory, chunks, order, position, possible
+):
+    values = sample("i2", chunks)
+    array = factory.create(chunks, "i2", chunks=chunks, order=order, fill_value=9)
+    array[...] = values
+    if not possible:
+        with pytest.raises(xa.ChunksError, match=r"would move; use chunk=1"):
+            array.add_axis(position, chunk=2)
+        assert_same(array[...], values)
+        array.close()
+        return
+    array.add_axis(position, chunk=2)
+    values = np.expand_dims(values, position)
+    array.extend(position, 2)
+    expected = np.concatenate([values, np.full_like(values, 9), np.full_like(values, 9)], position)
+    assert_same(array[...], expected)
+    assert array.grid[position] == 2
+    array[...] = expected = sample("i2", array.shape, 4)
+    assert_same(array[...], expected)
+    array.close()
+    if factory.on_disk:
+        assert_same(format_reader.read(array.path)[0], expected)
+
+
+@pytest.mark.parametrize("order", "CFZH")
+def test_any_chunk_where_there_is_none(factory, order):
+    array = factory.create((0, 3), "i2", chunks=(4, 4), order=order)
+    array.add_axis(1, chunk=5)
+    assert (array.shape, array.chunks, array.grid) == ((0, 1, 3), (4, 5, 4), (0, 1, 1))
+    values = sample("i2", (2, 1, 3))
+    array.append(values)
+    assert_same(array[...], values)
+    array.close()
+
+
+def test_a_larger_chunk_of_a_sparse_array_has_its_space_too(disk):
+    array = disk.create((4, 4), "i2", chunks=(4, 4), sparse=True)
+    array[...] = 1
+    array.add_axis(chunk=1000)
+    array.extend(0, 999)
+    array[...] = 2
+    assert (array[...] == 2).all()
+    array.close()
+
+
+def test_refusals(factory):
+    array, model = grown(factory)
+    for call, error, text in [
+        (lambda: array.add_axis(3), xa.AxisError, "out of bounds for array of dimension 3"),
+        (lambda: array.add_axis(-4), xa.AxisError, "out of bounds"),
+        (lambda: array.add_axis(0.0), xa.ArgumentTypeError, "position must be an int"),
+        (lambda: array.add_axis(chunk=0), xa.ChunksError, "at least 1"),
+        (lambda: array.add_axis(chunk=True), xa.ArgumentTypeError, "chunk must be an int"),
+        (lambda: array.add_axis(chunk=2), xa.ChunksError, "chunks stay where they are"),
+        (lambda: array.add_axis(name="t"), xa.ArgumentError, "have no names"),
+    ]:
+        with pytest.raises(error, match=text):
+            call()
+        agree(array, model)
+    empty = factory.create((0,), "i8")
+    with pytest.raises(xa.LimitError, match="smaller chunk"):
+        empty.add_axis(chunk=2**60)
+    for x in (array, empty):
+        x.close()
+        with pytest.raises(xa.ClosedError):
+            x.add_axis()
+
+
+def test_names(factory):
+    with contextlib.closing(factory.create((2, 2), dims=("y", "dim_1"))) as array:
+        array.add_axis(1)
+        assert array.dims == ("y", "dim_2", "dim_1")
+        with pytest.raises(xa.ArgumentError, match="twice"):
+            array.add_axis(name="y")
+        with pytest.raises(xa.ArgumentTypeError):
+            array.add_axis(name=3)
+        array.add_axis(-1, "band")
+        assert array.dims == ("y", "dim_2", "dim_1", "band")
+        assert array.attrs["dims"] == list(array.dims)
+
+
+# -- what was made for fewer axes ----------------------------------------------------------------
+
+
+def test_what_was_made_before_says_so(factory):
+    array, _ = grown(factory)
+    view, transposed, late = array.lazy[1:, ::2], array.T, array.astype("f8")
+    rows, chunks, parts = iter(array), array.iter_chunks(), array.iter_chunks(...)
+    news = array.follow(timeout=0)
+    for it in (rows, chunks, parts):
+        next(it)
+    array.add_axis(1)
+    array.extend(0, 2, side="start")
+    uses = [
+        lambda: view[...],
+        lambda: view[0, 0],
+        lambda: view.write(..., 0),
+        lambda: view[0, 0].item(),
+        lambda: view.__setitem__((0, 0), 1),
+        lambda: view.__setitem__(..., 1),
+        lambda: view[[0, 1]],
+        lambda: view.sum(),
+        lambda: view.dims,
+        lambda: transposed.max(),
+        lambda: transposed[:, [1, 1]],
+        lambda: next(rows),
+        lambda: next(chunks),
+        lambda: next(parts),
+        lambda: next(news),
+        lambda: pickle.loads(pickle.dumps(view))[...],
+    ]
+    before = array[...]
+    for use in uses:
+        with pytest.raises(xa.ShapeError, match=r"gained an axis"):
+            use()
+    assert_same(array[...], before)
+    assert late.sum() == before.sum()  # it shows the array as it is
+    array.close()
+
+
+def test_tasks_of_dask_that_were_made_before_say_so(factory):
+    da = pytest.importorskip("dask.array")
+    array, model = grown(factory)
+    graphs = [array.to_dask(), da.from_array(array, chunks=4), da.ones(model.shape) + array]
+    assert_same(graphs[0].compute(scheduler="sync"), model.data)
+    array.add_axis()
+    for graph in graphs:
+        with pytest.raises(xa.ShapeError, match="gained an axis"):
+            graph.compute(scheduler="sync")
+    assert_same(array.to_dask().compute(scheduler="sync"), model.data[np.newaxis])
+    array.close()
+
+
+def test_datasets_of_xarray_that_were_opened_before_say_so(disk):
+    xr = pytest.importorskip("xarray")
+    array, model = grown(disk, dims=("y", "x"))
+    array.flush()
+    with xr.open_dataset(array.path, engine="extarray") as before:
+        (name,) = before.data_vars
+        array.add_axis(name="t")
+        model.add_axis(0)
+        with xr.open_dataset(array.path, engine="extarray") as after:
+            assert after[name].dims == ("t", "y", "x")
+            assert_same(after[name].values, model.data)
+    array.close()
+
+
+def test_an_index_or_a_value_that_adds_an_axis(factory):
+    class Adds:
+        def __init__(self, array):
+            self.array = array
+
+        def __index__(self):
+            if self.array.ndim == 2:
+                self.array.add_axis()
+            return 1
+
+        def __float__(self):
+            return float(self.__index__())
+
+    for use in (
+        lambda a: a[Adds(a), :],
+        lambda a: a[Adds(a) :, 2],
+        lambda a: a[Adds(a), [0, 1]],
+        lambda a: a.chunk((Adds(a), 0)),
+        lambda a: a.__setitem__((Adds(a), slice(None)), 0),
+        lambda a: a.__setitem__((slice(None), 1), [Adds(a)] * 3),
+        lambda a: a.__setitem__((1, 1), Adds(a)),
+        lambda a: a.oindex[[0, 1], Adds(a)],
+    ):
+        array = factory.create((3, 4), chunks=(2, 3))
+        with pytest.raises((xa.ShapeError, xa.BoundsError)):
+            use(array)
+        assert array.shape == (1, 3, 4)
+        assert not array[...].any()
+        array.close()
+
+    class Source:
+        shape, dtype = (1, 4), np.dtype("f8")
+
+        def __getitem__(self, box):
+            array.add_axis()
+
+    array = factory.create((3, 4), chunks=(2, 3))
+    with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+        array.append(Source())
+    assert array.shape == (3, 4)
+    array.close()
+
+
+def test_threads_that_read_and_write_meanwhile(factory):
+    """Each sees the array before or after, or is told."""
+    array = factory.create((64, 96), "i4", chunks=(16, 32))
+    values = np.arange(64 * 96, dtype="i4").reshape(64, 96)
+    array[...] = values
+    stop, wrong = threading.Event(), []
+
+    def use(work):
+        try:
+            while not stop.is_set():
+                with contextlib.suppress(xa.ShapeError, xa.BoundsError, xa.SelectionError):
+                    work()
+        except BaseException as error:
+            wrong.append(error)
+
+    def same(found):
+        found = found.reshape(found.shape[-2:]) if found.size == values.size else found
+        assert found.shape == values.shape, found.shape
+        assert (found == values).all()
+
+    rows = [3, 60, 5]
+
+    def boxes():
+        view = array.lazy[..., ::2]
+        same(array[...])
+        found = view[...]
+        assert (found.reshape(64, 48) == values[:, ::2]).all()
+
+    def queries():
+        same(array.read(np.ones(array.shape, bool)).reshape(values.shape))
+        found = array.lazy[...].oindex[(*[slice(None)] * (array.ndim - 2), rows, slice(None))]
+        assert (found.reshape(3, 96) == values[rows]).all()
+
+    def streams():
+        assert array.sum(dtype="i8") == values.sum(dtype="i8")
+        same(np.add(array, 0))
+
+    def elements():
+        for i in range(0, 64, 7):
+            found = array[(*(0,) * (array.ndim - 2), i, 5)]
+            assert np.size(found) > 1 or found == values[i, 5]
+
+    def writes():
+        part = array.lazy[...]
+        part[...] = part.read()
+
+    threads = [
+        threading.Thread(target=use, args=(work,))
+        for work in (boxes, queries, streams, elements, writes)
+    ]
+    with xa.config.set(threads=2):
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(12):
+                array.add_axis(0)
+                stop.wait(0.01)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(60)
+    if wrong:
+        raise wrong[0]
+    same(array[...])
+    array.close()
+
+
+# -- readers -------------------------------------------------------------------------------------
+
+
+def test_a_reader_takes_it_up(disk):
+    array, model = grown(disk, attrs={"a": 1})
+    before = model.data
+    reader, late = disk.open(array), disk.open(array)
+    view, news = reader.lazy[1:], reader.follow(timeout=0)
+    token = reader.__dask_tokenize__()
+    array.add_axis(0)
+    model.add_axis(0)
+    array.extend(0, 2, side="start")
+    model.extend(0, 2, side="start")
+    assert_same(reader[...], before)
+    assert_same(view[...], before[1:])
+    assert reader.refresh()
+    assert not reader.refresh()
+    agree(reader, model)
+    assert reader.__dask_tokenize__() != token
+    for use in (lambda: view[...], lambda: next(news)):
+        with pytest.raises(xa.ShapeError, match="gained an axis"):
+            use()
+    for position in (1, 3, 0):  # the late one is told of all at once
+        array.add_axis(position)
+        model.add_axis(position)
+        array.append(values := sample("i4", array.shape, position), position)
+        model.append(values, position)
+    array.attrs["a"] = 2
+    assert late.refresh()
+    agree(late, model)
+    assert late.attrs["a"] == 2
+    assert_same(pickle.loads(pickle.dumps(late))[...], model.data)
+    for x in (array, reader, late):
+        x.close()
+    assert reader.closed
+
+
+def test_a_reader_that_looks_before_the_name_is_given(disk, monkeypatch):
+    array, model = grown(disk)
+    reader = disk.open(array)
+    rename = os.replace
+
+    def looked(*names):
+        assert reader.refresh()  # the old file tells that another one will come
+        assert not reader.refresh()
+        assert reader.ndim == 2
+        rename(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", looked)
+        array.add_axis()
+    assert reader.refresh()
+    model.add_axis(0)
+    agree(reader, model)
+    for x in (array, reader):
+        x.close()
+
+
+def test_a_reader_of_an_array_that_was_replaced_keeps_it(disk):
+    array, model = grown(disk)
+    reader = disk.open(array)
+    array.add_axis()
+    array.close()
+    other = xa.create(array.path, (2, 2, 2), overwrite=True)
+    assert not reader.refresh()
+    assert_same(reader[...], model.data)
+    other.close()
+    reader.close()
+
+
+def test_a_forked_child_learns_of_it(disk, script):
+    code = """
+import os, sys
+import extarray as xa
+array = xa.create(sys.argv[1], (2, 3), engine=sys.argv[2])
+array[...] = 4
+to_child, from_parent = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.close(from_parent)
+    os.read(to_child, 1)
+    fine = array.mode == "r" and array.refresh() and array.shape == (1, 2, 3)
+    os._exit(0 if fine and (array[...] == 4).all() else 1)
+array.add_axis()
+os.write(from_parent, b"x")
+assert os.waitpid(pid, 0)[1] == 0
+array.extend(0, 1)
+array.close()
+"""
+    script(code, disk.folder / "forked", disk.engine)
+    with xa.open(disk.folder / "forked") as array:
+        assert array.shape == (2, 2, 3)
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_links_permissions_and_the_lock(tmp_path, engine):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.mkdir()
+    xa.create(real / "a", (2, 2), engine=engine).close()
+    for suffix in (".xmd", ".xta"):
+        os.chmod(real / f"a{suffix}", 0o640)
+        os.symlink(real / f"a{suffix}", link / f"b{suffix}")
+    with xa.open(link / "b", "r+", engine=engine) as array:
+        array.add_axis()
+        assert (link / "b.xmd").is_symlink()
+        assert stat.S_IMODE(os.stat(real / "a.xmd").st_mode) == 0o640
+        for path in (real / "a", link / "b"):
+            with pytest.raises(xa.LockedError, match=f"process {os.getpid()}"):
+                xa.open(path, "r+")
+            with pytest.raises(xa.LockedError):
+                xa.create(path, (1,), overwrite=True)
+    assert sorted(os.listdir(real)) == ["a.xmd", "a.xta"]
+    with xa.open(real / "a", "r+", timeout=0) as array:
+        assert array.shape == (1, 2, 2)
+
+
+def test_a_writer_that_waits_gets_the_new_files(disk):
+    array, model = grown(disk)
+    found = []
+
+    def wait():
+        with disk.open(array, "r+", timeout=60) as second:
+            found.append((second.shape, second[...]))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    array.add_axis(1)
+    model.add_axis(1)
+    array.close()
+    thread.join(60)
+    assert found[0][0] == model.shape
+    assert_same(found[0][1], model.data)
+
+
+def test_files_that_were_moved_or_replaced(disk):
+    array, model = grown(disk)
+    moved = array.path.with_name(array.path.name + "-moved")
+    os.rename(f"{array.path}.xmd", f"{moved}.xmd")
+    with pytest.raises(xa.MissingError, match="moved or replaced"):
+        array.add_axis()
+    os.rename(f"{moved}.xmd", f"{array.path}.xmd")
+    array.add_axis()
+    model.add_axis(0)
+    agree(array, model)
+    array.close()
+
+
+def test_a_long_history(disk):
+    """The growth log has several extents, and the next one is filled after the axis has come."""
+    array = disk.create((1, 1), "i2", chunks=1, sparse=True)
+    model = Model((1, 1), "i2", (1, 1))
+    reader = disk.open(array)
+    for segments in (64, 130, 200):
+        while array.axial.segments < segments:
+            for axis in (0, array.ndim - 1):
+                array.extend(axis, 1)
+                model.extend(axis, 1)
+        array.add_axis(1)
+        model.add_axis(1)
+        assert reader.refresh()
+        array[...] = model.data[...] = sample("i2", array.shape, segments)
+        agree(array, model)
+        agree(reader, model)
+    for x in (array, reader):
+        x.close()
+    assert_same(format_reader.read(array.path)[0], model.data)
+    with disk.open(array, "r+") as array:
+        agree(array, model)
+
+
+def test_what_a_power_cut_leaves_is_what_was_flushed(disk):
+    """The new file tells a state that is on the disk, in a superblock that commits do not touch."""
+    array, model = grown(disk)
+    array.add_axis()
+    model.add_axis(0)
+    array.extend(1, 3)
+    array.extend(0, 3)
+    name = f"{array.path}.xmd"
+    size = array._store.header.header_bytes
+    array._store._close_files()  # as if it had been killed
+    with open(name, "r+b") as file:
+        for slot in (0, 1):
+            file.seek(size + 4096 * slot)
+            file.write(bytes(512))
+    with pytest.warns(xa.RecoveryWarning), disk.open(array, "r+") as array:
+        agree(array, model)
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+CALLS = [
+    "open",
+    "pwrite",
+    "ftruncate",
+    "posix_fallocate",
+    "fdatasync",
+    "fsync",
+    "replace",
+    "fchmod",
+]
+
+
+class Faults:
+    """Has the n-th call of the system fail."""
+
+    def __init__(self, patch, number, failure):
+        self.left = number
+        self.done = []
+        for name in CALLS:
+            patch.setattr(os, name, self.failing(name, getattr(os, name), failure))
+        for module in (xa.store, xa.filesystem):
+            patch.setattr(module, "datasync", os.fdatasync)
+
+    def failing(self, name, real, failure):
+        def call(*args, **options):
+            self.left -= 1
+            if self.left == 0:
+                raise failure
+            result = real(*args, **options)
+            self.done.append(name)
+            return result
+
+        return call
+
+
+def failures():
+    return [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "i/o"), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("failure", failures(), ids=["ENOSPC", "EIO", "interrupt"])
+def test_a_failure_of_any_call_leaves_the_array_as_it_was(disk, monkeypatch, failure, sealed):
+    for number in itertools.count(1):
+        array = disk.create((1, 5), "i4", chunks=(1, 8), fill_value=3)
+        values = sample("i4", (1, 5), number)
+        array[...] = values
+        if sealed:
+            array.close()
+            array = disk.open(array, "r+")
+        reader = disk.open(array)
+        with monkeypatch.context() as patch:
+            faults = Faults(patch, number, failure)
+            with contextlib.suppress(xa.StorageError, KeyboardInterrupt):
+                array.add_axis(0, chunk=64)
+        name = array.path.name
+        assert not [n for n in os.listdir(disk.folder) if n.startswith(name) and "new" in n]
+        rank = array.ndim
+        assert (rank == 3) == ("replace" in faults.done)
+        reader.refresh()
+        for x in (array, reader):
+            assert x.ndim == rank
+            assert_same(x[...], values.reshape(x.shape))
+        array.extend(0, 2)
+        array.attrs["after"] = number
+        reader.refresh()
+        assert reader.shape == array.shape
+        assert reader.attrs["after"] == number
+        assert_same(reader[...], array[...])
+        assert (array[1:] == 3).all() or rank == 2
+        array.flush()
+        for x in (array, reader):
+            x.close()
+        with disk.open(array) as again:
+            assert again.ndim == rank
+        if faults.left > 0:
+            break
+    assert number > 6
+
+
+KILLED = """
+import sys
+import numpy as np
+import extarray as xa
+array = xa.open(sys.argv[1], "r+", engine=sys.argv[2])
+print("ready", flush=True)
+while array.ndim < 32:
+    array.append(np.full((1, *array.shape[1:]), array.ndim))
+    array.add_axis(int(sys.argv[3]))
+    array.attrs["ndim"] = array.ndim
+    if array.shape[0] > 6:
+        array.shrink(0, 5)
+"""
+
+
+def test_killed_at_any_moment(script, path, engine):
+    """Whenever it is killed: it opens, its elements are there, and the next one goes on."""
+    xa.create(path, (1, 2), chunks=(2, 2), attrs={"ndim": 2}, engine=engine).close()
+    for number in range(4):
+        with xa.open(path) as reader:
+            ndim = reader.ndim
+            if ndim > 24:
+                break
+            with script.start(KILLED, path, engine, number % 2) as process:
+                try:
+                    assert process.stdout.readline() == "ready\n"
+                    while reader.ndim < ndim + 1 + number % 3 and process.poll() is None:
+                        reader.refresh()
+                        assert reader.attrs["ndim"] in (reader.ndim, reader.ndim - 1)
+                        assert reader[...].shape == reader.shape
+                finally:
+                    process.kill()
+        with xa.open(path, "r+", engine=engine) as array:
+            assert array.attrs["ndim"] in (array.ndim, array.ndim - 1)
+            array.attrs["ndim"] = array.ndim
+            shape, before = array.shape, array[...]
+            array.add_axis(1)
+            array.attrs["ndim"] = array.ndim
+            assert_same(array[...], np.expand_dims(before, 1))
+            assert array.shape == (shape[0], 1, *shape[1:])
+        assert not list(path.parent.glob("*.new"))
+
+
+def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
+    """The old file says that another one comes, and none has come: it is the array."""
+    array, model = grown(disk)
+    copy = tmp_path / "copy"
+    rename = os.replace
+
+    def crash(temporary, name):
+        for suffix in (".xmd", ".xta"):
+            with open(f"{array.path}{suffix}", "rb") as source:
+                (tmp_path / f"copy{suffix}").write_bytes(source.read())
+        left = os.path.basename(temporary).replace(array.path.name, "copy")
+        (tmp_path / left).write_bytes(b"remains")
+        rename(temporary, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", crash)
+        array.add_axis()
+    array.close()
+    assert_same(format_reader.read(copy)[0], model.data)
+    reader = xa.open(copy)
+    with xa.open(copy, "r+", engine=disk.engine) as again:
+        agree(again, model)
+        again.extend(0, 1)
+        assert reader.refresh()
+        assert not again._store.state.superseded
+        assert reader.shape == again.shape
+        again.add_axis()
+        assert reader.refresh()
+        assert reader.ndim == 3
+    reader.close()
+    assert sorted(os.listdir(tmp_path)) == ["copy.xmd", "copy.xta"]

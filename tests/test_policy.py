@@ -1,0 +1,218 @@
+"""Growth policies: what is allocated ahead, without other elements, and without a new failure."""
+
+from __future__ import annotations
+
+import errno
+import math
+import pickle
+
+import format_reader
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+from model import Model, sample
+from strategies import sides
+
+import extarray as xa
+from extarray.policy import decode_policy, encode_policy
+
+POLICIES = ["exact", ("linear", 4), ("exponential", 1.5), ("exponential", 2.125), "cubical"]
+policies = st.sampled_from(POLICIES)
+grids = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=4)
+
+
+@pytest.mark.parametrize("growth", [*POLICIES, ("linear", 2**24 - 1), ("exponential", 1.001)])
+def test_policies_come_back(growth):
+    assert decode_policy(encode_policy(growth)).growth == growth
+    assert 0 <= encode_policy(growth) < 2**28
+
+
+@pytest.mark.parametrize(
+    ("growth", "error"),
+    [
+        ("linear", xa.ArgumentError),
+        ("quadratic", xa.ArgumentError),
+        (("cubical", 2), xa.ArgumentError),
+        (("linear", 0), xa.ArgumentError),
+        (("linear", 2**24), xa.ArgumentError),
+        (("linear", True), xa.ArgumentError),
+        (("linear", 1.5), xa.ArgumentTypeError),
+        (("exponential", 1), xa.ArgumentError),
+        (("exponential", math.nan), xa.ArgumentError),
+        (("exponential", math.inf), xa.ArgumentError),
+        (("exponential", 1.23456), xa.ArgumentError),
+        (("exponential", "x"), xa.ArgumentTypeError),
+        (("exponential", None), xa.ArgumentTypeError),
+        ((), xa.ArgumentTypeError),
+        (2, xa.ArgumentTypeError),
+        (None, xa.ArgumentTypeError),
+    ],
+)
+def test_refusals(growth, error):
+    with pytest.raises(error):
+        xa.create(None, (2,), growth=growth)
+    array = xa.zeros((2,))
+    with pytest.raises(error):
+        array.growth = growth
+    assert array.growth == "exact"
+
+
+@given(policies, grids)
+def test_steps_give_the_room_that_is_needed(growth, axes):
+    grid, first, last = (list(column) for column in zip(*axes, strict=True)) if axes else ([],) * 3
+    added = {"start": [0] * len(grid), "end": [0] * len(grid)}
+    for axis, by, side in decode_policy(encode_policy(growth)).steps(grid, first, last):
+        assert by > 0
+        added[side][axis] += by
+    pairs = zip(added["start"], added["end"], grid, first, last, strict=True)
+    for start, end, n, needed_start, needed_end in pairs:
+        assert start >= needed_start
+        assert end >= needed_end
+        if growth == "cubical":
+            continue
+        total = start + end
+        assert (total > 0) == (needed_start + needed_end > 0)
+        if growth == "exact":
+            assert (start, end) == (needed_start, needed_end)
+        elif total:
+            least = growth[1] if growth[0] == "linear" else math.ceil(n * growth[1]) - n
+            assert total == max(least, needed_start + needed_end)
+    if growth == "cubical" and any(map(any, added.values())):
+        after = [n + a + b for n, a, b in zip(grid, *added.values(), strict=True)]
+        grown = [n for n, old in zip(after, grid, strict=True) if n != old]
+        assert all(n.bit_count() == 1 for n in grown)
+        others = [n for n in after if n]
+        assert max(grown) <= 2 * min(others)
+
+
+@given(
+    policies,
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 5), sides, st.sampled_from("esra")), max_size=15
+    ),
+)
+def test_elements_are_those_of_exact_growth(growth, history):
+    array = xa.create(None, (2, 3), "i2", chunks=(2, 2), fill_value=5, growth=growth)
+    array[...] = sample("i2", (2, 3))
+    model = Model((2, 3), "i2", (2, 2), 5)
+    model.data[...] = array[...]
+    for step, (axis, by, side, what) in enumerate(history):
+        if what == "e":
+            array.extend(axis, by, side)
+            model.extend(axis, by, side)
+        elif what == "a":
+            shape = list(model.shape)
+            shape[axis] = by
+            values = sample("i2", tuple(shape), step)
+            array.append(values, axis, side)
+            model.append(values, axis, side)
+        elif what == "s":
+            by = min(by, model.shape[axis])
+            array.shrink(axis, by, side)
+            model.shrink(axis, by, side)
+        else:
+            shape = tuple(n + by for n in model.shape)
+            array.resize(shape)
+            model.resize(shape)
+        assert array.shape == model.shape
+        assert array.origin == model.origin
+        assert_same(array[...], model.data)
+    indices = np.indices(array.grid).reshape(2, -1).T
+    assert sorted(array.axial.addresses(indices)) == list(range(array.axial.size))
+    if growth == "exact":
+        assert array.grid == model.grid
+
+
+def steps_of(array, n):
+    for _ in range(n):
+        array.extend(0, 1)
+        array.extend(1, 1)
+    return array.info()["segments"], array.grid
+
+
+def test_fewer_segments(factory):
+    found = {}
+    for growth in POLICIES:
+        array = factory.create((1, 1), "u1", chunks=(1, 1), growth=growth, sparse=factory.on_disk)
+        found[str(growth)] = steps_of(array, 63)
+        assert array.shape == (64, 64)
+        assert array.info()["growth"] == array.growth == growth
+        array.close()
+    assert found["exact"] == (126, (64, 64))
+    assert found["cubical"][1] == (64, 64)
+    segments = [found[str(growth)][0] for growth in POLICIES]
+    assert segments[4] <= 13
+    assert max(segments[1:]) <= 33
+
+
+def test_the_policy_is_kept_and_can_be_changed(disk):
+    array = disk.create((1, 1), chunks=(1, 1), growth=("linear", 3))
+    reader = disk.open(array)
+    assert reader.growth == ("linear", 3)
+    with pytest.raises(xa.ReadOnlyError, match="change the growth policy of"):
+        reader.growth = "exact"
+    array.extend(0, 1, side="start")
+    assert array.grid == (4, 1)
+    array.add_axis(0)
+    array.growth = "cubical"
+    array.attrs["a"] = 1
+    assert reader.refresh()
+    assert reader.growth == "cubical"
+    copy = array.copy()
+    array.close()
+    assert copy.growth == pickle.loads(pickle.dumps(copy)).growth == "cubical"
+    assert_same(format_reader.read(array.path)[0], copy[...])
+    with disk.open(array, "r+") as array:
+        assert array.growth == "cubical"
+        array.growth = "exact"
+        array.extend(1, 4)
+        assert array.grid == (1, 8, 1)
+        array.close()
+        with pytest.raises(xa.ClosedError):
+            array.growth = "exact"
+    reader.close()
+    assert "growth" not in str(xa.zeros((2,)).info())
+    assert "cubical" in str(copy.info())
+
+
+@pytest.mark.parametrize("growth", [("linear", 4), ("exponential", 3.0), "cubical"])
+def test_no_growth_fails_that_would_not_fail_exactly(factory, monkeypatch, growth):
+    array = factory.create((2, 2), "i4", chunks=(1, 1), growth=growth, fill_value=3)
+    array[...] = expected = sample("i4", (2, 2))
+    reserve, asked = type(array._store).reserve, []
+
+    def little(self, old, new):
+        asked.append((new - old) // 4)
+        if new - old > 2 * 4:
+            raise xa.StorageError(errno.ENOSPC, "no space")
+        reserve(self, old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(array._store), "reserve", little)
+        array.extend(0, 1)
+        with pytest.raises(xa.StorageError):
+            array.append(sample("i4", (3, 2)), side="start")
+    assert asked[0] > 2
+    assert asked[1] == 2
+    assert array.grid == array.shape == (3, 2)
+    expected = np.concatenate([expected, np.full((1, 2), 3, "i4")])
+    assert_same(array[...], expected)
+    array.append(expected, side="start")
+    assert_same(array[...], np.concatenate([expected, expected]))
+    array.close()
+
+
+def test_what_is_too_large_ahead_is_not_too_large(tmp_path):
+    with xa.create(
+        tmp_path / "a", (2**20, 1), "f8", chunks=(1, 1), growth="cubical", sparse=True
+    ) as array:
+        array.extend(0, 2**21)
+        assert array.shape == (3 * 2**20, 1)
+
+
+def test_reserve_is_exact():
+    array = xa.create(None, (1, 1), chunks=1, growth=("linear", 100))
+    array.reserve((3, 4))
+    assert array.grid == (3, 4)
