@@ -518,7 +518,7 @@ class FileStore:
         if len(parts) == 2:
             return parts[1]
         axes, sides, grids = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return axes, sides, grids
+        return axes, sides, np.ascontiguousarray(grids)  # of single rows it may be otherwise
 
     def _read_attrs(self, state: Superblock) -> str:
         if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:

@@ -459,3 +459,17 @@ def test_the_extents_are_those_of_the_state_that_is_whole(tmp_path):
     with xa.open(path) as array:
         assert array.shape == (shape[0], shape[1] + 35, shape[2] + 35)
         assert array.axial.segments == 140
+
+
+def test_a_refresh_across_the_end_of_an_extent(tmp_path):
+    """One record is new in the one extent, and one in the next."""
+    path = tmp_path / "long"
+    with xa.create(path, (0, 1, 1), chunks=(1, 1, 1)) as writer:
+        for i in range(62):
+            writer.extend(1 + i % 2, 1)
+        with xa.open(path) as reader:
+            assert reader.axial.segments == 63
+            for i in range(62, 64):
+                writer.extend(1 + i % 2, 1)
+            assert reader.refresh()
+            assert (reader.axial.segments, reader.shape) == (65, writer.shape)
