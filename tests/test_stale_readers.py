@@ -6,12 +6,13 @@ hole; and the space of that part is given back all the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fancy_selections, selections, sides
 
@@ -29,6 +30,7 @@ def steps(draw):
     return draw(st.lists(st.tuples(st.integers(0, 1), by, sides), min_size=1, max_size=6))
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(
     chunks=st.sampled_from([(2, 2), (1, 3), (4, 1)]),
     order=st.sampled_from("CFZH"),
@@ -50,17 +52,17 @@ def test_selections(disk, chunks, order, before, after, data):
                 move(array, axis, by, side)
                 inside = np.zeros(values.shape, bool)
                 low = np.subtract(reader.origin, array.origin)
-                inside[
-                    tuple(
-                        slice(max(0, a), max(0, a + n))
-                        for a, n in zip(low, array.shape, strict=True)
-                    )
-                ] = True
+                high = np.maximum(low + array.shape, 0)
+                inside[tuple(map(slice, np.maximum(low, 0), high))] = True
                 kept &= inside
                 array[...] = np.where(np.asarray(array) == FILL, NEW, array)
                 for kind in (selections, fancy_selections):
                     selection = data.draw(kind(values.shape), label="selection")
-                    got, old = reader[selection], values[selection]
+                    try:
+                        old = values[selection]
+                    except IndexError:  # of an axis without elements
+                        continue
+                    got = reader[selection]
                     assert np.shape(got) == np.shape(old)
                     same = got == old
                     assert np.all(same | ~kept[selection])
@@ -273,10 +275,8 @@ def test_threads_of_the_writer(factory):
 
         def read():
             while not stop.is_set():
-                try:
-                    seen.update(np.unique(array[...]).tolist(), array[[1, 3]].ravel()[:99].tolist())
-                except xa.BoundsError:
-                    pass
+                with contextlib.suppress(xa.BoundsError):
+                    seen.update(np.unique(array[...]).tolist(), np.unique(array[[1, 3]]).tolist())
 
         threads = [threading.Thread(target=read) for _ in range(2)]
         for thread in threads:
