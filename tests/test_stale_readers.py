@@ -137,6 +137,29 @@ def test_the_number_goes_on_with_the_next_writer(path):
             assert array._store._read_cuts() == n
 
 
+def test_a_reader_that_knew_the_cut_before_the_holes(disk):
+    """It refreshes between the commit and the first hole: nothing that it knows is cut off."""
+    with disk.array((8, 4), "i4", chunks=(2, 4), fill_value=FILL) as array:
+        array[...] = OLD
+        with disk.open(array) as reader:
+            begin = FileStore.begin_cut
+
+            def refresh_first(store):
+                assert reader.refresh()
+                begin(store)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(FileStore, "begin_cut", refresh_first)
+                array.shrink(0, 4)
+            assert (reader[...] == OLD).all()
+            assert reader.shape == (4, 4)
+            array.extend(0, 4)
+            assert reader.refresh()
+            array[4:] = NEW
+            assert (reader[4:] == NEW).all()
+            assert reader[5, 1] == NEW
+
+
 def test_a_reader_whose_array_was_regrown(disk):
     """Between its look at the bounds and the copy, what it reads is cut, and grown again."""
     with disk.array((8, 4), "i4", chunks=(2, 4), fill_value=FILL) as array:
