@@ -155,3 +155,20 @@ def private_mount(tmp_path_factory):
         if done.returncode == 0:
             return prefix
     pytest.skip("needs the right to mount a file system in a namespace of its own (Linux)")
+
+
+@pytest.fixture(params=["folder", "tmpfs"])
+def place(request, tmp_path):
+    """A folder on the usual file system, and one in memory."""
+    if request.param == "folder":
+        yield tmp_path
+        return
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        pytest.skip("no tmpfs to write to")
+    folder = shared / f"extarray-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir()
+    yield folder
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()

@@ -9,7 +9,7 @@ import os
 import re
 import struct
 import time
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from types import SimpleNamespace
 
@@ -91,10 +91,11 @@ def parse_header(data):
 
 
 def parse_records(data, header, count):
-    """The first `count` records of the growth log: (axis, grid when the segment began)."""
-    k, start, room, records = len(header.chunk), header.size + 36864, 64, []
+    """The first `count` records of the growth log, and the extents: (offset, bytes)."""
+    k, start, room, records, extents = len(header.chunk), header.size + 36864, 64, [], []
     width = 8 + 8 * k
     while True:
+        extents.append((start, 16 + room * width))
         for i in range(min(room, count - len(records))):
             record = cut(data, start + 16 + i * width, width, "growth log")
             checksum, side, axis, _zero, *grid = struct.unpack(f"<IBBH{k}q", record)
@@ -103,7 +104,7 @@ def parse_records(data, header, count):
             need(side < 2 and axis < max(k, 1), f"growth of side {side}, axis {axis}, not known")
             records.append((axis, side, grid))
         if len(records) == count:
-            return records
+            return records, extents
         head = cut(data, start, 12, "growth log")
         following, checksum = struct.unpack("<QI", head)
         fits = crc32c(header.uuid + head[:8]) == checksum and following > 0
@@ -127,16 +128,22 @@ def parse_state(data, header, i):
     k = len(header.chunk)
     block = cut(data, header.size + 4096 * i, 88 + 24 * k, "superblocks")
     checksum, flags, sequence, segments = struct.unpack("<IIQQ", block[:24])
-    data_bytes, at, length = struct.unpack("<QQI", block[24:44])
+    data_bytes, at, length, room = struct.unpack("<QQII", block[24:48])
+    spare, spare_room, _crc, end = struct.unpack("<QIIQ", block[48:72])
     need(crc32c(block[4:]) == checksum, f"superblock {i} is damaged")
     bounds, offset, grid = np.frombuffer(block, "<i8", 3 * k, 88).reshape(3, k).tolist()
-    consistent = segments > 0 and prod(grid) * header.chunk_bytes == data_bytes
+    consistent = segments > 0 and prod(grid) * header.chunk_bytes == data_bytes < 2**63 - 4096
     for n, b, g, c in zip(bounds, offset, grid, header.chunk, strict=True):
-        consistent &= n >= 0 and b >= 0 and b + n <= g * c
+        consistent &= n >= 0 and b >= 0 and b + n <= g * c < 2**63 - 4096
+    consistent &= sequence <= 2**62 and end <= 2**62 and length <= room
     need(consistent, f"superblock {i} contradicts itself")
     text = cut(data, at, length, "attributes")
     need(crc32c(text) == struct.unpack("<I", block[60:64])[0], "the attributes are damaged")
-    records, starts = with_starts(parse_records(data, header, segments), grid)
+    records, places = parse_records(data, header, segments)
+    places += [(at, room)] + ([(spare, spare_room)] if spare or spare_room else [])
+    for (start, size), following in pairwise([(header.size, 28672), *sorted(places), (end, 0)]):
+        need(start + size <= following[0], f"superblock {i} has two things in one place")
+    records, starts = with_starts(records, grid)
     return SimpleNamespace(
         sequence=sequence, sealed=flags & 1, unclean=flags & 2, data_bytes=data_bytes,
         bounds=bounds, offset=offset, grid=grid, starts=starts, records=records,

@@ -215,12 +215,15 @@ cdef class ArrayCore:
     def _know_cuts(self, uint64_t known, inner):
         """Note up to which number the cuts are known, and what they left: (low, high), counted from
         where index 0 was at first, or None where that is all."""
+        cdef bint is_cut = False
         cdef int j
         if inner is not None:
             for j in range(self.rank):
                 self.inner_low[j] = inner[0][j]
                 self.inner_high[j] = inner[1][j]
-        self.is_cut = inner is not None
+                is_cut |= (self.inner_low[j] > -self.origins[j]
+                           or self.inner_high[j] < self.bounds[j] - self.origins[j])
+        self.is_cut = is_cut
         self.cuts_known = known
 
     def _note_cut(self):
