@@ -855,7 +855,9 @@ class FileStore(Member):
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
-                state = max((*decided[:1], blocks[0]), key=lambda pair: pair[1].sequence)[1]
+                state = blocks[0][1]
+                if decided and decided[0][1].sequence > state.sequence:
+                    state = decided[0][1]
                 if state.sequence <= self.state.sequence:
                     return False
                 try:
