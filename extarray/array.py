@@ -304,6 +304,8 @@ class ExtArray(
         Raises
         ------
         ClosedError, StorageError
+        ArgumentError
+            Inside a block of `extarray.commit`.
 
         Examples
         --------
@@ -317,6 +319,11 @@ class ExtArray(
 
     def close(self) -> None:
         """Let go of the files and of the writer's lock.  Views of chunks stay valid.
+
+        Raises
+        ------
+        ArgumentError
+            Inside a block of `extarray.commit`.
 
         Notes
         -----

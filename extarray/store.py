@@ -1195,7 +1195,9 @@ class FileStore(Member):
                 blocks = self._superblocks(LIVE_SLOTS)
                 if not blocks:
                     continue
-                state = max((*decided[:1], blocks[0]), key=lambda pair: pair[1].sequence)[1]
+                state = blocks[0][1]
+                if decided and decided[0][1].sequence > state.sequence:
+                    state = decided[0][1]
                 try:
                     if state.superseded and not same_file(self._metadata, self._names[0]):
                         return self._follow_name()

@@ -183,6 +183,43 @@ with xa.create(path, growth=("linear", 100), **options) as array:
         check(reader, (68, 4, 1), np.pad(values, ((0, 0), (0, 1)))[..., None])
 """
 
+GROUP = """
+full_disk("2m")
+with xa.create(path, **options) as a, xa.create(f"{folder}/b", (4,), "u1", chunks=64) as b:
+    a[...] = values
+
+    def grow(rows, text):
+        with xa.commit([a, b]):
+            b.append(np.ones(10_000, "u1"))
+            b.attrs["text"] = text
+            a.append(np.ones((rows, 3)))
+
+    before = [os.path.getsize(f"{folder}/{name}.xta") for name in ("scene", "b")]
+    must_fail(lambda: grow(200_000, ""))
+    must_fail(lambda: grow(10, "x" * 2_000_000))
+    assert [os.path.getsize(f"{folder}/{name}.xta") for name in ("scene", "b")] == before
+    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
+        try:
+            while ballast.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    must_fail(lambda: grow(10, ""))
+    for array, expected in ((a, values), (b, np.zeros(4))):
+        with xa.open(array.path) as reader:
+            assert (reader[...] == expected).all() and (array[...] == expected).all()
+            assert not reader.attrs and not array.attrs
+    # What takes no space goes on.
+    with xa.commit([a, b]):
+        a.extend(0, 2)
+        b.extend(0, 2)
+    os.remove(f"{folder}/ballast")
+    grow(1000, "all is well")
+    assert not a[4:6].any() and not b[:6].any() and (a[6:] == 1).all() and (b[6:] == 1).all()
+with xa.open(path) as a, xa.open(f"{folder}/b") as b:
+    assert a.shape == (1006, 3) and b.shape == (10_006,) and b.attrs["text"] == "all is well"
+"""
+
 FILE_LIMIT = """
 import resource
 with xa.create(path, sparse={sparse}, **options) as array:
@@ -219,6 +256,10 @@ def test_full_disk_in_the_midst_of_an_append(private_mount, script, tmp_path, en
 
 def test_full_disk_for_metadata(private_mount, script, tmp_path, engine):
     script(PREAMBLE + METADATA, tmp_path, engine, prefix=private_mount)
+
+
+def test_full_disk_in_a_commit_of_several_arrays(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + GROUP, tmp_path, engine, prefix=private_mount)
 
 
 def test_full_disk_for_a_new_axis_and_for_growth_ahead(private_mount, script, tmp_path, engine):
