@@ -110,7 +110,7 @@ class SharedArray(ExtArray):
             if self._depth == 1:
                 if self._store.ticket:
                     self._give_up()
-                if self._locked and self._store.may_give_back:
+                if self._locked:
                     with contextlib.suppress(OSError):  # a later step does it
                         self._give_back_all()
         finally:
@@ -300,6 +300,8 @@ class SharedArray(ExtArray):
     def _give_back_all(self) -> None:
         """Have the store give back all chunks that hold nothing of the bounds and of appends."""
         store, zeros = self._store, (0,) * self.ndim
+        if not store.may_give_back:
+            return
         low = list(store.offset)
         high = list(map(operator.add, store.offset, self.shape))
         for writer in store.queue:

@@ -553,23 +553,28 @@ def test_when_all_have_died(path, engine):
 # Failures ---------------------------------------------------------------------------------------
 
 
-def refusing(monkeypatch, names, number):
-    """Has one call of os functions fail; returns how many there were."""
+def breaking(monkeypatch, number, how):
+    """Has one call of the system fail, or be interrupted; returns how many there were."""
     calls = [0]
 
-    def wrap(name):
-        real = getattr(os, name)
+    def wrap(module, name):
+        real = getattr(module, name)
 
         def call(*args):
             calls[0] += 1
-            if calls[0] == number:
+            if calls[0] != number:
+                return real(*args)
+            if how == "fails":
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return real(*args)
+            if how == "interrupted after":
+                real(*args)
+            raise KeyboardInterrupt
 
-        monkeypatch.setattr(os, name, call)
+        monkeypatch.setattr(module, name, call)
 
-    for name in names:
-        wrap(name)
+    for name in ("pwrite", "ftruncate", "posix_fallocate"):
+        wrap(os, name)
+    wrap(fcntl, "fcntl")
     return calls
 
 
@@ -583,34 +588,38 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("how", ["fails", "interrupted before", "interrupted after"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_every_call_fails_once(path, monkeypatch, change):
+def test_every_call_once(path, monkeypatch, change, how):
     """The others are unharmed, and the array is as before, or as it should be."""
-    for number in range(1, 60):
+    expected = xa.from_array(rows(1, 2, 3))
+    before = expected[...]
+    change(expected)
+    after = expected[...]
+    for number in range(1, 80):
         xa.create(path, (0, 3), "i4", chunks=(4, 2), overwrite=True).close()
         with share(path) as one, share(path) as two:
             one.append(rows(1, 2, 3))
-            two.refresh()
-            before = two[...]
             with monkeypatch.context() as patch:
-                calls = refusing(patch, ["pwrite", "ftruncate", "posix_fallocate"], number)
-                with contextlib.suppress(xa.StorageError):
+                calls = breaking(patch, number, how)
+                with contextlib.suppress(xa.StorageError, KeyboardInterrupt):
                     change(one)
             two.refresh()
-            if not np.array_equal(two[...], before) or two.attrs:
-                with share(path) as three:
-                    assert_same(two[...], three[...])
+            values = two[...]
+            if two.attrs or values.shape != before.shape:
+                assert_same(values, after)
+            else:
+                assert_same(values, before)
             two.append(np.full((1, two.shape[1]), 50, "i4"))
-            assert (two[-1] == 50).all()
             one.extend(0, 6)
-            assert not one[-6:].any()
-            one.append(np.full((1, two.shape[1]), 51, "i4"))
-            assert (one[-1] == 51).all()
-        with xa.open(path, "r+") as array:
-            assert (array[-1] == 51).all()
+            one.append(np.full((1, two.shape[1]), 51, "i4"), side="start")
+            one.extend(1, 3)
+            assert (one[0, :-3] == 51).all() and (one[-7, :-3] == 50).all()
+            assert not one[-6:].any() and not one[:, -3:].any()
+            assert_same(one[1:-7, :-3], values)
         if calls[0] < number:
             break
-    assert 2 < number < 59
+    assert 2 < number < 79
 
 
 LIMIT = """
