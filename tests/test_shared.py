@@ -257,6 +257,33 @@ def test_an_append_whose_data_grow_the_array(pair):
     assert_same(one[...], rows(5))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.extend(0, 1),
+        lambda a: a.append(rows(1)),
+        lambda a: a.attrs.update(a=1),
+        lambda a: a.flush(),
+    ],
+)
+def test_an_append_whose_data_commit(pair, change):
+    one, two = pair
+    gate = Gate(rows(1), lambda: change(one))
+    gate.go.set()
+    with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+        one.append(gate)
+    assert not one.refresh() and not one.attrs
+    gate.then = one.refresh
+    one.append(gate)
+    two.append(rows(2))
+    assert_same(two[...], rows(1, 2))
+    gate.then = one.close
+    with pytest.raises(xa.ClosedError):
+        one.append(gate)
+    two.extend(0, 2)
+    assert_same(two[...], rows(1, 2, 0, 0))
+
+
 def test_data_that_do_not_fit(pair):
     one, two = pair
     two.extend(1, 1)
