@@ -493,6 +493,47 @@ def test_a_closed_one(pair):
     two.append(rows(1))
 
 
+def test_the_table_of_writers():
+    head = metadata.WritersHead(2**63, True)
+    writers = [
+        metadata.Writer(7, metadata.WriterKind.APPENDS, 31, True, 5, 2**60, -(2**62), 2**62),
+        metadata.Writer(8, seen=1),
+    ]
+    block = metadata.encode_writers_head(head) + b"".join(map(metadata.encode_writer, writers))
+    block = block.ljust(metadata.BLOCK, b"\0")
+    assert metadata.decode_writers(block) == (head, writers)
+    with pytest.raises(xa.CorruptError):
+        metadata.decode_writers(block[:-1])
+    with pytest.raises(xa.CorruptError):
+        metadata.decode_writers(block[:68] + b"\3" + block[69:])
+
+
+def test_a_damaged_table(path):
+    """Who comes first clears it; those that rely on it refuse it."""
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    place = 4096 * (1 + metadata.WRITERS_BLOCK)
+
+    def damage():
+        with open(f"{path}.xmd", "r+b") as file:
+            file.seek(place + 64)
+            file.write(b"\xff" * 4000)
+
+    damage()
+    one = share(path)
+    one.append(rows(1))
+    damage()
+    for call in (lambda: share(path), lambda: one.append(rows(2)), one.refresh):
+        with pytest.raises(xa.CorruptError, match="table of writers"):
+            call()
+    with pytest.raises(xa.LockedError, match="other writers share it"):
+        xa.open(path, "r+")
+    one[0] = 5
+    one.close()
+    with share(path) as one:
+        one.append(rows(2))
+        assert_same(one[...], rows(5, 2))
+
+
 def test_sealed_by_the_last(pair, path):
     one, two = pair
     one.append(rows(1))
