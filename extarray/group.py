@@ -183,6 +183,10 @@ class _Block:
         """Hold the commits of all arrays."""
         for array in self.members:
             array._check("commit")
+            if array._store.shared:
+                raise ArgumentError(
+                    f"cannot commit {array._name()} with others while writers share it; open it alone"
+                )
             if array._filling:
                 raise ArgumentError(
                     f"cannot commit {array._name()} with others in the midst of an append to it"

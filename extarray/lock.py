@@ -88,6 +88,17 @@ def _call(fd: int, command: int, kind: int, start: int, length: int) -> int:
     return found
 
 
+def _drop(fd: int, byte: int) -> None:
+    """Drop the lock on a byte, come what may: others wait for it."""
+    try:
+        _try(fd, fcntl.F_UNLCK, byte, 1)
+    except OSError:
+        _try(fd, fcntl.F_UNLCK, byte, 1)
+    except BaseException:  # an interrupt
+        _try(fd, fcntl.F_UNLCK, byte, 1)
+        raise
+
+
 def _obstacle(fd: int, kind: int, start: int, length: int = 1) -> int:
     """Kind of lock of another that keeps this one from some bytes; F_UNLCK: none does."""
     return _call(fd, fcntl.F_OFD_GETLK, kind, start, length)
@@ -202,7 +213,7 @@ def end_commit(fd: int) -> None:
     ----------
     fd : int
     """
-    _try(fd, fcntl.F_UNLCK, _COMMIT, 1)
+    _drop(fd, _COMMIT)
 
 
 def take_slot(fd: int, slot: int) -> bool:
@@ -265,7 +276,7 @@ def end_turn(fd: int, ticket: int) -> None:
     ----------
     fd, ticket : int
     """
-    _try(fd, fcntl.F_UNLCK, _TURNS + ticket, 1)
+    _drop(fd, _TURNS + ticket)
 
 
 def has_turn(fd: int, ticket: int) -> bool:
@@ -291,7 +302,7 @@ def wait_turn(fd: int, ticket: int) -> None:
     """
     # Those who wait do not exclude each other, and nobody will want to write here again.
     _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
-    _try(fd, fcntl.F_UNLCK, _TURNS + ticket, 1)
+    _drop(fd, _TURNS + ticket)
 
 
 # -- messages ------------------------------------------------------------------------------------

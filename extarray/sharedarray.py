@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from extarray.array import ExtArray
 from extarray.chunking import blocks
 from extarray.config import config
-from extarray.errors import ExtArrayError
+from extarray.errors import ArgumentError, ExtArrayError
 from extarray.growth import Change, as_source, is_start
 from extarray.metadata import WriterKind
 from extarray.sharedstore import SharedFileStore
@@ -99,7 +99,12 @@ class SharedArray(ExtArray):
         self._turn.acquire()
         self._depth += 1
         try:
-            if self._depth == 1 and not self.closed:
+            if not self._locked and not self.closed:
+                if self._depth > 1:  # what reads the data that are being appended, or a signal's
+                    raise ArgumentError(
+                        f"cannot commit to {self._name()} in the midst of an append to it, which "
+                        "other writers share"
+                    )
                 self._lock()
                 if alone and self._store.queue:
                     self._wait()
@@ -112,7 +117,7 @@ class SharedArray(ExtArray):
             if self._depth == 1:
                 if self._store.ticket:
                     self._give_up()
-                if self._locked and self._store.may_give_back:
+                if self._locked:
                     with contextlib.suppress(OSError):  # a later step does it
                         self._give_back_all()
         finally:
@@ -181,8 +186,6 @@ class SharedArray(ExtArray):
         values = as_source(data)
         with self._commits:
             self._check("append to")
-            if self._filling:
-                raise self._is_filling()
             beside = WriterKind.APPENDS, j, at_start
             if any((w.kind, w.axis, w.at_start) != beside for w in self._store.queue):
                 self._wait()
@@ -297,11 +300,14 @@ class SharedArray(ExtArray):
     # -- what was cut off --------------------------------------------------------------------
 
     def _give_back(self, change: Change) -> None:
-        """Do nothing yet: writers that do not know of the cut may store to these chunks."""
+        """Do not yet: writers that do not know of the cut may store to these chunks."""
+        self._forget_touched()  # another writer may do it, later
 
     def _give_back_all(self) -> None:
         """Have the store give back all chunks that hold nothing of the bounds and of appends."""
         store, zeros = self._store, (0,) * self.ndim
+        if not store.may_give_back:
+            return
         low = list(store.offset)
         high = list(map(operator.add, store.offset, self.shape))
         for writer in store.queue:

@@ -627,6 +627,27 @@ def test_read_only_medium(private_mount, script, tmp_path, engine):
     script(READ_ONLY_MEDIUM, tmp_path, engine, prefix=private_mount)
 
 
+READ_ONLY_FOLDER = """
+import os, subprocess, sys
+import numpy as np
+import extarray as xa
+folder, engine = sys.argv[1:]
+os.mkdir(f"{folder}/rw"), os.mkdir(f"{folder}/ro")
+with xa.create(f"{folder}/rw/scene", shape=(2, 3), dtype="i4", chunks=2) as writer:
+    subprocess.run(["mount", "--bind", f"{folder}/rw", f"{folder}/ro"], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", f"{folder}/ro"], check=True)
+    with xa.open(f"{folder}/ro/scene", engine=engine) as reader:
+        writer.append(np.ones((1, 3), "i4"))
+        assert reader.refresh() and reader[2].tolist() == [1, 1, 1]
+        writer.shrink(0, 2, side="start")
+        assert reader.refresh() and reader[...].tolist() == [[1, 1, 1]]
+"""
+
+
+def test_read_only_folder_while_a_writer_grows(private_mount, script, tmp_path, engine):
+    script(READ_ONLY_FOLDER, tmp_path, engine, prefix=private_mount)
+
+
 def test_files_without_the_right_to_write(scene):
     path, values = scene
     for suffix in (".xmd", ".xta"):

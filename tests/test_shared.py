@@ -257,6 +257,33 @@ def test_an_append_whose_data_grow_the_array(pair):
     assert_same(one[...], rows(5))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.extend(0, 1),
+        lambda a: a.append(rows(1)),
+        lambda a: a.attrs.update(a=1),
+        lambda a: a.flush(),
+    ],
+)
+def test_an_append_whose_data_commit(pair, change):
+    one, two = pair
+    gate = Gate(rows(1), lambda: change(one))
+    gate.go.set()
+    with pytest.raises(xa.ArgumentError, match="in the midst of an append"):
+        one.append(gate)
+    assert not one.refresh() and not one.attrs
+    gate.then = one.refresh
+    one.append(gate)
+    two.append(rows(2))
+    assert_same(two[...], rows(1, 2))
+    gate.then = one.close
+    with pytest.raises(xa.ClosedError):
+        one.append(gate)
+    two.extend(0, 2)
+    assert_same(two[...], rows(1, 2, 0, 0))
+
+
 def test_data_that_do_not_fit(pair):
     one, two = pair
     two.extend(1, 1)
@@ -466,6 +493,47 @@ def test_a_closed_one(pair):
     two.append(rows(1))
 
 
+def test_the_table_of_writers():
+    head = metadata.WritersHead(2**63, True)
+    writers = [
+        metadata.Writer(7, metadata.WriterKind.APPENDS, 31, True, 5, 2**60, -(2**62), 2**62),
+        metadata.Writer(8, seen=1),
+    ]
+    block = metadata.encode_writers_head(head) + b"".join(map(metadata.encode_writer, writers))
+    block = block.ljust(metadata.BLOCK, b"\0")
+    assert metadata.decode_writers(block) == (head, writers)
+    with pytest.raises(xa.CorruptError):
+        metadata.decode_writers(block[:-1])
+    with pytest.raises(xa.CorruptError):
+        metadata.decode_writers(block[:68] + b"\3" + block[69:])
+
+
+def test_a_damaged_table(path):
+    """Who comes first clears it; those that rely on it refuse it."""
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    place = 4096 * (1 + metadata.WRITERS_BLOCK)
+
+    def damage():
+        with open(f"{path}.xmd", "r+b") as file:
+            file.seek(place + 64)
+            file.write(b"\xff" * 4000)
+
+    damage()
+    one = share(path)
+    one.append(rows(1))
+    damage()
+    for call in (lambda: share(path), lambda: one.append(rows(2)), one.refresh):
+        with pytest.raises(xa.CorruptError, match="table of writers"):
+            call()
+    with pytest.raises(xa.LockedError, match="other writers share it"):
+        xa.open(path, "r+")
+    one[0] = 5
+    one.close()
+    with share(path) as one:
+        one.append(rows(2))
+        assert_same(one[...], rows(5, 2))
+
+
 def test_sealed_by_the_last(pair, path):
     one, two = pair
     one.append(rows(1))
@@ -553,23 +621,28 @@ def test_when_all_have_died(path, engine):
 # Failures ---------------------------------------------------------------------------------------
 
 
-def refusing(monkeypatch, names, number):
-    """Has one call of os functions fail; returns how many there were."""
+def breaking(monkeypatch, number, how):
+    """Has one call of the system fail, or be interrupted; returns how many there were."""
     calls = [0]
 
-    def wrap(name):
-        real = getattr(os, name)
+    def wrap(module, name):
+        real = getattr(module, name)
 
         def call(*args):
             calls[0] += 1
-            if calls[0] == number:
+            if calls[0] != number:
+                return real(*args)
+            if how == "fails":
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return real(*args)
+            if how == "interrupted after":
+                real(*args)
+            raise KeyboardInterrupt
 
-        monkeypatch.setattr(os, name, call)
+        monkeypatch.setattr(module, name, call)
 
-    for name in names:
-        wrap(name)
+    for name in ("pwrite", "ftruncate", "posix_fallocate"):
+        wrap(os, name)
+    wrap(fcntl, "fcntl")
     return calls
 
 
@@ -583,34 +656,38 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("how", ["fails", "interrupted before", "interrupted after"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_every_call_fails_once(path, monkeypatch, change):
+def test_every_call_once(path, monkeypatch, change, how):
     """The others are unharmed, and the array is as before, or as it should be."""
-    for number in range(1, 60):
+    expected = xa.from_array(rows(1, 2, 3))
+    before = expected[...]
+    change(expected)
+    after = expected[...]
+    for number in range(1, 80):
         xa.create(path, (0, 3), "i4", chunks=(4, 2), overwrite=True).close()
         with share(path) as one, share(path) as two:
             one.append(rows(1, 2, 3))
-            two.refresh()
-            before = two[...]
             with monkeypatch.context() as patch:
-                calls = refusing(patch, ["pwrite", "ftruncate", "posix_fallocate"], number)
-                with contextlib.suppress(xa.StorageError):
+                calls = breaking(patch, number, how)
+                with contextlib.suppress(xa.StorageError, KeyboardInterrupt):
                     change(one)
             two.refresh()
-            if not np.array_equal(two[...], before) or two.attrs:
-                with share(path) as three:
-                    assert_same(two[...], three[...])
+            values = two[...]
+            if two.attrs or values.shape != before.shape:
+                assert_same(values, after)
+            else:
+                assert_same(values, before)
             two.append(np.full((1, two.shape[1]), 50, "i4"))
-            assert (two[-1] == 50).all()
             one.extend(0, 6)
-            assert not one[-6:].any()
-            one.append(np.full((1, two.shape[1]), 51, "i4"))
-            assert (one[-1] == 51).all()
-        with xa.open(path, "r+") as array:
-            assert (array[-1] == 51).all()
+            one.append(np.full((1, two.shape[1]), 51, "i4"), side="start")
+            one.extend(1, 3)
+            assert (one[0, :-3] == 51).all() and (one[-7, :-3] == 50).all()
+            assert not one[-6:].any() and not one[:, -3:].any()
+            assert_same(one[1:-7, :-3], values)
         if calls[0] < number:
             break
-    assert 2 < number < 59
+    assert 2 < number < 79
 
 
 LIMIT = """
