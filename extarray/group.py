@@ -185,7 +185,8 @@ class _Block:
             array._check("commit")
             if array._store.shared:
                 raise ArgumentError(
-                    f"cannot commit {array._name()} with others while writers share it; open it alone"
+                    f"cannot commit {array._name()} with others while writers share it; open it "
+                    "alone"
                 )
             if array._filling:
                 raise ArgumentError(

@@ -222,9 +222,7 @@ class FileStore(Member):
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
                         )
                 if overwrite and os.path.exists(names[0]):
-                    self._metadata = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
-                    old = self._locked(names[0], os.O_RDWR | _OPEN_FLAGS, 0)
-                    self._metadata = -1
+                    old = cls._lock_present(path, names[0])
                 self._data = create_beside(fresh[1], names[1])
                 self._metadata = create_beside(fresh[0], names[0])
                 self.engine = choose_engine(engine, self._data, True)
@@ -241,6 +239,19 @@ class FileStore(Member):
                 os.close(old)
         _writers.add(self)
         return self
+
+    @classmethod
+    def _lock_present(cls, path: Path, name: str) -> int:
+        """Descriptor of an ``.xmd`` that is to be replaced, with the writer's lock on it."""
+        present = cls(path)
+        flags = os.O_RDWR | _OPEN_FLAGS
+        try:
+            present._metadata = os.open(name, flags)
+            fd = present._locked(name, flags, 0)
+            present._metadata = -1
+        finally:
+            present._close_files()
+        return fd
 
     def _publish(
         self, fresh: tuple[str, ...], names: tuple[str, ...], overwrite: bool, replaces: bool
