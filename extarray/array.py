@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -154,7 +155,8 @@ class ExtArray(
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
         store = self._store
-        self._attach(store.region, store.mode == "r+", store.header.sparse, store.hollow)
+        writable, sparse = store.mode == "r+", store.header.sparse
+        self._attach(store.region, writable, sparse, store.hollow, store.sums)
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
@@ -238,6 +240,11 @@ class ExtArray(
         ------
         ClosedError, StorageError
 
+        Notes
+        -----
+        Checksums of chunks, where the array has them, are brought up to date: what was written
+        since the last time is read once.
+
         Examples
         --------
         >>> import extarray as xa
@@ -245,7 +252,18 @@ class ExtArray(
         """
         with self._growth:
             self._check()
-            self._store.flush()
+            self._flush()
+
+    def _flush(self, last: bool = False) -> None:
+        """Bring everything to the disk, and before that the checksums up to date."""
+        store = self._store
+        if isinstance(store, MemoryStore) or store.sums is None or not store.sums.in_doubt:
+            store.flush()
+            return
+        self._note_shown(last)
+        quiet = store.renew_sums(self)
+        store.flush()
+        store.sums.settle(self, quiet)
 
     def close(self) -> None:
         """Let go of the files and of the writer's lock.  Views of chunks stay valid.
@@ -253,7 +271,8 @@ class ExtArray(
         Notes
         -----
         Closing twice is allowed.  Data that were written are seen by every other process at once;
-        `flush` first where they have to survive a power cut.
+        `flush` first where they have to survive a power cut.  An array with checksums is flushed,
+        where anything was written; what is written through views from then on fits no checksum.
 
         Examples
         --------
@@ -264,6 +283,11 @@ class ExtArray(
         True
         """
         with self._growth:
+            sums = self._store.sums
+            if not self.closed and sums is not None and sums.in_doubt:
+                # What fails leaves them in doubt, which costs nothing but certainty.
+                with contextlib.suppress(OSError):
+                    self._flush(last=True)
             self._attach(None, False, False, False)
             self._store.close()
 

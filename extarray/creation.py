@@ -45,6 +45,7 @@ def create(
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
+    checksum: bool = False,
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -75,6 +76,9 @@ def create(
         Names of the axes, the attribute ``"dims"``.
     engine : {"auto", "mmap", "pread"}
         How the file is read and written; "auto" decides by the type of the file system.
+    checksum : bool
+        Keep a checksum of each chunk, by which `check` tells damaged elements.  `flush` and `close`
+        then read once more what was written, and writing single elements takes longer.
 
     Returns
     -------
@@ -107,6 +111,8 @@ def create(
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
     check_engine(engine)
+    if checksum and path is None:
+        raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
     text = encode_attrs(attrs)
     if dims is not None:
         text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
@@ -117,6 +123,7 @@ def create(
         order=str(order),
         fill=_fill_bytes(fill_value, kind),
         sparse=bool(sparse),
+        checksum=bool(checksum),
     )
     return ExtArray._create(path, extents, header, text, engine, overwrite)
 
@@ -197,12 +204,13 @@ def zeros(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array of zeros.
 
     Parameters
     ----------
-    shape, dtype, chunks, order
+    shape, dtype, chunks, order, checksum
         As for `create`.
     path : str, PathLike, or None
         Of the pair of files; None: in memory.
@@ -218,7 +226,7 @@ def zeros(
     array([[0, 0, 0],
            [0, 0, 0]], dtype=int32)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order)
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
 
 
 def empty(
@@ -228,12 +236,13 @@ def empty(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array whose elements the user will set; until then they are zero, as space is never dirty.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order
+    shape, dtype, path, chunks, order, checksum
         As for `zeros`.
 
     Returns
@@ -246,7 +255,7 @@ def empty(
     >>> xa.empty((2, 3)).shape
     (2, 3)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order)
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
 
 
 def ones(
@@ -256,12 +265,13 @@ def ones(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array of ones; growth goes on with ones.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order
+    shape, dtype, path, chunks, order, checksum
         As for `zeros`.
 
     Returns
@@ -277,7 +287,7 @@ def ones(
     array([[1., 1.],
            [1., 1.]])
     """
-    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1)
+    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1, checksum=checksum)
 
 
 def full(
@@ -288,12 +298,13 @@ def full(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array of one value, the fill value; growth goes on with it.
 
     Parameters
     ----------
-    shape, path, chunks, order
+    shape, path, chunks, order, checksum
         As for `zeros`.
     fill_value : scalar
     dtype : dtype_like, optional
@@ -314,7 +325,9 @@ def full(
     """
     if dtype is None:
         dtype = np.array(fill_value).dtype
-    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value)
+    return create(
+        path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value, checksum=checksum
+    )
 
 
 def from_array(
@@ -326,6 +339,7 @@ def from_array(
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
+    checksum: bool = False,
 ) -> ExtArray:
     """Array with the shape, the dtype and the elements of another.
 
@@ -338,7 +352,7 @@ def from_array(
         Of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
         As for `create`.
-    fill_value, overwrite, attrs, dims
+    fill_value, overwrite, attrs, dims, checksum
         As for `create`.
 
     Returns
@@ -365,6 +379,7 @@ def from_array(
         overwrite=overwrite,
         attrs=attrs,
         dims=dims,
+        checksum=checksum,
     )
     try:
         if isinstance(source, (np.ndarray, Source)):

@@ -30,6 +30,7 @@ class MemoryStore:
     file_bytes = 0
     disk_bytes = 0
     hollow = False
+    sums = None
 
     def __init__(self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str) -> None:
         self.header = header

@@ -9,7 +9,7 @@ import json
 import os
 import struct
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from extarray.errors import (
 )
 from extarray.order import ORDERS
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
+    "COPY_BLOCK",
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
     "HOLDER_BYTES",
@@ -34,6 +38,7 @@ __all__ = [
     "MAGIC",
     "SEAL_BYTES",
     "SEAL_MAGIC",
+    "SUMS_BLOCK",
     "VERSION",
     "WRITERS_BLOCK",
     "Header",
@@ -43,15 +48,18 @@ __all__ = [
     "decode_extent_head",
     "decode_header",
     "decode_records",
+    "decode_sums",
     "decode_superblock",
     "encode_dtype",
     "encode_extent_head",
     "encode_header",
     "encode_record",
+    "encode_sums",
     "encode_superblock",
     "extent_capacity",
     "header_bytes_of",
     "record_bytes",
+    "sums_capacity",
     "superblock_bytes",
 ]
 
@@ -68,7 +76,11 @@ BEGUN_SLOT = 4
 # Blocks behind them, for what several arrays or several writers agree on.
 GROUP_BLOCK = 5
 WRITERS_BLOCK = 6
+# Where the checksums of the chunks are; and a copy of the header, from which it can be restored.
+SUMS_BLOCK = 7
+COPY_BLOCK = 8
 FIRST_EXTENT_RECORDS = 64
+FIRST_EXTENT_SUMS = 1024
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
@@ -81,10 +93,15 @@ _SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ{3 * ndim}q") for ndim in rang
 _RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
 _CHECKSUM = struct.Struct("<I")
 _EXTENT_HEAD = struct.Struct("<QII")
+_SUMS = struct.Struct("<III4x")
 
 _SPARSE = 1
+_CHECKSUM_FLAG = 2
 _SEALED = 1
 _UNCLEAN = 2
+_IN_DOUBT = 1
+# More than 2**63 chunks would need.
+_MOST_SUMS_EXTENTS = 54
 
 
 @dataclass(frozen=True)
@@ -97,6 +114,7 @@ class Header:
     order: str
     fill: bytes
     sparse: bool
+    checksum: bool = False
     version: tuple[int, int] = VERSION
     header_bytes: int = BLOCK
 
@@ -116,7 +134,12 @@ class Header:
     @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
-        return self.superblock_offset(WRITERS_BLOCK + 1)
+        return self.copy_offset + self.header_bytes
+
+    @property
+    def copy_offset(self) -> int:
+        """Offset of the copy of the header."""
+        return self.superblock_offset(COPY_BLOCK)
 
     def superblock_offset(self, slot: int) -> int:
         """Offset of a superblock, or of a block behind them."""
@@ -336,7 +359,7 @@ def encode_header(header: Header) -> bytes:
         header.uuid,
         header.ndim,
         header.order.encode(),
-        _SPARSE if header.sparse else 0,
+        (_SPARSE if header.sparse else 0) | (_CHECKSUM_FLAG if header.checksum else 0),
         header.dtype.itemsize,
         len(description),
         0,
@@ -411,6 +434,7 @@ def decode_header(data: bytes) -> Header:
         order=order.decode("latin-1"),
         fill=bytes(data[at : at + itemsize]),
         sparse=bool(flags & _SPARSE),
+        checksum=bool(flags & _CHECKSUM_FLAG),
         version=(major, minor),
         header_bytes=size,
     )
@@ -642,3 +666,65 @@ def decode_extent_head(data: bytes, uuid: bytes) -> int:
     if crc32c(uuid + struct.pack("<Q", next_offset)) != crc:
         raise CorruptError("the growth log is damaged: the head of an extent")
     return int(next_offset)
+
+
+# -- checksums of chunks -------------------------------------------------------------------------
+
+
+def sums_capacity(number: int) -> int:
+    """Sums that an extent of the table of checksums holds: each twice as many as the one before.
+
+    Parameters
+    ----------
+    number : int
+        0 for the first extent.
+
+    Returns
+    -------
+    int
+    """
+    return FIRST_EXTENT_SUMS << number
+
+
+def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
+    """Bytes that tell where the table of checksums is, and whether they are up to date.
+
+    Parameters
+    ----------
+    in_doubt : bool
+        Chunks may have been written since their sums were.
+    extents : sequence of int
+        Offsets of the extents of the table.
+    uuid : bytes
+        The array's: the checksum covers it.
+
+    Returns
+    -------
+    bytes
+    """
+    body = _SUMS.pack(0, _IN_DOUBT if in_doubt else 0, len(extents))[4:]
+    body += struct.pack(f"<{len(extents)}Q", *extents)
+    return _CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
+    """What `encode_sums` encoded, or None where the bytes are none of that.
+
+    Parameters
+    ----------
+    data : bytes
+    uuid : bytes
+
+    Returns
+    -------
+    in_doubt : bool
+    extents : list of int
+    """
+    if len(data) < _SUMS.size:
+        return None
+    crc, flags, n_extents = _SUMS.unpack_from(data)
+    end = _SUMS.size + 8 * n_extents
+    if n_extents > _MOST_SUMS_EXTENTS or len(data) < end or crc32c(uuid + data[4:end]) != crc:
+        return None
+    extents = struct.unpack_from(f"<{n_extents}Q", data, _SUMS.size)
+    return bool(flags & _IN_DOUBT), list(extents)

@@ -52,6 +52,7 @@ from extarray.metadata import (
     MAGIC,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SUMS_BLOCK,
     Header,
     Superblock,
     decode_extent_head,
@@ -61,15 +62,19 @@ from extarray.metadata import (
     encode_extent_head,
     encode_header,
     encode_record,
+    encode_sums,
     encode_superblock,
     extent_capacity,
     header_bytes_of,
     record_bytes,
     superblock_bytes,
 )
+from extarray.sums import SUMS_AT_ONCE, Sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from extarray._core._array import ArrayCore
 
 __all__ = ["FileStore"]
 
@@ -113,6 +118,8 @@ class FileStore:
         Elements of the grid outside the bounds may hold something else than the fill value, and
         chunks there may have no disk space: the bounds have moved in, an append failed, or the last
         writer died.
+    sums : Sums or None
+        Checksums of the chunks, where a writer has to keep any.
     """
 
     header: Header
@@ -127,6 +134,7 @@ class FileStore:
         self.region = None
         self.hollow = False
         self.unclean = False
+        self.sums: Sums | None = None
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -239,10 +247,16 @@ class FileStore:
         for offset, piece in (
             (0, first_bytes),
             (header.header_bytes, encode_superblock(self.state)),
+            (header.copy_offset, first_bytes),
             (header.first_extent, log),
             (log_end, blob),
         ):
             image[offset : offset + len(piece)] = piece
+        if header.checksum:
+            self.sums = Sums(self._metadata, header, [], True)
+            block = encode_sums(True, [], header.uuid)
+            offset = header.superblock_offset(SUMS_BLOCK)
+            image[offset : offset + len(block)] = block
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
         self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
@@ -344,6 +358,8 @@ class FileStore:
         self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
             self._take_over()
+            if self.header.checksum:
+                self.sums = Sums.load(self._metadata, self.header, axial.size, state)
         if writable and not state.sealed:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
@@ -532,6 +548,8 @@ class FileStore:
             elif new > old:
                 os.posix_fallocate(self._data, old, new - old)
             if fill.count(0) != len(fill):
+                if self.sums is not None:
+                    self.sums.doubt()
                 fill_range(self._data, fill, old, new)
             elif not sparse and not CAN_RESERVE:
                 fill_range(self._data, bytes(BLOCK), old, new)
@@ -771,6 +789,42 @@ class FileStore:
                 )
             )
         self.attrs = attrs
+
+    # -- checksums of chunks -----------------------------------------------------------------
+
+    def renew_sums(self, array: ArrayCore) -> int | None:
+        """Write the checksums of the chunks that were written since the last time.
+
+        Returns what `Sums.settle` needs to tell whether more was written meanwhile.
+        """
+        assert self.sums is not None
+        quiet = array._quiet
+        n_chunks = self.state.data_bytes // self.header.chunk_bytes
+        first = 0
+        with family(f"cannot write the checksums of '{self.path}'"):
+            while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
+                first = int(addresses[-1]) + 1
+                try:
+                    # A growth that failed may have written beyond.
+                    known = addresses[addresses < n_chunks]
+                    if known.size:
+                        self._make_room_for_sum(int(known[-1]))
+                        self.sums.renew(self._data, known)
+                except BaseException:
+                    array._note_written(addresses)
+                    raise
+        return quiet
+
+    def _make_room_for_sum(self, address: int) -> None:
+        """Commit room for the sums of chunks up to an address."""
+        assert self.sums is not None
+        size, offset = self.sums.missing(address), self.state.end
+        if size:
+            fill_range(self._metadata, bytes(BLOCK), offset, offset + size)
+            self._write_superblock(
+                self.state._replace(sequence=self.state.sequence + 1, end=offset + size)
+            )
+            self.sums.lengthen(offset, size)
 
     # -- readers, durability, end ------------------------------------------------------------
 

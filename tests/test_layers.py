@@ -50,6 +50,7 @@ LAYERS = [
     ["extarray.protocols.blocks"],
     ["extarray.protocols.notices"],
     ["extarray.memory", "extarray.store"],
+    ["extarray.sums"],
     ["extarray.filesystem"],
     ["extarray.engine", "extarray.lock"],
     ["extarray._core._array"],

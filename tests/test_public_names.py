@@ -17,13 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: What the face offers, beside the errors; the parameters are fixed, in this order.
 FUNCTIONS = {
-    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine",
+    "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine "
+    "checksum",
     "open": "path mode timeout engine",
-    "zeros": "shape dtype path chunks order",
-    "ones": "shape dtype path chunks order",
-    "full": "shape fill_value dtype path chunks order",
-    "empty": "shape dtype path chunks order",
-    "from_array": "x path chunks fill_value overwrite attrs dims",
+    "zeros": "shape dtype path chunks order checksum",
+    "ones": "shape dtype path chunks order checksum",
+    "full": "shape fill_value dtype path chunks order checksum",
+    "empty": "shape dtype path chunks order checksum",
+    "from_array": "x path chunks fill_value overwrite attrs dims checksum",
     "fromfile": "file dtype count sep offset shape path chunks",
     "ndenumerate": "a",
 }
@@ -34,7 +35,7 @@ METHODS = {
     "append": "data axis side",
     "shrink": "axis by side",
     "reserve": "shape",
-    "repack": "path",
+    "repack": "path checksum",
     "follow": "axis timeout",
     "resize": "shape axis",
     "read_direct": "dest source_sel dest_sel",
@@ -45,7 +46,7 @@ METHODS = {
     "flush": "",
     "refresh": "",
     "close": "",
-    "copy": "path chunks",
+    "copy": "path chunks order checksum",
     "astype": "dtype order casting subok copy",
     "to_dask": "chunks",
     "get_basic_selection": "selection out fields",

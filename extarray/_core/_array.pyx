@@ -22,7 +22,9 @@ from libc.string cimport memcpy
 from ._axial cimport START, Axial, address_of, as_chunk_index, axial_t, extent_of
 from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t, run_visits
-from ._mapping cimport Region, Touched, is_shown, reserve_range, touched_get, touched_set
+from ._mapping cimport (
+    Region, Touched, is_shown, reserve_range, touched_get, touched_set, touched_take,
+)
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, index_t
 
@@ -86,6 +88,12 @@ cdef class ArrayCore:
     cdef bint writes_direct         # and stored there without a look at `touched`
     cdef index_t changes            # grows with every change of elements or bounds
     cdef bint lent                  # a view for writing is out: elements may change unseen
+    # Where chunks have checksums; else None, and all of it is unused.
+    cdef object sums
+    cdef Touched written
+    cdef set shown                  # addresses of the chunks that views for writing are out of
+    cdef index_t writes             # that have begun ...
+    cdef index_t writing            # ... and not ended
 
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
@@ -116,8 +124,8 @@ cdef class ArrayCore:
             self.places = table
         self._set_bounds(shape, offset)
 
-    def _attach(self, Region region, bint writable, bint sparse, bint hollow):
-        """Take the region that holds the chunks (None: closed)."""
+    def _attach(self, Region region, bint writable, bint sparse, bint hollow, sums=None):
+        """Take the region that holds the chunks (None: closed), and what keeps their checksums."""
         self.is_open = region is not None
         self.is_writable = self.is_open and writable
         self.layout.base = region.base if self.is_open else NULL
@@ -129,7 +137,13 @@ cdef class ArrayCore:
             self.touched = Touched()
         self.layout.touched = self.touched.root if self.touched is not None else NULL
         self.reads_direct = self.layout.base != NULL and self.layout.place == NULL and not hollow
-        self.writes_direct = self.reads_direct and self.is_writable and not self.layout.sparse
+        self.sums = sums if self.is_writable else None
+        if self.sums is not None and self.written is None:
+            self.written = Touched()
+            self.shown = set()
+        self.layout.written = self.written.root if self.sums is not None else NULL
+        self.writes_direct = (
+            self.reads_direct and self.is_writable and not self.layout.sparse and self.sums is None)
         self.region = region
         self.view_region = None
 
@@ -152,6 +166,53 @@ cdef class ArrayCore:
         if self.touched is not None:
             self.touched = Touched()
             self.layout.touched = self.touched.root
+
+    # -- checksums of chunks -----------------------------------------------------------------
+
+    cdef int _begin_write(self) except -1:
+        """Have the files say that checksums are in doubt, before the first write that makes it so."""
+        while self.sums is not None and not self.sums.in_doubt:
+            self.sums.doubt()
+        # Nobody else has run since the test; but the array may have been closed before.
+        self._check_writable()
+        self.writes += 1
+        self.writing += 1
+        return 0
+
+    @property
+    def _quiet(self):
+        """A number that stays the same as long as nothing is written; None while something is, or
+        may be through a view."""
+        return self.writes if self.writing == 0 and not self.shown else None
+
+    def _take_written(self, index_t first, index_t limit):
+        """Addresses, from `first` on, of chunks that were written since they were taken last.
+
+        At most `limit` of them, in order.
+        """
+        addresses = np.empty(limit, np.int64)
+        cdef index_t[::1] taken = addresses
+        return addresses[:touched_take(self.written.root, first, limit, &taken[0])]
+
+    def _note_written(self, const index_t[::1] addresses not None):
+        """Have chunks count as written."""
+        cdef index_t address
+        cdef int failure
+        self._begin_write()
+        self.writing -= 1
+        for address in addresses:
+            failure = touched_set(self.written.root, address)
+            self._check_transferred(failure, True)
+
+    def _note_shown(self, bint last):
+        """Have chunks count as written that views for writing are out of.
+
+        After the `last` time, nobody is told of what is written through them.
+        """
+        if self.shown:
+            self._note_written(np.fromiter(self.shown, np.int64))
+        if last:
+            self.shown.clear()
 
     @property
     def _changes(self):
@@ -669,6 +730,15 @@ cdef class ArrayCore:
 
     cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
+        if not write or self.layout.written == NULL:
+            return self._run_transfer(s, values, write)
+        self._begin_write()
+        try:
+            return self._run_transfer(s, values, True)
+        finally:
+            self.writing -= 1
+
+    cdef int _run_transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
         cdef index_t stride[MAX_NDIM]
         cdef index_t room_for[MAX_NDIM]
         cdef piece_t room[ROOM]
@@ -749,6 +819,16 @@ cdef class ArrayCore:
         `query` is one of `extarray.indexing.query`; behind its dimensions `values` may have those
         of one element, which are contiguous.
         """
+        if not write or self.layout.written == NULL:
+            self._run_query(query, values, write)
+            return
+        self._begin_write()
+        try:
+            self._run_query(query, values, True)
+        finally:
+            self.writing -= 1
+
+    cdef int _run_query(self, object query, cnp.ndarray values, bint write) except -1:
         cdef Plan plan
         cdef Region _region = self.region
         cdef Touched _touched = self.touched
@@ -762,7 +842,7 @@ cdef class ArrayCore:
         else:
             self._check_open()
         if query.size == 0:
-            return
+            return 0
         for j in range(self.rank):
             if query.extents[j] > self.bounds[j]:
                 raise BoundsError(
@@ -773,8 +853,7 @@ cdef class ArrayCore:
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, self.rank, &s)
-            self._transfer(&s, values, write)
-            return
+            return self._transfer(&s, values, write)
         plan = Plan(self.vectors)
         q = &plan.query
         q.layout = self.layout
@@ -799,7 +878,7 @@ cdef class ArrayCore:
             failure = run_plan(plan, worth_threads(size))
             if failure:
                 break
-        self._check_transferred(failure, write)
+        return self._check_transferred(failure, write)
 
     cdef int _check_transferred(self, int failure, bint write) except -1:
         if failure:
@@ -885,6 +964,9 @@ cdef class ArrayCore:
                 self.view_region = Region.file(
                     self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable, True)
             region = self.view_region
+        if self.layout.written != NULL and self.is_writable:
+            self.shown.add(address)
+            self._note_written(np.array([address]))
         if self.is_writable and self.layout.sparse:
             if not touched_get(self.layout.touched, address):
                 self._reserve(address)

@@ -11,7 +11,7 @@ growth.
 
 import os
 
-from libc.errno cimport errno as c_errno
+from libc.errno cimport EFBIG, ENOMEM, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -100,6 +100,8 @@ cdef extern from *:
     #define xa_load_pointer(slot) __atomic_load_n((slot), __ATOMIC_ACQUIRE)
     #define xa_load_bits(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
+    #define xa_take_bits(p, bits) __atomic_fetch_and((p), ~(bits), __ATOMIC_ACQ_REL)
+    #define xa_lowest_bit(bits) __builtin_ctzll(bits)
     """
     int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
     int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
@@ -111,6 +113,8 @@ cdef extern from *:
     void *xa_load_pointer(void **slot) noexcept nogil
     uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
     void xa_or_bits(uint64_t *p, uint64_t bits) noexcept nogil
+    uint64_t xa_take_bits(uint64_t *p, uint64_t bits) noexcept nogil
+    int xa_lowest_bit(uint64_t bits) noexcept nogil
 
 cdef size_t FILL_PIECE = <size_t> 1 << 18
 # More address space than a process has.
@@ -215,7 +219,10 @@ cdef class Touched:
     Set before the first store into a chunk of a sparse array: the store must not meet a hole,
     which could have no space left behind it.  Set also for chunks of a fresh segment once
     written, because a first write is faster through the file than through the mapping.
-    Thread-safe; a bit is never cleared.
+    Thread-safe.
+
+    A second one is the set of chunks that were written since their checksums were: `touched_take`
+    takes chunks out of it.
     """
 
     def __cinit__(self):
@@ -253,28 +260,63 @@ cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil:
 
 
 cdef int touched_set(touched_t *root, index_t address) noexcept nogil:
-    # Beyond 2**39 chunks, and without memory, chunks just stay unknown.
+    """Put a chunk into the set.  Returns 0, or an errno: no memory, or beyond 2**39 chunks."""
     cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
     cdef node_t *node
     cdef uint64_t *leaf
     cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
     if high >= 1 << ROOT_BITS:
-        return 0
+        return EFBIG
     node = <node_t *> xa_load_pointer(<void **> &root.node[high])
     if node == NULL:
         node = <node_t *> calloc(1, sizeof(node_t))
         if node == NULL:
-            return 0
+            return ENOMEM
         node = <node_t *> xa_publish(<void **> &root.node[high], node)
     leaf = <uint64_t *> xa_load_pointer(<void **> &node.leaf[middle])
     if leaf == NULL:
         leaf = <uint64_t *> calloc(1 << (LEAF_BITS - 6), sizeof(uint64_t))
         if leaf == NULL:
-            return 0
+            return ENOMEM
         leaf = <uint64_t *> xa_publish(<void **> &node.leaf[middle], leaf)
     address &= (1 << LEAF_BITS) - 1
-    xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
+    if not (xa_load_bits(&leaf[address >> 6]) >> (address & 63)) & 1:
+        xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
     return 0
+
+
+cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil:
+    """Take the chunks from address `first` on out of the set, at most `limit` of them, in order.
+    Returns their number."""
+    cdef index_t n = 0, address = first, high
+    cdef node_t *node
+    cdef uint64_t *leaf
+    cdef uint64_t bits, one
+    while n < limit:
+        high = address >> (LEAF_BITS + NODE_BITS)
+        if high >= 1 << ROOT_BITS:
+            break
+        node = <node_t *> xa_load_pointer(<void **> &root.node[high])
+        if node == NULL:
+            address = (high + 1) << (LEAF_BITS + NODE_BITS)
+            continue
+        leaf = <uint64_t *> xa_load_pointer(
+            <void **> &node.leaf[(address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)])
+        if leaf == NULL:
+            address = ((address >> LEAF_BITS) + 1) << LEAF_BITS
+            continue
+        leaf += (address & ((1 << LEAF_BITS) - 1)) >> 6
+        bits = xa_load_bits(leaf) >> (address & 63)
+        if bits == 0:
+            address = ((address >> 6) + 1) << 6
+            continue
+        address += xa_lowest_bit(bits)
+        one = <uint64_t> 1 << (address & 63)
+        if xa_take_bits(leaf, one) & one:
+            taken[n] = address
+            n += 1
+        address += 1
+    return n
 
 
 cdef class Region:
