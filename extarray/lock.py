@@ -21,7 +21,7 @@ from extarray.metadata import HOLDER_BYTES, header_bytes_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["acquire", "check_timeout", "note_holder", "release"]
+__all__ = ["acquire", "check_timeout", "is_held", "note_holder", "release"]
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
@@ -123,3 +123,22 @@ def _holder(fd: int) -> str:
         return f" (process {int(pid)} on {host})"
     except ValueError:
         return ""
+
+
+def is_held(fd: int) -> bool:
+    """Whether a writer holds the lock, without taking it; False where the system cannot tell.
+
+    Parameters
+    ----------
+    fd : int
+        Descriptor of ``.xmd``.
+
+    Returns
+    -------
+    bool
+    """
+    if not hasattr(fcntl, "F_OFD_GETLK"):
+        return False
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    told = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))
+    return bool(told[0] != fcntl.F_UNLCK)

@@ -182,19 +182,20 @@ class Sums:
         self = cls(fd, header, kept, in_doubt)
         self._inherited = in_doubt
         if in_doubt or not state.sealed:
-            self._forget(n_chunks)
+            self.forget(n_chunks)
         if kept != extents:
-            self._note(in_doubt)
+            self.note(in_doubt)
         return self
 
-    def _forget(self, first: int) -> None:
+    def forget(self, first: int) -> None:
         """Forget the sums from an address on: new chunks will have the fill value."""
         number, place = extent_of_sum(first)
         for n, offset in enumerate(self.extents[number:], number):
             start = place if n == number else 0
             fill_range(self._fd, bytes(4), offset + 4 * start, offset + 4 * sums_capacity(n))
 
-    def _note(self, in_doubt: bool) -> None:
+    def note(self, in_doubt: bool) -> None:
+        """Write where the table is, and whether sums are in doubt."""
         write_all(self._fd, encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
 
     def doubt(self) -> None:
@@ -204,7 +205,7 @@ class Sums:
         """
         with self._lock, family("cannot note that checksums are in doubt"):
             if not self.in_doubt:
-                self._note(True)
+                self.note(True)
                 datasync(self._fd)
                 self.in_doubt = True
 
@@ -220,7 +221,7 @@ class Sums:
             self.extents.append(offset)
             offset += room
             size -= room
-        self._note(True)
+        self.note(True)
 
     def renew(self, data: int, addresses: NDArray[np.int64]) -> None:
         """Write the sums of chunks, for which the table has room.
@@ -264,7 +265,7 @@ class Sums:
                 self.in_doubt = True
                 return
             try:
-                self._note(False)
+                self.note(False)
                 datasync(self._fd)
             except OSError:
                 self.in_doubt = True

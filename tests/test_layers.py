@@ -49,6 +49,9 @@ LAYERS = [
     ["extarray.protocols.limits", "extarray.protocols.standins"],
     ["extarray.protocols.blocks"],
     ["extarray.protocols.notices"],
+    ["extarray.checking"],
+    ["extarray.repair"],
+    ["extarray.survey"],
     ["extarray.memory", "extarray.store"],
     ["extarray.sums"],
     ["extarray.filesystem"],
@@ -61,7 +64,7 @@ LAYERS = [
     ["extarray.attrs", "extarray.chunking", "extarray.dims", "extarray.metadata"],
     ["extarray.config", "extarray.order"],
     ["extarray._core._crc"],
-    ["extarray._core", "extarray.extras", "extarray.info"],
+    ["extarray._core", "extarray.extras", "extarray.findings", "extarray.info"],
     ["extarray.indexing", "extarray.protocols"],
     ["extarray.errors"],
 ]

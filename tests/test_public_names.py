@@ -20,6 +20,7 @@ FUNCTIONS = {
     "create": "path shape dtype chunks fill_value order sparse overwrite attrs dims engine "
     "checksum",
     "open": "path mode timeout engine",
+    "check": "path data repair force progress",
     "zeros": "shape dtype path chunks order checksum",
     "ones": "shape dtype path chunks order checksum",
     "full": "shape fill_value dtype path chunks order checksum",
