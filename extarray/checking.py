@@ -10,7 +10,8 @@ from extarray import lock
 from extarray.errors import ArgumentError
 from extarray.filesystem import family, file_names, resolve_path
 from extarray.findings import Report
-from extarray.repair import Repair, remove_left_overs
+from extarray.leftovers import remove_left_overs
+from extarray.repair import Repair
 from extarray.survey import Survey
 
 if TYPE_CHECKING:
@@ -131,7 +132,4 @@ def _repair(
         if survey.metadata >= 0:
             lock.acquire(survey.metadata, path, 0)
         survey.look()
-        if data:
-            survey.look_at_chunks(progress)
-        work = Repair(survey, force, *said)
-        work.run()
+        Repair(survey, force, *said).run(data, progress)

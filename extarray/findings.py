@@ -30,6 +30,13 @@ class Problem:
         the array is, as far as one can tell.  A note: all is well.
     remedy : str
         What to do; may be empty.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> problem = xa.check("no such array").problems[0]
+    >>> problem.severity, problem.remedy
+    ('error', 'put the two files of the array side by side')
     """
 
     kind: str

@@ -31,11 +31,13 @@ __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
     "COPY_BLOCK",
+    "EXTENT_HEAD_BYTES",
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
     "HOLDER_BYTES",
     "LIVE_SLOTS",
     "MAGIC",
+    "MOST_SUMS_EXTENTS",
     "SEAL_BYTES",
     "SEAL_MAGIC",
     "SUMS_BLOCK",
@@ -59,6 +61,7 @@ __all__ = [
     "extent_capacity",
     "header_bytes_of",
     "record_bytes",
+    "sums_bytes",
     "sums_capacity",
     "superblock_bytes",
 ]
@@ -79,8 +82,11 @@ WRITERS_BLOCK = 6
 # Where the checksums of the chunks are; and a copy of the header, from which it can be restored.
 SUMS_BLOCK = 7
 COPY_BLOCK = 8
+EXTENT_HEAD_BYTES = 16
 FIRST_EXTENT_RECORDS = 64
 FIRST_EXTENT_SUMS = 1024
+# What 2**63 chunks would need.
+MOST_SUMS_EXTENTS = 54
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
@@ -100,8 +106,6 @@ _CHECKSUM_FLAG = 2
 _SEALED = 1
 _UNCLEAN = 2
 _IN_DOUBT = 1
-# More than 2**63 chunks would need.
-_MOST_SUMS_EXTENTS = 54
 
 
 @dataclass(frozen=True)
@@ -686,6 +690,20 @@ def sums_capacity(number: int) -> int:
     return FIRST_EXTENT_SUMS << number
 
 
+def sums_bytes(n_extents: int) -> int:
+    """Bytes that tell where the table of checksums is.
+
+    Parameters
+    ----------
+    n_extents : int
+
+    Returns
+    -------
+    int
+    """
+    return _SUMS.size + 8 * n_extents
+
+
 def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
     """Bytes that tell where the table of checksums is, and whether they are up to date.
 
@@ -723,8 +741,8 @@ def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
     if len(data) < _SUMS.size:
         return None
     crc, flags, n_extents = _SUMS.unpack_from(data)
-    end = _SUMS.size + 8 * n_extents
-    if n_extents > _MOST_SUMS_EXTENTS or len(data) < end or crc32c(uuid + data[4:end]) != crc:
+    end = sums_bytes(n_extents)
+    if n_extents > MOST_SUMS_EXTENTS or len(data) < end or crc32c(uuid + data[4:end]) != crc:
         return None
     extents = struct.unpack_from(f"<{n_extents}Q", data, _SUMS.size)
     return bool(flags & _IN_DOUBT), list(extents)

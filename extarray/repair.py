@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
+from extarray.comparing import read_table
 from extarray.errors import CorruptError
 from extarray.filesystem import fill_range, write_all
+from extarray.mending import patches
 from extarray.metadata import (
     BLOCK,
+    EXTENT_HEAD_BYTES,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
@@ -31,18 +32,18 @@ from extarray.metadata import (
     record_bytes,
     superblock_bytes,
 )
+from extarray.remains import SPARED_SLOTS, Slot, attrs_text
 from extarray.sums import SUMS_AT_ONCE, Sums
-from extarray.survey import EXTENT_HEAD_BYTES, SPARED_SLOTS, Slot, Survey, attrs_text, left_overs
+from extarray.survey import Survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-__all__ = ["Repair", "remove_left_overs"]
+__all__ = ["Repair"]
 
 _PIECE = 1 << 20
 _LEAST_ROOM = 1024
-# A file of a creation that has no lock yet is younger.
-_IN_THE_MAKING = 60.0
+_MOST_MENDED = 100
 # What of the files a new state puts right.
 _OF_STATES = {"superblock", "log", "attrs", "room", "data"}
 
@@ -72,8 +73,8 @@ class Repair:
         self.left = left
         self._metadata_saved = False
 
-    def run(self) -> None:
-        """Do what can be done."""
+    def run(self, data: bool, progress: Callable[[int, int], None] | None) -> None:
+        """Do what can be done; with `data`, look at the chunks too."""
         survey = self.survey
         if survey.header is None:
             self.left.append(
@@ -85,6 +86,9 @@ class Repair:
             return
         if survey.kinds & {"header", "copy"}:
             self._mend_header(survey.header)
+        self._mend_bytes()
+        if data:
+            survey.look_at_chunks(progress)
         state = None if survey.present is None else survey.present.block
         lossy = False
         spoilt = any(
@@ -147,6 +151,21 @@ class Repair:
             write_all(fd, block.ljust(header.header_bytes, b"\0"), header.copy_offset)
             self.done.append("the copy of the header was written anew")
         os.fsync(fd)
+
+    # -- single bytes ------------------------------------------------------------------------
+
+    def _mend_bytes(self) -> None:
+        """Put right what one byte is to blame for, and look again."""
+        for _ in range(_MOST_MENDED):
+            found = list(patches(self.survey))
+            if not found:
+                break
+            self._save_metadata()
+            for at, data, what in found:
+                write_all(self.survey.metadata, data, at)
+                self.done.append(f"{what}: one byte was put right, which its checksum tells")
+            os.fsync(self.survey.metadata)
+            self.survey.look()
 
     # -- the state ---------------------------------------------------------------------------
 
@@ -366,7 +385,7 @@ class Repair:
         survey = self.survey
         n_chunks = state.data_bytes // header.chunk_bytes
         if survey.sums is None:
-            survey.read_sums(survey.metadata_bytes)
+            survey.sums = read_table(survey.metadata, header, survey.metadata_bytes)
         if survey.sums is None:
             if not self.force:
                 self.left.append(
@@ -412,48 +431,6 @@ class Repair:
             fill_range(self.survey.metadata, bytes(BLOCK), state.end, state.end + size)
             self._commit(state._replace(sequence=state.sequence + 1, end=state.end + size))
             sums.lengthen(state.end, size)
-
-
-def remove_left_overs(names: tuple[str, str]) -> list[str]:
-    """Remove what creations have left that nobody is at work on; returns what was done.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of ``.xmd`` and ``.xta``.
-
-    Returns
-    -------
-    list of str
-    """
-    done = []
-    for problem in left_overs(names):
-        with contextlib.suppress(OSError):
-            # Its metadata has the lock of the one who makes it; before that it is young.
-            if time.time() - os.stat(problem.file).st_mtime < _IN_THE_MAKING:
-                continue
-            stem, identifier, _ = problem.file.rsplit(".", 2)
-            metadata = f"{stem.removesuffix('.xta').removesuffix('.xmd')}.xmd.{identifier}.new"
-            with _opened(metadata) as fd:
-                if fd >= 0 and lock.is_held(fd):
-                    continue
-                os.unlink(problem.file)
-                done.append(f"{problem.file} was removed")
-    return done
-
-
-@contextlib.contextmanager
-def _opened(name: str) -> Iterator[int]:
-    """Descriptor of a file for the length of a block; -1 where there is none."""
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield -1
-        return
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _new_file(name: str) -> tuple[int, str]:

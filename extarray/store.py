@@ -47,6 +47,7 @@ from extarray.filesystem import (
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
+    EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
     LIVE_SLOTS,
     MAGIC,
@@ -79,7 +80,6 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-EXTENT_HEAD_BYTES = 16
 LEAST_ATTRS_ROOM = 1024
 LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.

@@ -7,25 +7,24 @@ proportion to the files.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray import lock
 from extarray._core._axial import Axial
-from extarray._core._crc import crc32c, crc32c_rows
+from extarray._core._crc import crc32c
+from extarray.comparing import Comparison, read_table
 from extarray.errors import CorruptError, ExtArrayError, FormatError
 from extarray.findings import Problem
+from extarray.leftovers import left_overs
 from extarray.metadata import (
-    BEGUN_SLOT,
     BLOCK,
     COPY_BLOCK,
-    FLUSHED_SLOTS,
+    EXTENT_HEAD_BYTES,
     HOLDER_BYTES,
     LIVE_SLOTS,
     MAGIC,
@@ -34,34 +33,28 @@ from extarray.metadata import (
     SUMS_BLOCK,
     Header,
     Superblock,
-    decode_extent_head,
     decode_header,
-    decode_records,
-    decode_sums,
     decode_superblock,
     extent_capacity,
     record_bytes,
     sums_capacity,
     superblock_bytes,
 )
-from extarray.sums import SUMS_AT_ONCE, chunk_sums, fill_sum, read_sums
+from extarray.remains import MOST_RECORDS, SPARED_SLOTS, Log, Slot, attrs_text, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["SPARED_SLOTS", "Slot", "Survey", "left_overs"]
+__all__ = ["Survey"]
 
-SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-EXTENT_HEAD_BYTES = 16
 # Where the copy of a damaged header is looked for.
 _FARTHEST_COPY = 1 << 26
-_MOST_RECORDS = 2**31 - 1
-# Chunks that are read between two tellings of progress.
-_STEP_BYTES = 1 << 26
 # Damaged chunks are told in runs, and of so many.
 _MOST_RUNS = 1000
+# Of the 16 bytes of a uuid: where so many are right, it is the array's own and damaged.
+_OWN_BYTES = 8
 
 # The two files, as `Survey.names` has them.
 _METADATA, _DATA = 0, 1
@@ -69,107 +62,8 @@ _REPAIR = "extarray check --repair"
 _RESTORE = "restore the files from a copy"
 
 
-class Log(NamedTuple):
-    """The growth log, as far as it is whole."""
-
-    axes: NDArray[np.uint8]
-    sides: NDArray[np.uint8]
-    grids: NDArray[np.int64]
-    extents: list[int]
-    fault: tuple[int, str] | None  # where it stops being whole, and why
-
-    def __len__(self) -> int:
-        return len(self.axes)
-
-
-@dataclass
-class Slot:
-    """A superblock, and what it points to.
-
-    Attributes
-    ----------
-    block : Superblock or None
-        None: never written, or torn.
-    blank : bool
-        Never written.
-    fault : str or None
-        Why the state is not whole, attributes aside.
-    attrs : str or None
-        The attributes, where they are whole.
-    """
-
-    number: int
-    block: Superblock | None
-    blank: bool = False
-    fault: str | None = None
-    attrs: str | None = None
-
-    @property
-    def torn(self) -> bool:
-        """Whether it was written, and is not whole by its checksum."""
-        return self.block is None and not self.blank
-
-    @property
-    def whole(self) -> bool:
-        """Whether `open` can take the state, as far as ``.xmd`` goes."""
-        return self.block is not None and self.fault is None and self.attrs is not None
-
-
 class _Stop(Exception):  # noqa: N818 -- no error: nothing more can be looked at
     """What was found makes the rest unreadable."""
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
-
-
-def attrs_text(blob: bytes) -> str:
-    """The text of attributes; ValueError where it is not a JSON object."""
-    text = blob.decode()
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return text
-
-
-def read_log(fd: int, header: Header, stop: int) -> Log:
-    """The records of the growth log before `stop`, up to the first that is damaged."""
-    size, length = record_bytes(header.ndim), os.fstat(fd).st_size
-    seed = crc32c(header.uuid)
-    extents, parts, done = [header.first_extent], [np.empty((0, size), np.uint8)], 0
-    fault = None
-    while True:
-        offset = extents[-1] + EXTENT_HEAD_BYTES
-        wanted = min(stop - done, extent_capacity(len(extents) - 1))
-        there = max(0, min(wanted, (length - offset) // size))
-        rows = np.frombuffer(os.pread(fd, there * size, offset), np.uint8)
-        rows = rows[: len(rows) // size * size].reshape(-1, size)
-        good = crc32c_rows(rows[:, 4:], seed) == rows[:, :4].copy().view("<u4")[:, 0]
-        good &= rows[:, 4] < 2
-        n = len(rows) if good.all() else int(good.argmin())
-        parts.append(rows[:n])
-        done += n
-        if n < wanted:
-            what = "damaged" if n < len(rows) else "cut off"
-            fault = offset + n * size, f"record {done} of the growth log is {what}"
-            break
-        if done == stop:
-            break
-        try:
-            following = decode_extent_head(
-                os.pread(fd, EXTENT_HEAD_BYTES, extents[-1]), header.uuid
-            )
-            if not header.first_extent < following < length:
-                raise CorruptError("the growth log is cut off")
-        except CorruptError as error:
-            fault = extents[-1], str(error)
-            break
-        extents.append(following)
-    axes, sides, grids = decode_records(np.concatenate(parts), header.uuid)
-    return Log(axes, sides, grids, extents, fault)
 
 
 @dataclass
@@ -192,7 +86,7 @@ class Survey:
         As far as any superblock needs it; where there is none, as far as it goes.
     metadata_bytes, data_bytes : int
         Lengths of the files.
-    seal : {"ours", "foreign", None}
+    seal : {"ours", "foreign"} or None
         What ``.xta`` ends with.
     sums : tuple of bool and list of int, or None
         Whether the checksums of chunks are in doubt, and the extents of their table.
@@ -222,7 +116,10 @@ class Survey:
     def error(
         self, kind: str, what: str, offset: int | None, remedy: str, file: int = _METADATA
     ) -> None:
-        """Note that something is damaged or lost."""
+        """Note that something is damaged or lost; once for each place."""
+        place = kind, self.names[file], offset
+        if place in ((p.kind, p.file, p.offset) for p in self.problems) and offset is not None:
+            return
         self.problems.append(Problem(kind, what, self.names[file], offset, "error", remedy))
 
     def warning(
@@ -280,10 +177,14 @@ class Survey:
     # -- the look ----------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Look at everything but the elements."""
+        """Look at everything but the elements, afresh."""
+        self.problems, self.slots = [], []
+        self.header = self.present = self.log = self.seal = self.sums = None
         with contextlib.suppress(_Stop):
             self._look_at_files()
             self._look_at_header()
+            if self.data >= 0:
+                self.seal = self.seal_at(max(0, self.data_bytes - SEAL_BYTES))
             self._look_at_superblocks()
             self._look_at_rooms()
             self._look_at_data()
@@ -360,7 +261,7 @@ class Survey:
         ]
         known = [slot.block for slot in self.slots if slot.block is not None]
         self.log = read_log(
-            self.metadata, header, max((b.n_segments for b in known), default=_MOST_RECORDS)
+            self.metadata, header, max((b.n_segments for b in known), default=MOST_RECORDS)
         )
         for slot in self.slots:
             if slot.block is not None:
@@ -521,7 +422,7 @@ class Survey:
             room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
             rooms |= {(at, room, f"extent {number} of the growth log")}
         if header.checksum:
-            self.read_sums(present.end)
+            self.sums = read_table(self.metadata, header, present.end)
         for number, at in enumerate(self.sums[1] if self.sums else []):
             rooms |= {(at, 4 * sums_capacity(number), "the table of checksums")}
         reached, before = 0, ""
@@ -537,23 +438,6 @@ class Survey:
             if at + length > reached:
                 reached, before = at + length, name
 
-    def read_sums(self, end: int) -> None:
-        """Read where the table of checksums is; what lies beyond `end` is of a lost state."""
-        assert self.header is not None
-        at = self.header.superblock_offset(SUMS_BLOCK)
-        self.sums = None
-        found = decode_sums(os.pread(self.metadata, BLOCK, at), self.header.uuid)
-        if found is not None:
-            ends = [at + 4 * sums_capacity(number) for number, at in enumerate(found[1])]
-            extents = [at for at, stop in zip(found[1], ends, strict=True) if stop <= end]
-            if all(stop <= self.metadata_bytes for stop in ends[: len(extents)]):
-                self.sums = found[0], extents
-
-    @property
-    def _in_doubt(self) -> bool:
-        """Whether nothing can be told by a checksum that does not fit."""
-        return self.sums is None or self.sums[0]
-
     def _look_at_data(self) -> None:
         if self.data < 0:
             return
@@ -562,7 +446,6 @@ class Survey:
         state = self.present.block
         assert state is not None
         size = self.data_bytes
-        self.seal = self.seal_at(max(0, size - SEAL_BYTES))
         if self.seal == "foreign":
             self.error(
                 "data",
@@ -599,7 +482,7 @@ class Survey:
                 "data",
                 f"not sealed: the last writer did not close the array{rest}",
                 min(size, state.data_bytes),
-                "the next one does",
+                "the next writer does",
                 _DATA,
             )
 
@@ -609,7 +492,11 @@ class Survey:
         end = os.pread(self.data, SEAL_BYTES, offset)
         if not end.startswith(SEAL_MAGIC) or len(end) < SEAL_BYTES:
             return None
-        return "ours" if end == SEAL_MAGIC + self.header.uuid else "foreign"
+        pairs = zip(end[len(SEAL_MAGIC) :], self.header.uuid, strict=True)
+        right = sum(a == b for a, b in pairs)
+        if right < _OWN_BYTES:
+            return "foreign"
+        return "ours" if right == len(self.header.uuid) else None
 
     def _look_at_table(self) -> None:
         """The table of checksums."""
@@ -646,39 +533,11 @@ class Survey:
         if self.sums is None:
             return
         n_chunks = min(state.data_bytes, self.data_bytes) // header.chunk_bytes
-        step = max(1, min(SUMS_AT_ONCE, _STEP_BYTES // header.chunk_bytes))
-        empty = fill_sum(header)
-        found = []
-        in_doubt = self._in_doubt
-        for first in range(0, n_chunks, step):
-            addresses = np.arange(first, min(n_chunks, first + step))
-            wrong = self._unfit(addresses, empty)
-            if wrong.size:
-                # A writer may have been at work: then, too, the table says so.
-                self.read_sums(state.end)
-                found.append(self._unfit(wrong, empty))
-                self.read_sums(state.end)
-                in_doubt |= self._in_doubt
-            if progress is not None:
-                progress(int(addresses[-1]) + 1, n_chunks)
+        comparison = Comparison(self.metadata, self.data, header, state.end)
+        self.wrong = comparison.run(n_chunks, progress)
         self.compared = n_chunks * header.chunk_bytes == state.data_bytes
-        self.wrong = np.concatenate([self.wrong, *found])
         if self.wrong.size:
-            self._tell_of_chunks(in_doubt)
-
-    def _unfit(self, addresses: NDArray[np.int64], empty: int) -> NDArray[np.int64]:
-        """Of some chunks, those that do not fit their checksums."""
-        assert self.header is not None
-        if self.sums is None:
-            return addresses
-        first, stop = int(addresses[0]), int(addresses[-1]) + 1
-        try:
-            told = read_sums(self.metadata, self.sums[1], first, stop)[addresses - first]
-        except CorruptError:
-            return addresses
-        sums = chunk_sums(self.data, addresses, self.header.chunk_bytes)
-        wrong: NDArray[np.int64] = addresses[sums != told ^ np.uint32(empty)]
-        return wrong
+            self._tell_of_chunks(comparison.in_doubt)
 
     def _tell_of_chunks(self, in_doubt: bool) -> None:
         assert self.header is not None
@@ -699,24 +558,3 @@ class Survey:
                 self.error("chunk", what, at, "restore it from a copy", _DATA)
             if number == _MOST_RUNS:
                 break
-
-
-def left_overs(names: tuple[str, str]) -> list[Problem]:
-    """Files that a creation has left which did not come to its end."""
-    folder, metadata = os.path.split(os.path.abspath(names[0]))
-    stem = re.escape(metadata.removesuffix(".xmd"))
-    found = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        pattern = re.compile(rf"{stem}\.(xmd|xta)\.[0-9a-f]{{12}}\.new")
-        found += [entry.path for entry in entries if pattern.fullmatch(entry.name)]
-    return [
-        Problem(
-            "left over",
-            "left by a creation that was interrupted, or is under way",
-            name,
-            None,
-            "warning",
-            f"{_REPAIR} removes it, if nobody is at work",
-        )
-        for name in sorted(found)
-    ]

@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
     import extarray as xa
 
     if args.force and not args.repair:
-        args.parser.error("--force is a way to repair; give --repair too")
+        args.parser.print_usage(sys.stderr)
+        print("extarray check: --force is a way to repair; give --repair too", file=sys.stderr)
+        return 2
     # Where nobody looks, the report is all there is on stdout.
     progress = _Bars() if sys.stderr.isatty() else None
     report = xa.check(args.path, args.data, args.repair, args.force, progress=progress)
