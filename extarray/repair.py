@@ -87,26 +87,16 @@ class Repair:
         if survey.kinds & {"header", "copy"}:
             self._mend_header(survey.header)
         self._mend_bytes()
-        if data:
-            survey.look_at_chunks(progress)
-        state = None if survey.present is None else survey.present.block
-        lossy = False
         spoilt = any(
             slot.number in SPARED_SLOTS and slot.block is not None and not slot.whole
             for slot in survey.slots
         )
-        if survey.kinds & _OF_STATES or spoilt:
-            plan = self._plan()
-            if plan is None or (plan.lost and not self.force):
-                self.left.append(
-                    "no state can be made of what is left"
-                    if plan is None
-                    else f"{plan.lost}; to give that up needs force"
-                )
-                return
-            state, lossy = self._return_to(plan), plan.lost is not None
-        if survey.header.checksum and state is not None:
-            self._mend_sums(survey.header, state, lossy)
+        if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state(survey.header):
+            return
+        if survey.header.checksum:
+            if data:
+                survey.look_at_chunks(progress)
+            self._mend_sums(survey.header)
 
     # -- copies of what is written over ------------------------------------------------------
 
@@ -300,7 +290,31 @@ class Repair:
             )
         return None
 
-    def _return_to(self, plan: Plan) -> Superblock:
+    def _mend_state(self, header: Header) -> bool:
+        """Return to the best state there is, if that may be, and look again."""
+        plan, survey = self._plan(), self.survey
+        if plan is None or (plan.lost and not self.force):
+            self.left.append(
+                "no state can be made of what is left"
+                if plan is None
+                else f"{plan.lost}; to give that up needs force"
+            )
+            return False
+        # While the file has its length.
+        end = plan.block.end or survey.metadata_bytes
+        table = read_table(survey.metadata, header, end) if header.checksum else None
+        self._return_to(plan)
+        if header.checksum:
+            in_doubt, extents = (True, []) if table is None else table
+            sums = Sums(survey.metadata, header, extents, in_doubt)
+            sums.forget(plan.block.data_bytes // header.chunk_bytes)
+            sums.note(in_doubt or plan.lost is not None)
+            if table is None:
+                self.done.append("the table of checksums was lost: all of them are in doubt")
+        survey.look()
+        return True
+
+    def _return_to(self, plan: Plan) -> None:
         """Make a state the present one, sealed, in both superblocks that commits write."""
         survey, header = self.survey, self.survey.header
         assert header is not None
@@ -340,7 +354,6 @@ class Repair:
         state = state._replace(sealed=True)
         self._commit(state)
         self.done.append(plan.did)
-        return state
 
     def _seal_to_keep(self, block: Superblock) -> bytes:
         """The seal, where it stands at the end of the chunks already."""
@@ -380,41 +393,30 @@ class Repair:
 
     # -- checksums ---------------------------------------------------------------------------
 
-    def _mend_sums(self, header: Header, state: Superblock, lossy: bool) -> None:
-        """Have checksums fit the chunks; `lossy`: chunks may have changed, in a forced repair."""
+    def _mend_sums(self, header: Header) -> None:
+        """Have checksums fit the chunks."""
         survey = self.survey
-        n_chunks = state.data_bytes // header.chunk_bytes
+        assert survey.present is not None
+        assert survey.present.block is not None
+        state = survey.present.block
         if survey.sums is None:
-            survey.sums = read_table(survey.metadata, header, survey.metadata_bytes)
-        if survey.sums is None:
-            if not self.force:
-                self.left.append(
-                    "the checksums of chunks are lost; to make them of the chunks as they are "
-                    "needs force"
-                )
-                return
-            sums = Sums(survey.metadata, header, [], True)
-            wrong = np.arange(n_chunks)
+            wrong = np.arange(state.data_bytes // header.chunk_bytes)
+            refusal = "the checksums of chunks are lost; to make them of the chunks as they are"
         else:
-            in_doubt, extents = survey.sums
-            sums = Sums(survey.metadata, header, extents, in_doubt)
-            wrong = survey.wrong[survey.wrong < n_chunks]
-            if wrong.size and not self.force:
-                self.left.append(
-                    "chunks do not fit their checksums; to take them as they are needs force"
-                )
-                return
-            if lossy:
-                sums.forget(n_chunks)
-                sums.note(True)
-                return
-            if not (wrong.size or (in_doubt and survey.compared)):
-                return
+            wrong = survey.wrong
+            refusal = "chunks do not fit their checksums; to take them as they are"
+        in_doubt, extents = (True, []) if survey.sums is None else survey.sums
+        if wrong.size and not self.force:
+            self.left.append(f"{refusal} needs force")
+            return
+        if not (wrong.size or survey.sums is None or (in_doubt and survey.compared)):
+            return
         self._save_metadata()
+        sums = Sums(survey.metadata, header, extents, in_doubt)
         if wrong.size:
             self._make_room_for_sum(sums, state, int(wrong[-1]))
-            for first in range(0, len(wrong), SUMS_AT_ONCE):
-                sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
+        for first in range(0, len(wrong), SUMS_AT_ONCE):
+            sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
         os.fsync(survey.data)
         os.fsync(survey.metadata)
         sums.note(False)

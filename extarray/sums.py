@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,6 +100,8 @@ def chunk_sums(fd: int, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArr
     shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
     if shares <= 1:
         return crc32c_ranges(fd, offsets, chunk_bytes)
+    from concurrent.futures import ThreadPoolExecutor  # few need it
+
     with ThreadPoolExecutor(shares) as pool:
         parts = np.array_split(offsets, shares)
         return np.concatenate(

@@ -180,6 +180,7 @@ class Survey:
         """Look at everything but the elements, afresh."""
         self.problems, self.slots = [], []
         self.header = self.present = self.log = self.seal = self.sums = None
+        self.wrong, self.compared = self.wrong[:0], False
         with contextlib.suppress(_Stop):
             self._look_at_files()
             self._look_at_header()
@@ -331,7 +332,7 @@ class Survey:
                     "superblock",
                     f"superblock {slot.number} is torn; {self._consequence(live)}",
                     at,
-                    f"{_REPAIR} goes on from there",
+                    f"{_REPAIR} writes it anew",
                 )
             elif block is None or slot.whole:
                 continue

@@ -26,7 +26,7 @@ from ._mapping cimport (
     Region, Touched, is_shown, reserve_range, touched_get, touched_set, touched_take,
 )
 from ._selection cimport parse, result_shape, selection_size, selection_t
-from ._types cimport MAX_NDIM, index_t
+from ._types cimport MAX_NDIM, floor_div, index_t
 
 from extarray.config import config
 from extarray.errors import (
@@ -141,7 +141,6 @@ cdef class ArrayCore:
         if self.sums is not None and self.written is None:
             self.written = Touched()
             self.shown = set()
-        self.layout.written = self.written.root if self.sums is not None else NULL
         self.writes_direct = (
             self.reads_direct and self.is_writable and not self.layout.sparse and self.sums is None)
         self.region = region
@@ -644,13 +643,13 @@ cdef class ArrayCore:
         cdef int dim, own
         cdef cnp.ndarray source
         if value.descr is self.kind or value.dtype == self.kind:
-            return self._transfer(s, value, True)
+            return self._store(s, value)
         dim = widest(s)
         if dim < 0 or value.size * self.layout.itemsize <= block_limit():
             source = np.empty((<object> value).shape, self.kind)
             source[...] = value
             self._check_writable()
-            return self._transfer(s, source, True)
+            return self._store(s, source)
         middle = s.result_shape[dim] // 2
         own = dim - (s.result_ndim - value.ndim)
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
@@ -728,17 +727,57 @@ cdef class ArrayCore:
                         f"{j} has size {self.bounds[j]} now")
         return 0
 
-    cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
-        """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
-        if not write or self.layout.written == NULL:
-            return self._run_transfer(s, values, write)
+    cdef int _store(self, selection_t *s, cnp.ndarray values) except -1:
+        """Write an array of this dtype, which broadcasts to the shape of a selection."""
+        if self.sums is None:
+            return self._transfer(s, values, True)
         self._begin_write()
         try:
-            return self._run_transfer(s, values, True)
+            # Before, that nobody takes the checksums for right; and after, as they may have been
+            # made meanwhile.
+            self._note_box(s)
+            try:
+                return self._transfer(s, values, True)
+            finally:
+                self._note_box(s)
         finally:
             self.writing -= 1
 
-    cdef int _run_transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
+    cdef int _note_box(self, selection_t *s) except -1:
+        """Note the chunks that a selection is written to.
+
+        With steps longer than a chunk also those in between, whose sums are then made in vain.
+        """
+        cdef index_t first[MAX_NDIM]
+        cdef index_t last[MAX_NDIM]
+        cdef index_t chunk[MAX_NDIM]
+        cdef index_t one, other
+        cdef int j
+        if selection_size(s) == 0:
+            return 0
+        self._rebase(s)
+        for j in range(self.rank):
+            one = s.start[j] + self.layout.offset[j]
+            other = one + (s.count[j] - 1) * s.step[j]
+            # Negative in what is being added at a start.
+            first[j] = floor_div(min(one, other), self.layout.chunk[j]) + self.layout.low[j]
+            last[j] = floor_div(max(one, other), self.layout.chunk[j]) + self.layout.low[j]
+            chunk[j] = first[j]
+        while True:
+            self._check_transferred(
+                touched_set(self.written.root, address_of(&self.vectors.state, chunk)), True)
+            j = self.rank - 1
+            while j >= 0:
+                chunk[j] += 1
+                if chunk[j] <= last[j]:
+                    break
+                chunk[j] = first[j]
+                j -= 1
+            if j < 0:
+                return 0
+
+    cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
+        """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
         cdef index_t stride[MAX_NDIM]
         cdef index_t room_for[MAX_NDIM]
         cdef piece_t room[ROOM]
@@ -819,7 +858,7 @@ cdef class ArrayCore:
         `query` is one of `extarray.indexing.query`; behind its dimensions `values` may have those
         of one element, which are contiguous.
         """
-        if not write or self.layout.written == NULL:
+        if not write or self.sums is None:
             self._run_query(query, values, write)
             return
         self._begin_write()
@@ -837,6 +876,7 @@ cdef class ArrayCore:
         cdef query_t *q
         cdef index_t size, total, first
         cdef int failure = 0, j
+        cdef bint noted = write and self.sums is not None
         if write:
             self._check_writable()
         else:
@@ -853,7 +893,7 @@ cdef class ArrayCore:
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, self.rank, &s)
-            return self._transfer(&s, values, write)
+            return self._store(&s, values) if write else self._transfer(&s, values, False)
         plan = Plan(self.vectors)
         q = &plan.query
         q.layout = self.layout
@@ -875,10 +915,24 @@ cdef class ArrayCore:
         total = plan.n_combinations()
         for first in range(0, total, WINDOW):
             plan.look_up(first, min(total, first + WINDOW))
+            if noted:
+                self._check_transferred(self._note_visits(q), True)
             failure = run_plan(plan, worth_threads(size))
+            if noted:
+                self._note_visits(q)
             if failure:
                 break
         return self._check_transferred(failure, write)
+
+    cdef int _note_visits(self, const query_t *q) noexcept:
+        """Note the chunks that a query writes to.  Returns 0 or an errno."""
+        cdef index_t i
+        cdef int failure
+        for i in range(q.n_visits):
+            failure = touched_set(self.written.root, q.address[i])
+            if failure:
+                return failure
+        return 0
 
     cdef int _check_transferred(self, int failure, bint write) except -1:
         if failure:
@@ -964,7 +1018,7 @@ cdef class ArrayCore:
                 self.view_region = Region.file(
                     self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable, True)
             region = self.view_region
-        if self.layout.written != NULL and self.is_writable:
+        if self.sums is not None:
             self.shown.add(address)
             self._note_written(np.array([address]))
         if self.is_writable and self.layout.sparse:

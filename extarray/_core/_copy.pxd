@@ -33,7 +33,6 @@ cdef struct layout_t:
     char *base                          # the mapped file or memory; NULL: by pread and pwrite
     int fd                              # -1: anonymous memory
     touched_t *touched                  # NULL: stores may go through the mapping at once
-    touched_t *written                  # since checksums were brought up; NULL: there are none
     bint sparse
     bint hollow                         # a load from a hole may find no space, too
 

@@ -419,22 +419,6 @@ cdef int transfer_part(
     const index_t *stride, const index_t *first, index_t *count
 ) noexcept nogil:
     """Move the part of the selection that lies in the chunk at `address`."""
-    cdef int failure
-    if not job.write or job.layout.written == NULL:
-        return move_part(job, w, address, at, user, stride, first, count)
-    # Before, that nobody takes the sum for right; and after, as one may have been made meanwhile.
-    failure = touched_set(job.layout.written, address)
-    if failure == 0:
-        failure = move_part(job, w, address, at, user, stride, first, count)
-        touched_set(job.layout.written, address)
-    return failure
-
-
-cdef int move_part(
-    const job_t *job, worker_t *w, index_t address, index_t at, char *user,
-    const index_t *stride, const index_t *first, index_t *count
-) noexcept nogil:
-    """Move a part of a chunk."""
     cdef const layout_t *L = &job.layout
     cdef index_t offset = address * L.chunk_bytes
     cdef char *chunk
@@ -471,12 +455,11 @@ cdef int move_part(
 
 cdef bint goes_by_rows(const job_t *job) noexcept nogil:
     """Whether a transfer is so large that it goes row by row through rows of chunks, which the
-    order of the elements on both sides must allow.  Chunks with checksums are written one by one."""
+    order of the elements on both sides must allow."""
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
     return (
         job.stream and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
-        and not (job.write and L.written != NULL)
         and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
 
 

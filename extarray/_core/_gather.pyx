@@ -25,7 +25,6 @@ from ._copy cimport (
     GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, cut, end_stream, layout_t, most_pieces,
     piece_t, reach, read_bytes, stage_of, worker_t, write_bytes,
 )
-from ._mapping cimport touched_set
 from ._types cimport MAX_NDIM, index_t
 
 from extarray.errors import BoundsError, SelectionError
@@ -892,13 +891,7 @@ cdef int run_visits(const query_t *q, index_t first, index_t stop) noexcept nogi
     w.stage = NULL
     w.stage_bytes = 0
     for i in range(first, stop):
-        if q.write and q.layout.written != NULL:
-            failure = touched_set(q.layout.written, q.address[i])
-            if failure:
-                break
         failure = visit(q, &w, q.address[i], q.visit[i].at)
-        if q.write and q.layout.written != NULL:
-            touched_set(q.layout.written, q.address[i])     # a sum may have been made meanwhile
         if failure:
             break
     free(w.stage)
