@@ -659,6 +659,8 @@ class FileStore:
 
         Not before the metadata on the disk say so: after a power cut they would not fit.
         """
+        if self.sums is not None:
+            self.sums.doubt()  # after a power cut, new chunks may have the seal still
         state = self.state
         if state.sealed:
             self._has_seal = True  # until it is gone: all of this may fail half way
