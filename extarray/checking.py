@@ -96,9 +96,9 @@ def check(
     with family(f"cannot check '{where}'"):
         if repair:
             _repair(names, where, data, force, progress, (done, refused))
-            if force or not _look(names, False, None).kinds:
-                # Else they may have what the array lacks.
-                done += remove_left_overs(names)
+            survey = _look(names, False, None)
+            if force or not survey.kinds:  # else they may have what the array lacks
+                done += remove_left_overs(names, survey.header)
         survey = _look(names, data, progress)
     return Report(where, survey.problems, done, refused)
 

@@ -14,19 +14,23 @@ from extarray.findings import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from extarray.metadata import Header
+
 __all__ = ["left_overs", "remove_left_overs"]
 
 # A file that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
 
 
-def left_overs(names: tuple[str, str]) -> list[Problem]:
+def left_overs(names: tuple[str, str], header: Header | None) -> list[Problem]:
     """Files beside a pair, under the names that creations make them by.
 
     Parameters
     ----------
     names : tuple of str
         Of ``.xmd`` and ``.xta``.
+    header : Header or None
+        The array's: what was made as a part of it is none.
 
     Returns
     -------
@@ -38,25 +42,30 @@ def left_overs(names: tuple[str, str]) -> list[Problem]:
     found: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         found += [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+    if header is not None:
+        own = f".{header.uuid.hex()[:12]}.new"
+        found = [name for name in found if not name.endswith(own)]
     what = "left by a creation that was interrupted, or is under way"
     remedy = "extarray check --repair removes it, if nobody is at work"
     return [Problem("left over", what, name, None, "warning", remedy) for name in sorted(found)]
 
 
-def remove_left_overs(names: tuple[str, str]) -> list[str]:
+def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str]:
     """Remove what creations have left that nobody is at work on; returns what was done.
 
     Parameters
     ----------
     names : tuple of str
         Of ``.xmd`` and ``.xta``.
+    header : Header or None
+        As for `left_overs`.
 
     Returns
     -------
     list of str
     """
     done = []
-    for problem in left_overs(names):
+    for problem in left_overs(names, header):
         with contextlib.suppress(OSError):
             # Its metadata has the lock of the one who makes it; before that it is young.
             if time.time() - os.stat(problem.file).st_mtime < _IN_THE_MAKING:

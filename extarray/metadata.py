@@ -60,6 +60,7 @@ __all__ = [
     "encode_superblock",
     "extent_capacity",
     "header_bytes_of",
+    "header_content",
     "record_bytes",
     "sums_bytes",
     "sums_capacity",
@@ -451,6 +452,22 @@ def decode_header(data: bytes) -> Header:
     ):
         raise CorruptError("the header is damaged: its values are not possible")
     return header
+
+
+def header_content(data: bytes) -> bytes:
+    """The part of a header that never changes: what its checksum covers, and the checksum.
+
+    Parameters
+    ----------
+    data : bytes
+        A header that `decode_header` takes.
+
+    Returns
+    -------
+    bytes
+    """
+    ndim, itemsize, description_bytes = data[32], *struct.unpack_from("<II", data, 36)
+    return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + 4]
 
 
 # -- superblocks ---------------------------------------------------------------------------------

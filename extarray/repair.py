@@ -137,7 +137,7 @@ class Repair:
             write_all(fd, block, 0)
             self.done.append("the header was restored from its copy")
         else:
-            # The note at the end of the header is not part of the copy.
+            # What is noted at the end of the header is not part of the copy.
             write_all(fd, block.ljust(header.header_bytes, b"\0"), header.copy_offset)
             self.done.append("the copy of the header was written anew")
         os.fsync(fd)

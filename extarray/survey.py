@@ -25,7 +25,6 @@ from extarray.metadata import (
     BLOCK,
     COPY_BLOCK,
     EXTENT_HEAD_BYTES,
-    HOLDER_BYTES,
     LIVE_SLOTS,
     MAGIC,
     SEAL_BYTES,
@@ -36,6 +35,7 @@ from extarray.metadata import (
     decode_header,
     decode_superblock,
     extent_capacity,
+    header_content,
     record_bytes,
     sums_capacity,
     superblock_bytes,
@@ -190,7 +190,7 @@ class Survey:
             self._look_at_rooms()
             self._look_at_data()
             self._look_at_table()
-        self.problems += left_overs(self.names)
+        self.problems += left_overs(self.names, self.header)
 
     def _look_at_files(self) -> None:
         for number, fd in enumerate((self.metadata, self.data)):
@@ -214,8 +214,7 @@ class Survey:
         size = int.from_bytes(first[12:16], "little")
         if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes - offset:
             first = os.pread(self.metadata, size, offset)
-        header = decode_header(first)
-        return header, first[: header.header_bytes - HOLDER_BYTES]
+        return decode_header(first), header_content(first)
 
     def _look_at_header(self) -> None:
         damage: Exception | None = None

@@ -712,6 +712,15 @@ def test_left_overs_are_removed(pair):
     other.unlink()
 
 
+def test_a_part_of_the_array_is_no_left_over(pair):
+    identifier = decode_header(pair.content[0]).uuid.hex()[:12]
+    file = pair.file(f".xta.{identifier}.new")
+    file.write_bytes(b"half")
+    os.utime(file, (0, 0))
+    assert pair.check(repair=True, force=True).problems == []
+    assert file.exists()
+
+
 def test_left_overs_of_who_is_at_work_stay(pair):
     young = left_over(pair, ".xta", age=1.0)
     assert len(pair.check(repair=True).problems) == 1
