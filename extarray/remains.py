@@ -26,10 +26,12 @@ from extarray.metadata import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_RECORDS", "SPARED_SLOTS", "Log", "Slot", "attrs_text", "read_log"]
+__all__ = ["LAST_COMMIT", "MOST_RECORDS", "SPARED_SLOTS", "Log", "Slot", "attrs_text", "read_log"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 MOST_RECORDS = 2**31 - 1
+# Numbers of commits beyond are none that counting reaches.
+LAST_COMMIT = 2**62
 
 
 class Log(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +33,7 @@ from extarray.metadata import (
     record_bytes,
     superblock_bytes,
 )
-from extarray.remains import SPARED_SLOTS, Slot, attrs_text
+from extarray.remains import LAST_COMMIT, SPARED_SLOTS, Slot, attrs_text
 from extarray.sums import SUMS_AT_ONCE, Sums
 from extarray.survey import Survey
 
@@ -44,6 +45,8 @@ __all__ = ["Repair"]
 _PIECE = 1 << 20
 _LEAST_ROOM = 1024
 _MOST_MENDED = 100
+# Records of a commit that did not come to its end: of each axis, at both sides.
+_MOST_UNCOMMITTED = 64
 # What of the files a new state puts right.
 _OF_STATES = {"superblock", "log", "attrs", "room", "data"}
 
@@ -112,7 +115,8 @@ class Repair:
                 if piece.count(0) == len(piece):
                     continue
                 if copy < 0:
-                    copy, aside = _new_file(f"{name}.before-repair")
+                    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+                    copy, aside = _new_file(f"{name}.before-repair", mode)
                     part = "" if first == 0 else f" from byte {first} on"
                     self.done.append(f"what {name} was{part} is kept in {aside}")
                 write_all(copy, piece, at - first)
@@ -246,7 +250,7 @@ class Repair:
         if log is None:
             return None
         n_chunks = there // header.chunk_bytes
-        for n in range(len(log), 0, -1):
+        for n in range(len(log), max(0, len(log) - _MOST_UNCOMMITTED), -1):
             grid = [int(extent) for extent in log.grids[n - 1]]
             axis = int(log.axes[n - 1])
             if grid:
@@ -320,7 +324,7 @@ class Repair:
         assert header is not None
         block, blob = plan.block, plan.attrs.encode()
         self._save_metadata()
-        self._save(1, block.data_bytes, survey.data_bytes - len(self._seal_to_keep(block)))
+        self._save(1, block.data_bytes, self._end_to_save(block))
         fd = survey.metadata
         known = [slot.block for slot in survey.slots if slot.block is not None]
         present = None if survey.present is None else survey.present.block
@@ -328,7 +332,7 @@ class Repair:
         attrs_at = self._free_from()
         room = max(_LEAST_ROOM, 2 * len(blob))
         state = block._replace(
-            sequence=max((b.sequence for b in known), default=0) + 1,
+            sequence=max((b.sequence for b in known if b.sequence <= LAST_COMMIT), default=0) + 1,
             sealed=False,
             unclean=not clean,
             attrs_offset=attrs_at,
@@ -355,10 +359,11 @@ class Repair:
         self._commit(state)
         self.done.append(plan.did)
 
-    def _seal_to_keep(self, block: Superblock) -> bytes:
-        """The seal, where it stands at the end of the chunks already."""
-        at_end = self.survey.data_bytes == block.data_bytes + SEAL_BYTES
-        return bytes(SEAL_BYTES) if at_end and self.survey.seal == "ours" else b""
+    def _end_to_save(self, block: Superblock) -> int:
+        """Where what is cut off ``.xta`` ends: before the seal, if that stays in place."""
+        sealed = self.survey.seal == "ours"
+        stays = sealed and self.survey.data_bytes == block.data_bytes + SEAL_BYTES
+        return block.data_bytes if stays else self.survey.data_bytes
 
     def _commit(self, state: Superblock) -> None:
         header = self.survey.header
@@ -435,10 +440,10 @@ class Repair:
             sums.lengthen(state.end, size)
 
 
-def _new_file(name: str) -> tuple[int, str]:
-    """A new file of that name, or with a number behind it."""
+def _new_file(name: str, mode: int) -> tuple[int, str]:
+    """A new file of that name, or with a number behind it; nobody may read it who may not now."""
     for number in count(1):
         full = name if number == 1 else f"{name}-{number}"
         with contextlib.suppress(FileExistsError):
-            return os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), full
+            return os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), full
     raise AssertionError

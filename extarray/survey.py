@@ -40,7 +40,15 @@ from extarray.metadata import (
     sums_capacity,
     superblock_bytes,
 )
-from extarray.remains import MOST_RECORDS, SPARED_SLOTS, Log, Slot, attrs_text, read_log
+from extarray.remains import (
+    LAST_COMMIT,
+    MOST_RECORDS,
+    SPARED_SLOTS,
+    Log,
+    Slot,
+    attrs_text,
+    read_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -282,7 +290,7 @@ class Survey:
             n >= 0 and b >= 0 and b + n <= g * c
             for b, n, g, c in zip(block.offset, block.shape, block.grid, header.chunks, strict=True)
         )
-        if not fits or block.n_segments < 1:
+        if not fits or block.n_segments < 1 or block.sequence > LAST_COMMIT:
             return "its values are not possible"
         if block.n_segments > len(log):
             return "it needs more of the growth log than is whole"

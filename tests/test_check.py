@@ -328,6 +328,7 @@ def altered(pair, slot=0, **values):
         {"attrs_bytes": 2**32 - 1},
         {"end": 2**63},
         {"end": 0},
+        {"sequence": 2**64 - 1},
         {"spare_offset": 10, "spare_capacity": 2**31},
         {"attrs_capacity": 2**32 - 1},
     ],
@@ -335,7 +336,7 @@ def altered(pair, slot=0, **values):
 )
 def test_impossible_values_take_no_time_and_no_memory(pair, values):
     start = time.monotonic()
-    altered(pair, 0, sequence=1000, **values)
+    altered(pair, 0, **{"sequence": 1000, **values})
     report = pair.check(data=True)
     assert not report.ok
     assert pair.check(data=True, repair=True, force=True).ok
@@ -422,6 +423,7 @@ def repaired(pair, lossless, shape=(6, 8), attrs=("unit", "name")):
     # What was written over is kept.
     aside = pair.file(".xmd.before-repair")
     assert aside.read_bytes() == before[0]
+    assert aside.stat().st_mode == pair.file(".xmd").stat().st_mode
     with xa.open(pair.path, "r+") as a:
         a.append(np.zeros((1, shape[1]), "i4"))
     assert pair.check(data=True).ok
