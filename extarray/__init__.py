@@ -10,10 +10,12 @@
 from extarray import errors
 from extarray._core._axial import Axial
 from extarray.array import ExtArray
+from extarray.checking import check
 from extarray.config import config
 from extarray.creation import create, empty, from_array, full, ones, open, zeros
 from extarray.errors import *  # noqa: F403
 from extarray.errors import __all__ as _error_names
+from extarray.findings import Problem, Report
 from extarray.group import commit, refresh
 from extarray.protocols.iteration import ndenumerate
 from extarray.rawfile import fromfile
@@ -23,6 +25,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Axial",
     "ExtArray",
+    "Problem",
+    "Report",
+    "check",
     "commit",
     "config",
     "create",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import threading
 from pathlib import Path
@@ -198,9 +199,9 @@ class ExtArray(
     def _attach_store(self) -> None:
         """Use the store's region, as the store may be used now."""
         store = self._store
-        writable = store.mode == "r+"
+        writable, sparse = store.mode == "r+", store.header.sparse
         durable = store.durability == "commit"
-        self._attach(store.region, writable, store.header.sparse, store.hollow, durable)
+        self._attach(store.region, writable, sparse, store.hollow, durable, store.sums)
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
@@ -307,6 +308,11 @@ class ExtArray(
         ArgumentError
             Inside a block of `extarray.commit`.
 
+        Notes
+        -----
+        Checksums of chunks, where the array has them, are brought up to date: what was written
+        since the last time is read once.
+
         Examples
         --------
         >>> import extarray as xa
@@ -315,7 +321,18 @@ class ExtArray(
         with self._commits:
             self._check()
             self._check_free("flush")
-            self._store.flush()
+            self._flush()
+
+    def _flush(self, last: bool = False) -> None:
+        """Bring everything to the disk, and before that the checksums up to date."""
+        store = self._store
+        if isinstance(store, MemoryStore) or store.sums is None or not store.sums.in_doubt:
+            store.flush()
+            return
+        self._note_shown(last)
+        quiet = store.renew_sums(self)
+        store.flush()
+        store.sums.settle(self, quiet)
 
     def close(self) -> None:
         """Let go of the files and of the writer's lock.  Views of chunks stay valid.
@@ -328,7 +345,8 @@ class ExtArray(
         Notes
         -----
         Closing twice is allowed.  Data that were written are seen by every other process at once;
-        `flush` first where they have to survive a power cut.
+        `flush` first where they have to survive a power cut.  An array with checksums is flushed,
+        where anything was written; what is written through views from then on fits no checksum.
 
         Examples
         --------
@@ -340,6 +358,11 @@ class ExtArray(
         """
         with self._growth:
             self._check_free("close")
+            sums = self._store.sums
+            if not self.closed and sums is not None and sums.in_doubt:
+                # What fails leaves them in doubt, which costs nothing but certainty.
+                with contextlib.suppress(OSError):
+                    self._flush(last=True)
             self._let_go()
 
     def _let_go(self) -> None:

@@ -49,6 +49,8 @@ class AxesMixin(StoredArray):
 
         def _check_free(self, what: str) -> None: ...
 
+        def _flush(self) -> None: ...
+
     def _take_layout(self, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
         """Have the axes, the chunks and the bounds that the store has.
 
@@ -151,10 +153,16 @@ class AxesMixin(StoredArray):
                     store.reserve(old, new)
                     if store.region is not self._region:
                         self._attach_store()
+                if store.sums is not None:
+                    self._flush()  # the sums go with the chunks
                 store.add_axis(chunks, axial, shape, offset, attrs)
             finally:
                 if store.header.chunks == chunks:  # also where it was interrupted when all was done
                     self._take_layout(axial, places)
+                    if store.sums is not None:
+                        self._attach_store()
+                        if new > old:
+                            self._note_written(np.arange(axial.size))
                 elif new > old:
                     store.release(old)
 

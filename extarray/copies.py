@@ -61,6 +61,7 @@ class CopiesMixin(StoredArray, Source):
         chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
         *,
         order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
+        checksum: bool | None = None,
     ) -> Self:
         """Copy into a fresh, dense array: one segment, no history.
 
@@ -72,6 +73,8 @@ class CopiesMixin(StoredArray, Source):
             Chunk shape; None: the present one.
         order : {"C", "F", "A", "K", "Z", "H"}
             Of the elements in a chunk, as for `create`; "K" and "A": the present one.
+        checksum : bool, optional
+            Keep checksums, as for `create`; None: as this array does, in files.
 
         Returns
         -------
@@ -83,7 +86,7 @@ class CopiesMixin(StoredArray, Source):
         ------
         ArgumentError
             A ValueError: no such order; or `path` is an order, which `numpy.ndarray.copy` takes
-            first.
+            first; or checksums of an array in memory.
         ExistsError, ChunksError, StorageError, ReserveError
 
         Notes
@@ -106,7 +109,11 @@ class CopiesMixin(StoredArray, Source):
                 f"copy({path!r}): the first argument is a path; use order={path!r} for an order, "
                 f'path="./{path}" for files of this name'
             )
+        if checksum and path is None:
+            raise ArgumentError("checksums are kept in files; give a path too")
         header = self._store.header
+        if checksum is None:
+            checksum = header.checksum and path is not None
         shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
         new = self._create(
             path,
@@ -116,6 +123,7 @@ class CopiesMixin(StoredArray, Source):
                 uuid=uuid4().bytes,
                 chunks=shape or header.chunks,
                 order=header.order if order in ("A", "K") else check_order(order),
+                checksum=bool(checksum),
             ),
             self._store.attrs,
             growth=self._store.growth,
@@ -127,13 +135,15 @@ class CopiesMixin(StoredArray, Source):
             raise
         return new
 
-    def repack(self, path: Any) -> Self:
+    def repack(self, path: Any, *, checksum: bool | None = None) -> Self:
         """Write the elements inside the bounds into a fresh, dense array.
 
         Parameters
         ----------
         path : str or PathLike
             Of the new pair of files.
+        checksum : bool, optional
+            As for `copy`.
 
         Returns
         -------
@@ -156,7 +166,7 @@ class CopiesMixin(StoredArray, Source):
         """
         if path is None:
             raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
-        return self.copy(path)
+        return self.copy(path, checksum=checksum)
 
     def __copy__(self) -> Self:
         return self.copy()

@@ -52,6 +52,7 @@ def create(
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
     growth: Growth = "exact",
+    checksum: bool = False,
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -88,6 +89,9 @@ def create(
         disk; what is written through a view of a chunk needs a `flush` all the same.
     growth : {"exact", ("linear", theta), ("exponential", factor), "cubical"}
         What growth allocates ahead, see `ExtArray.growth`.
+    checksum : bool
+        Keep a checksum of each chunk, by which `check` tells damaged elements.  `flush` and `close`
+        then read once more what was written, and writing single elements takes longer.
 
     Returns
     -------
@@ -121,6 +125,8 @@ def create(
     check_order(order)
     check_engine(engine)
     check_durability(durability)
+    if checksum and path is None:
+        raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
     text = encode_attrs(attrs)
     if dims is not None:
         text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
@@ -131,6 +137,7 @@ def create(
         order=str(order),
         fill=_fill_bytes(fill_value, kind),
         sparse=bool(sparse),
+        checksum=bool(checksum),
     )
     return ExtArray._create(
         path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
@@ -238,12 +245,13 @@ def zeros(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array of zeros.
 
     Parameters
     ----------
-    shape, dtype, chunks, order
+    shape, dtype, chunks, order, checksum
         As for `create`.
     path : str, PathLike, or None
         Of the pair of files; None: in memory.
@@ -259,7 +267,7 @@ def zeros(
     array([[0, 0, 0],
            [0, 0, 0]], dtype=int32)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order)
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
 
 
 def empty(
@@ -269,12 +277,13 @@ def empty(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array whose elements the user will set; until then they are zero, as space is never dirty.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order
+    shape, dtype, path, chunks, order, checksum
         As for `zeros`.
 
     Returns
@@ -287,7 +296,7 @@ def empty(
     >>> xa.empty((2, 3)).shape
     (2, 3)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order)
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
 
 
 def ones(
@@ -297,12 +306,13 @@ def ones(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array of ones; growth goes on with ones.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order
+    shape, dtype, path, chunks, order, checksum
         As for `zeros`.
 
     Returns
@@ -318,7 +328,7 @@ def ones(
     array([[1., 1.],
            [1., 1.]])
     """
-    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1)
+    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1, checksum=checksum)
 
 
 def full(
@@ -329,12 +339,13 @@ def full(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     order: Order | str = "C",
+    checksum: bool = False,
 ) -> ExtArray:
     """Array of one value, the fill value; growth goes on with it.
 
     Parameters
     ----------
-    shape, path, chunks, order
+    shape, path, chunks, order, checksum
         As for `zeros`.
     fill_value : scalar
     dtype : dtype_like, optional
@@ -355,7 +366,9 @@ def full(
     """
     if dtype is None:
         dtype = np.array(fill_value).dtype
-    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value)
+    return create(
+        path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value, checksum=checksum
+    )
 
 
 def from_array(
@@ -367,6 +380,7 @@ def from_array(
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
+    checksum: bool = False,
 ) -> ExtArray:
     """Array with the shape, the dtype and the elements of another.
 
@@ -379,7 +393,7 @@ def from_array(
         Of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
         As for `create`.
-    fill_value, overwrite, attrs, dims
+    fill_value, overwrite, attrs, dims, checksum
         As for `create`.
 
     Returns
@@ -406,6 +420,7 @@ def from_array(
         overwrite=overwrite,
         attrs=attrs,
         dims=dims,
+        checksum=checksum,
     )
     try:
         if isinstance(source, (np.ndarray, Source)):

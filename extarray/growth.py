@@ -463,7 +463,13 @@ class Extendible(StoredArray):
             self._store.begin_cut()
             self._note_cut()
             for box in boxes:
+                if self._store.sums is not None:
+                    self._store_runs(self._note_bytes, box)
                 self._store_runs(self._store.give_back, box)
+
+    def _note_bytes(self, start: int, stop: int) -> None:
+        """Have chunks count as written, which are the bytes start ... stop - 1 of the file."""
+        self._note_written(np.arange(start // self.chunk_bytes, stop // self.chunk_bytes))
 
     def _store_runs(self, call: Callable[[int, int], None], box: tuple[Index, Index]) -> None:
         """Call a method of the store for the bytes of a box of chunks."""

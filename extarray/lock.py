@@ -48,6 +48,7 @@ __all__ = [
     "end_turn",
     "has_turn",
     "is_alive",
+    "is_held",
     "join",
     "note_holder",
     "release",
@@ -355,3 +356,22 @@ def _sharers(fd: int) -> str:
         return ""
     pids = sorted({writer.pid for slot, writer in enumerate(writers) if is_alive(fd, slot)})
     return f" (processes {', '.join(map(str, pids))})" if pids else ""
+
+
+def is_held(fd: int) -> bool:
+    """Whether a writer holds the lock, without taking it; False where the system cannot tell.
+
+    Parameters
+    ----------
+    fd : int
+        Descriptor of ``.xmd``.
+
+    Returns
+    -------
+    bool
+    """
+    if not hasattr(fcntl, "F_OFD_GETLK"):
+        return False
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    told = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))
+    return bool(told[0] != fcntl.F_UNLCK)

@@ -44,6 +44,7 @@ class MemoryStore:
     cuts_known = 0
     durability = None
     shared = False
+    sums = None
 
     def __init__(
         self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int

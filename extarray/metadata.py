@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
+    "COPY_BLOCK",
     "CUTS_BYTES",
     "EXTENT_HEAD_BYTES",
     "FLUSHED_SLOTS",
@@ -43,10 +44,12 @@ __all__ = [
     "LIMIT",
     "LIVE_SLOTS",
     "MAGIC",
+    "MOST_SUMS_EXTENTS",
     "NO_GROUP",
     "PENDING_SLOTS",
     "SEAL_BYTES",
     "SEAL_MAGIC",
+    "SUMS_BLOCK",
     "VERSION",
     "WRITERS_BLOCK",
     "WRITER_BYTES",
@@ -66,6 +69,7 @@ __all__ = [
     "decode_members",
     "decode_pending",
     "decode_records",
+    "decode_sums",
     "decode_superblock",
     "decode_writers",
     "encode_dtype",
@@ -75,13 +79,17 @@ __all__ = [
     "encode_members",
     "encode_pending",
     "encode_record",
+    "encode_sums",
     "encode_superblock",
     "encode_writer",
     "encode_writers_head",
     "extent_capacity",
     "header_bytes_of",
+    "header_content",
     "places_fit",
     "record_bytes",
+    "sums_bytes",
+    "sums_capacity",
     "superblock_bytes",
 ]
 
@@ -104,8 +112,14 @@ WRITERS_BLOCK = 6
 EXTENT_HEAD_BYTES = 16
 # States that count with the decision of another array: the last two, in turn.
 PENDING_SLOTS = (7, 8)
+# Where the checksums of the chunks are; and a copy of the header, from which it can be restored.
+SUMS_BLOCK = 9
+COPY_BLOCK = 10
 NO_GROUP = bytes(16)
 FIRST_EXTENT_RECORDS = 64
+FIRST_EXTENT_SUMS = 1024
+# What 2**63 chunks would need.
+MOST_SUMS_EXTENTS = 54
 LEAST_ATTRS_ROOM = 1024
 # The end of the header, which its checksum does not cover: the number of cuts, and a note.
 CUTS_BYTES = 8
@@ -137,10 +151,13 @@ _DEEPEST = 32
 # What a description of a data type says of a type without parts.
 _TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9]*[A-Za-z]+\])?")
 _PENDING_TAIL = struct.Struct("<I16s16s")
+_SUMS = struct.Struct("<III4x")
 _MEMBERS_HEAD = struct.Struct("<II")
 _MEMBER = struct.Struct("<16sI")
 
 _SPARSE = 1
+_CHECKSUM_FLAG = 2
+_IN_DOUBT = 1
 _SEALED = 1
 _UNCLEAN = 2
 _SUPERSEDED = 4
@@ -157,6 +174,7 @@ class Header:
     order: str
     fill: bytes
     sparse: bool
+    checksum: bool = False
     version: tuple[int, int] = VERSION
     header_bytes: int = BLOCK
 
@@ -176,7 +194,12 @@ class Header:
     @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
-        return self.superblock_offset(PENDING_SLOTS[-1] + 1)
+        return self.copy_offset + self.header_bytes
+
+    @property
+    def copy_offset(self) -> int:
+        """Offset of the copy of the header."""
+        return self.superblock_offset(COPY_BLOCK)
 
     @property
     def cuts_offset(self) -> int:
@@ -479,7 +502,7 @@ def encode_header(header: Header) -> bytes:
         header.uuid,
         header.ndim,
         header.order.encode(),
-        _SPARSE if header.sparse else 0,
+        (_SPARSE if header.sparse else 0) | (_CHECKSUM_FLAG if header.checksum else 0),
         header.dtype.itemsize,
         len(description),
         0,
@@ -555,6 +578,7 @@ def decode_header(data: bytes) -> Header:
         order=order.decode("latin-1"),
         fill=bytes(data[at : at + itemsize]),
         sparse=bool(flags & _SPARSE),
+        checksum=bool(flags & _CHECKSUM_FLAG),
         version=(major, minor),
         header_bytes=size,
     )
@@ -567,6 +591,22 @@ def decode_header(data: bytes) -> Header:
     ):
         raise CorruptError("the header is damaged: its values are not possible")
     return header
+
+
+def header_content(data: bytes) -> bytes:
+    """The part of a header that never changes: what its checksum covers, and the checksum.
+
+    Parameters
+    ----------
+    data : bytes
+        A header that `decode_header` takes.
+
+    Returns
+    -------
+    bytes
+    """
+    ndim, itemsize, description_bytes = data[32], *struct.unpack_from("<II", data, 36)
+    return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + 4]
 
 
 # -- superblocks ---------------------------------------------------------------------------------
@@ -1109,7 +1149,9 @@ def encode_fresh(
     first_bytes = encode_header(header)
     header = replace(header, header_bytes=len(first_bytes))
     size, uuid = record_bytes(header.ndim), header.uuid
-    pieces = [(0, first_bytes)]
+    pieces = [(0, first_bytes), (header.copy_offset, first_bytes)]
+    if header.checksum:
+        pieces.append((header.superblock_offset(SUMS_BLOCK), encode_sums(True, [], header.uuid)))
     extents: list[int] = []
     end, done = header.first_extent, 0
     while done < len(records) or not extents:
@@ -1140,3 +1182,79 @@ def encode_fresh(
     for offset, piece in pieces:
         image[offset : offset + len(piece)] = piece
     return Fresh(image, header, state, extents)
+
+
+# -- checksums of chunks -------------------------------------------------------------------------
+
+
+def sums_capacity(number: int) -> int:
+    """Sums that an extent of the table of checksums holds: each twice as many as the one before.
+
+    Parameters
+    ----------
+    number : int
+        0 for the first extent.
+
+    Returns
+    -------
+    int
+    """
+    return FIRST_EXTENT_SUMS << number
+
+
+def sums_bytes(n_extents: int) -> int:
+    """Bytes that tell where the table of checksums is.
+
+    Parameters
+    ----------
+    n_extents : int
+
+    Returns
+    -------
+    int
+    """
+    return _SUMS.size + 8 * n_extents
+
+
+def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
+    """Bytes that tell where the table of checksums is, and whether they are up to date.
+
+    Parameters
+    ----------
+    in_doubt : bool
+        Chunks may have been written since their sums were.
+    extents : sequence of int
+        Offsets of the extents of the table.
+    uuid : bytes
+        The array's: the checksum covers it.
+
+    Returns
+    -------
+    bytes
+    """
+    body = _SUMS.pack(0, _IN_DOUBT if in_doubt else 0, len(extents))[4:]
+    body += struct.pack(f"<{len(extents)}Q", *extents)
+    return _CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
+    """What `encode_sums` encoded, or None where the bytes are none of that.
+
+    Parameters
+    ----------
+    data : bytes
+    uuid : bytes
+
+    Returns
+    -------
+    in_doubt : bool
+    extents : list of int
+    """
+    if len(data) < _SUMS.size:
+        return None
+    crc, flags, n_extents = _SUMS.unpack_from(data)
+    end = sums_bytes(n_extents)
+    if n_extents > MOST_SUMS_EXTENTS or len(data) < end or crc32c(uuid + data[4:end]) != crc:
+        return None
+    extents = struct.unpack_from(f"<{n_extents}Q", data, _SUMS.size)
+    return bool(flags & _IN_DOUBT), list(extents)

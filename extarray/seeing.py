@@ -62,6 +62,7 @@ class SeeingMixin(StoredArray):
         if isinstance(store, FileStore):
             facts.update(
                 sparse=store.header.sparse,
+                checksum=store.header.checksum,
                 uuid=store.header.uuid.hex(),
                 file_bytes=store.file_bytes,
                 disk_bytes=store.disk_bytes,

@@ -81,8 +81,17 @@ class SharedArray(ExtArray):
     def _open(
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
     ) -> Self:
-        store, axial = SharedFileStore.open(path, mode, timeout, engine, durability)
-        return cls._from_store(store, axial)
+        store, axial = SharedFileStore.open(path, mode, timeout, engine, "flush")
+        store.durability = durability
+        self = cls._from_store(store, axial)
+        if durability == "commit":
+            # What is built on must not be less durable than what is built.
+            try:
+                self.flush()
+            except BaseException:
+                self.close()
+                raise
+        return self
 
     def _make_locks(self) -> None:
         self._depth, self._locked = 0, False

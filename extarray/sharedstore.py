@@ -18,7 +18,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from extarray import lock
-from extarray.errors import FormatError, LockedError
+from extarray.errors import ArgumentError, FormatError, LockedError
 from extarray.filesystem import datasync, family, write_all
 from extarray.metadata import (
     BLOCK,
@@ -82,6 +82,11 @@ class SharedFileStore(FileStore):
         lock.begin_commit(fd)  # until `_begin_writing` is done
 
     def _begin_writing(self, slot: int) -> None:
+        if self.header.checksum:
+            raise ArgumentError(
+                f"writers cannot share '{self.path}': it has checksums of its chunks, which one "
+                "writer keeps; open it alone, or copy it with checksum=False"
+            )
         if not lock.anyone_is_alive(self._metadata):
             super()._begin_writing(slot)
             self._clear_table()

@@ -85,10 +85,15 @@ from extarray.metadata import (
     record_bytes,
     superblock_bytes,
 )
+from extarray.sums import SUMS_AT_ONCE, Sums, read_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
+
+    from numpy.typing import NDArray
+
+    from extarray._core._array import ArrayCore
 
 __all__ = ["FileStore"]
 
@@ -148,6 +153,8 @@ class FileStore(Member):
         How many times chunks have become holes; None where those hold the fill value, as all do.
     cuts_known : int
         How many at least before the state that is known.
+    sums : Sums or None
+        Checksums of the chunks, where a writer has to keep any.
     """
 
     shared = False  # with other writers
@@ -168,6 +175,7 @@ class FileStore(Member):
         self.cuts: Counter | None = None
         self.cuts_known = 0
         self._cuts_made = 0  # as the file says
+        self.sums: Sums | None = None
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -313,6 +321,8 @@ class FileStore(Member):
         fresh = encode_fresh(self.header, first, [axial._record(0)], attrs, LIVE_SLOTS[:1])
         self._take(fresh)
         self.reserve(0, data_bytes)
+        if self.header.checksum:
+            self.sums = Sums(self._metadata, self.header, [], True)
         write_all(self._metadata, fresh.image, 0)
         lock.note_holder(self._metadata, True)
         self.region = self._region_of(data_bytes)
@@ -429,6 +439,8 @@ class FileStore(Member):
         self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
             self._begin_writing(found.slot)
+            if self.header.checksum:
+                self.sums = Sums.load(self._metadata, self.header, axial.size, self.state)
         self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
         return axial
@@ -712,6 +724,8 @@ class FileStore(Member):
             elif new > old:
                 os.posix_fallocate(self._data, old, new - old)
             if fill.count(0) != len(fill):
+                if self.sums is not None:
+                    self.sums.doubt()
                 fill_range(self._data, fill, old, new)
             elif not sparse and not CAN_RESERVE:
                 fill_range(self._data, bytes(BLOCK), old, new)
@@ -906,6 +920,8 @@ class FileStore(Member):
 
         Not before the metadata on the disk say so: after a power cut they would not fit.
         """
+        if self.sums is not None:
+            self.sums.doubt()  # after a power cut, new chunks may have the seal still
         state = self.state
         if state.sealed:
             self._has_seal = True  # until it is gone: all of this may fail half way
@@ -1030,6 +1046,7 @@ class FileStore(Member):
                     grid=axial.grid,
                     superseded=False,
                 )
+                sums = self._sums_for(header)
                 records = [axial._record(n) for n in range(axial.segments)]
                 slots = (LIVE_SLOTS[state.sequence % 2], FLUSHED_SLOTS[0])
                 fresh = encode_fresh(header, state, records, attrs, slots)
@@ -1048,10 +1065,10 @@ class FileStore(Member):
                         os.unlink(temporary)
                     raise
                 # Interrupted when all was done.
-                self._succeed(fd, fresh, attrs)
+                self._succeed(fd, fresh, attrs, sums)
                 raise
             else:
-                self._succeed(fd, fresh, attrs)
+                self._succeed(fd, fresh, attrs, sums)
             finally:
                 if fd >= 0:
                     os.close(fd)
@@ -1081,7 +1098,14 @@ class FileStore(Member):
             )
         return os.path.realpath(self._names[0])
 
-    def _succeed(self, fd: int, fresh: Fresh, attrs: str) -> None:
+    def _sums_for(self, header: Header) -> NDArray[np.uint32]:
+        """The checksums of the chunks that stay as they are with another header."""
+        n_chunks = self.state.data_bytes // header.chunk_bytes
+        if self.sums is None or header.chunk_bytes != self.header.chunk_bytes:
+            n_chunks = 0
+        return read_sums(self._metadata, self.sums.extents if self.sums else (), 0, n_chunks)
+
+    def _succeed(self, fd: int, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
         """Go on with a fresh ``.xmd``, which has taken the name."""
         self._new_entry = True
         # The lock stays with the open file; that of the old one ends with its last descriptor.
@@ -1090,6 +1114,14 @@ class FileStore(Member):
         self.attrs = attrs
         self._durable = {FLUSHED_SLOTS[0]: fresh.state}
         self._rooms = set()
+        if self.sums is not None:
+            before, self.sums = self.sums, Sums(self._metadata, self.header, [], True)
+            self.sums.inherited = True  # should the next steps fail
+            with contextlib.suppress(OSError):
+                if sums.any():
+                    self._make_room_for_sum(len(sums) - 1)
+                    self.sums.restore(sums)
+                self.sums.inherited = before.inherited
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""
@@ -1185,6 +1217,42 @@ class FileStore(Member):
             end=end,
             superseded=False,
         )
+
+    # -- checksums of chunks -----------------------------------------------------------------
+
+    def renew_sums(self, array: ArrayCore) -> int | None:
+        """Write the checksums of the chunks that were written since the last time.
+
+        Returns what `Sums.settle` needs to tell whether more was written meanwhile.
+        """
+        assert self.sums is not None
+        quiet = array._quiet
+        n_chunks = self.state.data_bytes // self.header.chunk_bytes
+        first = 0
+        with family(f"cannot write the checksums of '{self.path}'"):
+            while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
+                first = int(addresses[-1]) + 1
+                try:
+                    # A growth that failed may have written beyond.
+                    known = addresses[addresses < n_chunks]
+                    if known.size:
+                        self._make_room_for_sum(int(known[-1]))
+                        self.sums.renew(self._data, known)
+                except BaseException:
+                    array._note_written(addresses)
+                    raise
+        return quiet
+
+    def _make_room_for_sum(self, address: int) -> None:
+        """Commit room for the sums of chunks up to an address."""
+        assert self.sums is not None
+        size, offset = self.sums.missing(address), self.state.end
+        if size:
+            fill_range(self._metadata, bytes(BLOCK), offset, offset + size)
+            self._write_superblock(
+                self.state._replace(sequence=self.state.sequence + 1, end=offset + size)
+            )
+            self.sums.lengthen(offset, size)
 
     # -- readers, durability, end ------------------------------------------------------------
 

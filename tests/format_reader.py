@@ -71,7 +71,7 @@ def parse_header(data):
     need(data[:8] == b"\x89XTA\r\n\x1a\n", "not the metadata of an array: wrong magic")
     (major,) = struct.unpack("<H", cut(data, 8, 2, "header"))
     need(major <= 1, f"major version {major} is newer than 1, the one known here")
-    size, uuid, k, order, _flags, itemsize, dtype_bytes, _zero = struct.unpack(
+    size, uuid, k, order, flags, itemsize, dtype_bytes, _zero = struct.unpack(
         "<I16sBBHIII", cut(data, 12, 36, "header")
     )
     end = 48 + 8 * k + dtype_bytes + itemsize
@@ -86,13 +86,13 @@ def parse_header(data):
     fill = np.frombuffer(data[end - itemsize : end], dtype) if itemsize else None
     return SimpleNamespace(
         size=size, uuid=uuid, order=chr(order), dtype=dtype, chunk=chunk, fill=fill,
-        chunk_bytes=itemsize * prod(chunk),
+        chunk_bytes=itemsize * prod(chunk), sums=bool(flags & 2),
     )  # fmt: skip
 
 
 def parse_records(data, header, count):
     """The first `count` records of the growth log, and the extents: (offset, bytes)."""
-    k, start, room, records, extents = len(header.chunk), header.size + 36864, 64, [], []
+    k, start, room, records, extents = len(header.chunk), 2 * header.size + 40960, 64, [], []
     width = 8 + 8 * k
     while True:
         extents.append((start, 16 + room * width))
@@ -141,7 +141,9 @@ def parse_state(data, header, i):
     need(crc32c(text) == struct.unpack("<I", block[60:64])[0], "the attributes are damaged")
     records, places = parse_records(data, header, segments)
     places += [(at, room)] + ([(spare, spare_room)] if spare or spare_room else [])
-    for (start, size), following in pairwise([(header.size, 28672), *sorted(places), (end, 0)]):
+    for (start, size), following in pairwise(
+        [(0, 2 * header.size + 40960), *sorted(places), (end, 0)]
+    ):
         need(start + size <= following[0], f"superblock {i} has two things in one place")
     records, starts = with_starts(records, grid)
     return SimpleNamespace(
@@ -242,6 +244,30 @@ def chunk_address(records, index):
         if j != axis:
             address += (i + added[j]) * prod(n for r, n in enumerate(grid) if r > j and r != axis)
     return address
+
+
+def wrong_sums(path):
+    """The addresses of the chunks whose checksums do not fit, and whether sums are in doubt."""
+    header, _state, principal = opened(path)
+    need(header.sums, "the array has no checksums of chunks")
+    with open(f"{path}.xmd", "rb") as xmd:
+        data = xmd.read()
+    at = header.size + 36864
+    checksum, flags, n = struct.unpack("<III", cut(data, at, 12, "table of sums"))
+    block = cut(data, at, 16 + 8 * n, "table of sums")
+    need(crc32c(header.uuid + block[4:]) == checksum, "the block of the sums is damaged")
+    table = b"".join(
+        cut(data, offset, 4096 * 2**e, "table of sums")
+        for e, offset in enumerate(struct.unpack(f"<{n}Q", block[16:]))
+    )
+    empty = crc32c(header.fill.tobytes() * prod(header.chunk))
+    wrong = []
+    for address in range(len(principal) // header.chunk_bytes):
+        (told,) = struct.unpack("<I", table[4 * address : 4 * address + 4] or bytes(4))
+        chunk = principal[address * header.chunk_bytes : (address + 1) * header.chunk_bytes]
+        if crc32c(chunk) != told ^ empty:
+            wrong.append(address)
+    return wrong, bool(flags & 1)
 
 
 def hilbert_key(digits, n):

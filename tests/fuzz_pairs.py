@@ -135,7 +135,7 @@ class Image:
 
     @property
     def log(self) -> int:
-        return self.size + 28672
+        return 2 * self.size + 40960
 
     def newest(self) -> int:
         """The superblock of 0 and 1 with the greater number."""
@@ -199,7 +199,7 @@ class Image:
         for i in (0, 1):
             self.put(self.block(i) + 16, "Q", len(rows))
             for j, n in enumerate(grid):
-                self.put(self.block(i) + 72 + 16 * k + 8 * j, "q", n)
+                self.put(self.block(i) + 88 + 16 * k + 8 * j, "q", n)
 
     def agree(self) -> None:
         """Have the live superblocks' bytes, and those of .xta, be what the grids say."""
@@ -211,7 +211,7 @@ class Image:
             block = self.block(i)
             size = chunk_bytes
             for j in range(min(k, 32)):
-                size *= self.get(block + 72 + 16 * k + 8 * j, "q")
+                size *= self.get(block + 88 + 16 * k + 8 * j, "q")
             self.put(block + 24, "Q", size)
             if i == self.newest():
                 self.xta = size
@@ -234,13 +234,13 @@ class Image:
             self.put(at, "I", crc32c(uuid + bytes(self.xmd[at + 4 : at + 8 + 8 * k])))
         for i in range(5):
             block = self.block(i)
-            if not any(self.xmd[block : block + 72]):
+            if not any(self.xmd[block : block + 88]):
                 continue
             at, length = self.get(block + 32, "Q"), self.get(block + 40, "I")
             if "attrs" in kinds and at + length <= len(self.xmd):
                 self.put(block + 60, "I", crc32c(bytes(self.xmd[at : at + length])))
             if "superblocks" in kinds:
-                self.put(block, "I", crc32c(bytes(self.xmd[block + 4 : block + 72 + 24 * k])))
+                self.put(block, "I", crc32c(bytes(self.xmd[block + 4 : block + 88 + 24 * k])))
 
     def store(self, path: Path) -> None:
         """Write the pair."""
@@ -373,7 +373,7 @@ def change(image: Image, dice: Dice) -> None:
         at += image.block(slot)
         image.put(at, width, dice.number() + (image.get(at, width) if dice.flag() else 0))
     elif kind == 4 and k:
-        at = image.block(slot) + 72 + 8 * dice.below(3 * k)
+        at = image.block(slot) + 88 + 8 * dice.below(3 * k)
         image.put(at, "q", dice.number() + (image.get(at, "q") if dice.flag() else 0))
     elif kind == 5 and k:
         at = image.record(dice.below(max(1, min(image.get(image.block(slot) + 16, "Q"), 200))))
@@ -406,7 +406,7 @@ def change(image: Image, dice: Dice) -> None:
             image.xta += dice.pick([1, -1, 4096, -4096, 1 << 44])
     elif kind == 13:
         other = dice.below(5)
-        piece = image.xmd[image.block(slot) : image.block(slot) + 72 + 24 * k]
+        piece = image.xmd[image.block(slot) : image.block(slot) + 88 + 24 * k]
         image.write(image.block(other), bytes(piece))
 
 

@@ -327,14 +327,14 @@ def test_the_older_state_has_the_older_bounds(tmp_path):
 @pytest.mark.parametrize("record", [0, 1, 2])
 @pytest.mark.parametrize("byte", [0, 4, 5, 6, 8, 23])
 def test_a_damaged_record(pair, record, byte):
-    patch(pair[0].with_suffix(".xmd"), 4096 * 10 + 16 + 24 * record + byte)
+    patch(pair[0].with_suffix(".xmd"), 4096 * 12 + 16 + 24 * record + byte)
     refused(pair[0], f"record {record} of the growth log is damaged")
 
 
 def test_a_record_of_another_array(pair, tmp_path):
     other = tmp_path / "other"
     xa.create(other, (3, 4), "<i4", chunks=(2, 2)).close()
-    at = slice(4096 * 10 + 16, 4096 * 10 + 40)
+    at = slice(4096 * 12 + 16, 4096 * 12 + 40)
     foreign = other.with_suffix(".xmd").read_bytes()[at]
     xmd = pair[0].with_suffix(".xmd")
     assert foreign[4:] == xmd.read_bytes()[at][4:]
@@ -349,7 +349,7 @@ def test_a_damaged_record_that_only_the_newer_state_needs(tmp_path):
         array[...] = model
         array.extend(1, 5)
         copied(path, tmp_path / "b")
-    patch(tmp_path / "b.xmd", 4096 * 10 + 16 + 24)
+    patch(tmp_path / "b.xmd", 4096 * 12 + 16 + 24)
     assert equal(format_reader.read(tmp_path / "b")[0], model)
 
 
@@ -358,7 +358,7 @@ def test_a_damaged_extent(tmp_path):
     with xa.create(path, (0, 1, 1), chunks=(1, 1, 1)) as array:
         for s in range(1, 70):
             array.extend(1 + s % 2, 1)
-    patch(path.with_suffix(".xmd"), 4096 * 10)
+    patch(path.with_suffix(".xmd"), 4096 * 12)
     with pytest.raises(ValueError, match="an extent of the growth log is damaged"):
         format_reader.read(path)
 
@@ -404,8 +404,8 @@ def test_versions(pair):
     ("at", "first", "last"),  # the bytes called zero; what their checksum covers
     [
         (44, 0, 73),
-        (4096 * 10 + 12, None, None),
-        (4096 * 10 + 16 + 6, 4096 * 10 + 20, 4096 * 10 + 40),
+        (4096 * 12 + 12, None, None),
+        (4096 * 12 + 16 + 6, 4096 * 12 + 20, 4096 * 12 + 40),
     ],
     ids=["header", "head of an extent", "record"],
 )
@@ -519,11 +519,11 @@ def test_example_of_the_page(tmp_path):
     crc = format_reader.crc32c
     assert crc(xmd[:71]) == int.from_bytes(xmd[71:75], "little")
     assert crc(xmd[4100 : 4096 + 88 + 48]) == int.from_bytes(xmd[4096:4100], "little")
-    record = xmd[40976:41000]
+    record = xmd[49168:49192]
     assert record[4:] == struct.pack("<BBHqq", 0, 0, 0, 0, 2)
     assert crc(xmd[16:32] + record[4:]) == int.from_bytes(record[:4], "little")
-    assert xmd[40960:40968] == bytes(8)
-    assert crc(xmd[16:32] + bytes(8)) == int.from_bytes(xmd[40968:40972], "little")
+    assert xmd[49152:49160] == bytes(8)
+    assert crc(xmd[16:32] + bytes(8)) == int.from_bytes(xmd[49160:49164], "little")
     attrs_at, length = struct.unpack("<QI", xmd[4128:4140])
     assert xmd[attrs_at : attrs_at + length] == b"{}"
     assert format_reader.read(path)[0].tolist() == [[1, 2, 3], [4, 5, 6], [0, 0, 0]]

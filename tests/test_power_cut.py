@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray import store
+from extarray import store, sums
 
 SECTOR = 512
 
@@ -79,9 +79,9 @@ class Disk:
 class Twin:
     """An array, and all that may be found of it after a power cut."""
 
-    def __init__(self, path, engine):
+    def __init__(self, path, engine, **options):
         self.path, self.engine, self.step = path, engine, 0
-        self.array = xa.create(path, (2, 3), "i4", chunks=(2, 4), engine=engine)
+        self.array = xa.create(path, (2, 3), "i4", chunks=(2, 4), engine=engine, **options)
         self.flush()
 
     def note(self):
@@ -120,6 +120,9 @@ class Twin:
 
     def check(self, found):
         assert (found.shape, dict(found.attrs)) in self.states
+        self.check_elements(found)
+
+    def check_elements(self, found):
         flushed = self.values[0].shape
         inside = tuple(slice(n) for n in flushed)
         possible = np.stack([value[inside] for value in self.values])
@@ -152,6 +155,37 @@ def test_what_was_flushed_survives(tmp_path, monkeypatch, engine, seed):
                 assert found.shape == (shape[0] + 3, shape[1])
         for suffix in (".xmd", ".xta"):
             Path(f"{target}{suffix}").unlink()
+    twin.array.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("fill", [0, 5])
+def test_what_is_lost_is_no_damaged_chunk(tmp_path, monkeypatch, engine, seed, fill):
+    """Checksums are in doubt whenever chunks on the disk may not fit them; and repair works."""
+    rng = random.Random(seed)
+    disk = Disk(monkeypatch)
+    monkeypatch.setattr(sums, "datasync", store.datasync)
+    twin = Twin(tmp_path / "a", engine, checksum=True, fill_value=fill)
+    target = tmp_path / "cut"
+    for _ in range(30):
+        getattr(twin, rng.choices(STEPS, [3, 3, 3, 3, 2, 1])[0])()
+        disk.cut(twin.path, target, rng)
+        report = xa.check(target, data=True)
+        errors = [p for p in report.problems if p.severity == "error"]
+        assert not any(p.kind in ("chunk", "sums", "header") for p in errors), str(report)
+        report = xa.check(target, data=True, repair=True)
+        if not report.ok:
+            assert "force" in " ".join(report.refused)
+            report = xa.check(target, data=True, repair=True, force=True)
+        assert report.ok, str(report)
+        with xa.open(target, "r+", engine=engine) as found:
+            # A newer state may have older attributes now.
+            assert found.shape in [shape for shape, _ in twin.states]
+            twin.check_elements(found)
+            found[...] = 1
+        assert xa.check(target, data=True).ok
+        for left in tmp_path.glob("cut*"):
+            left.unlink()
     twin.array.close()
 
 

@@ -19,14 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = {
     "create": (
         "path shape dtype chunks fill_value order sparse overwrite attrs dims engine durability "
-        "growth"
+        "growth checksum"
     ),
     "open": "path mode timeout engine durability share",
-    "zeros": "shape dtype path chunks order",
-    "ones": "shape dtype path chunks order",
-    "full": "shape fill_value dtype path chunks order",
-    "empty": "shape dtype path chunks order",
-    "from_array": "x path chunks fill_value overwrite attrs dims",
+    "check": "path data repair force progress",
+    "zeros": "shape dtype path chunks order checksum",
+    "ones": "shape dtype path chunks order checksum",
+    "full": "shape fill_value dtype path chunks order checksum",
+    "empty": "shape dtype path chunks order checksum",
+    "from_array": "x path chunks fill_value overwrite attrs dims checksum",
     "fromfile": "file dtype count sep offset shape path chunks",
     "ndenumerate": "a",
     "commit": "arrays",
@@ -40,7 +41,7 @@ METHODS = {
     "shrink": "axis by side",
     "add_axis": "position name chunk",
     "reserve": "shape",
-    "repack": "path",
+    "repack": "path checksum",
     "follow": "axis timeout",
     "resize": "shape axis",
     "read_direct": "dest source_sel dest_sel",
@@ -51,7 +52,7 @@ METHODS = {
     "flush": "",
     "refresh": "",
     "close": "",
-    "copy": "path chunks",
+    "copy": "path chunks order checksum",
     "astype": "dtype order casting subok copy",
     "to_dask": "chunks",
     "get_basic_selection": "selection out fields",

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 from types import EllipsisType
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,11 @@ _Out = TypeVar("_Out", bound=NDArray[Any])
 # Integers, slices, ... and None; arrays, lists and masks; names of fields.
 _Entry: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | None
 _Selection: TypeAlias = _Entry | tuple[_Entry, ...]
+
+# Checksums, as the core sees them.
+class Doubtful(Protocol):
+    in_doubt: bool
+    def doubt(self) -> None: ...
 
 @disjoint_base
 class ArrayCore:
@@ -78,7 +83,13 @@ class ArrayCore:
     @property
     def _has_places(self) -> bool: ...
     def _attach(
-        self, region: Region | None, writable: bool, sparse: bool, hollow: bool, durable: bool
+        self,
+        region: Region | None,
+        writable: bool,
+        sparse: bool,
+        hollow: bool,
+        durable: bool,
+        sums: Doubtful | None = None,
     ) -> None: ...
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
     def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
@@ -87,6 +98,11 @@ class ArrayCore:
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
     def _forget_touched(self) -> None: ...
     def _abandon(self, start: int) -> None: ...
+    @property
+    def _quiet(self) -> int | None: ...
+    def _take_written(self, first: int, limit: int) -> NDArray[np.int64]: ...
+    def _note_written(self, addresses: NDArray[np.int64]) -> None: ...
+    def _note_shown(self, last: bool) -> None: ...
     @property
     def _changes(self) -> int | None: ...
     def _name(self) -> str: ...

@@ -23,9 +23,11 @@ from libc.string cimport memcpy
 from ._axial cimport START, Axial, address_of, as_chunk_index, axial_t, extent_of
 from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t, run_visits
-from ._mapping cimport Counter, Region, Touched, is_shown, reserve_range, touched_get, touched_set
+from ._mapping cimport (
+    Counter, Region, Touched, is_shown, reserve_range, touched_get, touched_set, touched_take,
+)
 from ._selection cimport parse, result_shape, selection_size, selection_t
-from ._types cimport MAX_NDIM, index_t
+from ._types cimport MAX_NDIM, floor_div, index_t
 
 from extarray.config import config
 from extarray.errors import (
@@ -97,6 +99,12 @@ cdef class ArrayCore:
     cdef index_t inner_low[MAX_NDIM]
     cdef index_t inner_high[MAX_NDIM]
     cdef object fill                # one element, where there is a counter
+    # Where chunks have checksums; else None, and all of it is unused.
+    cdef object sums
+    cdef Touched written
+    cdef set shown                  # addresses of the chunks that views for writing are out of
+    cdef index_t writes             # that have begun ...
+    cdef index_t writing            # ... and not ended
 
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
@@ -172,8 +180,10 @@ cdef class ArrayCore:
         """Whether there is such a table."""
         return self.layout.place != NULL
 
-    def _attach(self, Region region, bint writable, bint sparse, bint hollow, bint durable):
-        """Take the region that holds the chunks (None: closed)."""
+    def _attach(
+        self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None
+    ):
+        """Take the region that holds the chunks (None: closed), and what keeps their checksums."""
         self.is_open = region is not None
         self.is_writable = self.is_open and writable
         self.layout.base = region.base if self.is_open else NULL
@@ -186,8 +196,13 @@ cdef class ArrayCore:
         self.layout.touched = self.touched.root if self.touched is not None else NULL
         self.reads_direct = self.layout.base != NULL and self.layout.place == NULL and not hollow
         self.is_durable = durable
+        self.sums = sums if self.is_writable else None
+        if self.sums is not None and self.written is None:
+            self.written = Touched()
+            self.shown = set()
         self.writes_direct = (
-            self.reads_direct and self.is_writable and not self.layout.sparse and not durable)
+            self.reads_direct and self.is_writable and not self.layout.sparse and not durable
+            and self.sums is None)
         self.region = region
         self.view_region = None
 
@@ -242,6 +257,53 @@ cdef class ArrayCore:
         for region in (self.region, self.view_region):
             if region is not None:
                 region.abandon(start)
+
+    # -- checksums of chunks -----------------------------------------------------------------
+
+    cdef int _begin_write(self) except -1:
+        """Have the files say that checksums are in doubt, before the first write that makes it so."""
+        while self.sums is not None and not self.sums.in_doubt:
+            self.sums.doubt()
+        # Nobody else has run since the test; but the array may have been closed before.
+        self._check_writable()
+        self.writes += 1
+        self.writing += 1
+        return 0
+
+    @property
+    def _quiet(self):
+        """A number that stays the same as long as nothing is written; None while something is, or
+        may be through a view."""
+        return self.writes if self.writing == 0 and not self.shown else None
+
+    def _take_written(self, index_t first, index_t limit):
+        """Addresses, from `first` on, of chunks that were written since they were taken last.
+
+        At most `limit` of them, in order.
+        """
+        addresses = np.empty(limit, np.int64)
+        cdef index_t[::1] taken = addresses
+        return addresses[:touched_take(self.written.root, first, limit, &taken[0])]
+
+    def _note_written(self, const index_t[::1] addresses not None):
+        """Have chunks count as written."""
+        cdef index_t address
+        cdef int failure
+        self._begin_write()
+        self.writing -= 1
+        for address in addresses:
+            failure = touched_set(self.written.root, address)
+            self._check_transferred(failure, True)
+
+    def _note_shown(self, bint last):
+        """Have chunks count as written that views for writing are out of.
+
+        After the `last` time, nobody is told of what is written through them.
+        """
+        if self.shown:
+            self._note_written(np.fromiter(self.shown, np.int64))
+        if last:
+            self.shown.clear()
 
     @property
     def _changes(self):
@@ -708,13 +770,13 @@ cdef class ArrayCore:
         cdef int dim, own
         cdef cnp.ndarray source
         if value.descr is self.kind or value.dtype == self.kind:
-            return self._transfer(s, value, True)
+            return self._store(s, value)
         dim = widest(s)
         if dim < 0 or value.size * self.layout.itemsize <= block_limit():
             source = np.empty((<object> value).shape, self.kind)
             source[...] = value
             self._check_writable()
-            return self._transfer(s, source, True)
+            return self._store(s, source)
         middle = s.result_shape[dim] // 2
         own = dim - (s.result_ndim - value.ndim)
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
@@ -793,6 +855,55 @@ cdef class ArrayCore:
                         f"the bounds of {self._name()} have moved in while a selection was used: axis "
                         f"{j} has size {self.bounds[j]} now")
         return 0
+
+    cdef int _store(self, selection_t *s, cnp.ndarray values) except -1:
+        """Write an array of this dtype, which broadcasts to the shape of a selection."""
+        if self.sums is None:
+            return self._transfer(s, values, True)
+        self._begin_write()
+        try:
+            # Before, that nobody takes the checksums for right; and after, as they may have been
+            # made meanwhile.
+            self._note_box(s)
+            try:
+                return self._transfer(s, values, True)
+            finally:
+                self._note_box(s)
+        finally:
+            self.writing -= 1
+
+    cdef int _note_box(self, selection_t *s) except -1:
+        """Note the chunks that a selection is written to.
+
+        With steps longer than a chunk also those in between, whose sums are then made in vain.
+        """
+        cdef index_t first[MAX_NDIM]
+        cdef index_t last[MAX_NDIM]
+        cdef index_t chunk[MAX_NDIM]
+        cdef index_t one, other
+        cdef int j
+        if selection_size(s) == 0:
+            return 0
+        self._rebase(s)
+        for j in range(self.rank):
+            one = s.start[j] + self.layout.offset[j]
+            other = one + (s.count[j] - 1) * s.step[j]
+            # Negative in what is being added at a start.
+            first[j] = floor_div(min(one, other), self.layout.chunk[j]) + self.layout.low[j]
+            last[j] = floor_div(max(one, other), self.layout.chunk[j]) + self.layout.low[j]
+            chunk[j] = first[j]
+        while True:
+            self._check_transferred(
+                touched_set(self.written.root, address_of(&self.vectors.state, chunk)), True)
+            j = self.rank - 1
+            while j >= 0:
+                chunk[j] += 1
+                if chunk[j] <= last[j]:
+                    break
+                chunk[j] = first[j]
+                j -= 1
+            if j < 0:
+                return 0
 
     cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
@@ -971,7 +1082,16 @@ cdef class ArrayCore:
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, rank, &s)
-            self._transfer(&s, values, write)
+            if write:
+                self._store(&s, values)
+            else:
+                self._transfer(&s, values, False)
+        elif write and self.sums is not None:
+            self._begin_write()
+            try:
+                self._move_points(query, values, True)
+            finally:
+                self.writing -= 1
         elif self.cuts is None or write:
             self._move_points(query, values, write)
         else:
@@ -1032,6 +1152,7 @@ cdef class ArrayCore:
         cdef index_t size, total, first
         cdef tuple extents = query.extents
         cdef int failure = 0, j, rank = len(extents)
+        cdef bint noted = write and self.sums is not None
         plan = Plan(self.vectors)
         # Code of Python's has run since: other threads may have closed the array, or grown it.
         self._check_open()
@@ -1060,10 +1181,24 @@ cdef class ArrayCore:
         total = plan.n_combinations()
         for first in range(0, total, WINDOW):
             plan.look_up(first, min(total, first + WINDOW))
+            if noted:
+                self._check_transferred(self._note_visits(q), True)
             failure = run_plan(plan, worth_threads(size))
+            if noted:
+                self._note_visits(q)
             if failure:
                 break
         return self._check_transferred(failure, write)
+
+    cdef int _note_visits(self, const query_t *q) noexcept:
+        """Note the chunks that a query writes to.  Returns 0 or an errno."""
+        cdef index_t i
+        cdef int failure
+        for i in range(q.n_visits):
+            failure = touched_set(self.written.root, q.address[i])
+            if failure:
+                return failure
+        return 0
 
     cdef int _check_transferred(self, int failure, bint write) except -1:
         if failure:
@@ -1157,6 +1292,9 @@ cdef class ArrayCore:
                     raise StorageError(
                         error.errno, f"cannot map {self._name()}: {error.strerror}") from None
             region = self.view_region
+        if self.sums is not None:
+            self.shown.add(address)
+            self._note_written(np.array([address]))
         if self.is_writable and self.layout.sparse:
             if not touched_get(self.layout.touched, address):
                 self._reserve(address)

@@ -101,6 +101,8 @@ cdef extern from *:
     #define xa_load_pointer(slot) __atomic_load_n((slot), __ATOMIC_ACQUIRE)
     #define xa_load_bits(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
+    #define xa_take_bits(p, bits) __atomic_fetch_and((p), ~(bits), __ATOMIC_ACQ_REL)
+    #define xa_lowest_bit(bits) __builtin_ctzll(bits)
     /* What was loaded before is older than what is loaded behind it. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
@@ -115,6 +117,8 @@ cdef extern from *:
     uint64_t xa_load_bits(const uint64_t *p) noexcept nogil
     void xa_or_bits(uint64_t *p, uint64_t bits) noexcept nogil
     void xa_after_loads() noexcept nogil
+    uint64_t xa_take_bits(uint64_t *p, uint64_t bits) noexcept nogil
+    int xa_lowest_bit(uint64_t bits) noexcept nogil
 
 cdef size_t FILL_PIECE = <size_t> 1 << 18
 # More address space than a process has.
@@ -279,6 +283,40 @@ cdef int touched_set(touched_t *root, index_t address) noexcept nogil:
     address &= (1 << LEAF_BITS) - 1
     xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
     return 0
+
+
+cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil:
+    """Take the chunks from address `first` on out of the set, at most `limit` of them, in order.
+    Returns their number."""
+    cdef index_t n = 0, address = first, high
+    cdef node_t *node
+    cdef uint64_t *leaf
+    cdef uint64_t bits, one
+    while n < limit:
+        high = address >> (LEAF_BITS + NODE_BITS)
+        if high >= 1 << ROOT_BITS:
+            break
+        node = <node_t *> xa_load_pointer(<void **> &root.node[high])
+        if node == NULL:
+            address = (high + 1) << (LEAF_BITS + NODE_BITS)
+            continue
+        leaf = <uint64_t *> xa_load_pointer(
+            <void **> &node.leaf[(address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)])
+        if leaf == NULL:
+            address = ((address >> LEAF_BITS) + 1) << LEAF_BITS
+            continue
+        leaf += (address & ((1 << LEAF_BITS) - 1)) >> 6
+        bits = xa_load_bits(leaf) >> (address & 63)
+        if bits == 0:
+            address = ((address >> 6) + 1) << 6
+            continue
+        address += xa_lowest_bit(bits)
+        one = <uint64_t> 1 << (address & 63)
+        if xa_take_bits(leaf, one) & one:
+            taken[n] = address
+            n += 1
+        address += 1
+    return n
 
 
 cdef class Counter:

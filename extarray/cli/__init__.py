@@ -21,7 +21,7 @@ from ..errors import ExtArrayError
 __all__ = ["COMMANDS", "main"]
 
 #: The commands, in the order in which the help lists them.
-COMMANDS = ("demo", "info")
+COMMANDS = ("check", "demo", "info")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -43,13 +43,13 @@ class Progress:
             width = min(shutil.get_terminal_size().columns, 120)
             self._bar = tqdm.tqdm(total=total, desc=what, unit=f" {unit}", ncols=width)
 
-    def step(self, text: str) -> None:
-        """One step is done; `text` says what it led to."""
-        self._done += 1
+    def step(self, text: str, by: int = 1) -> None:
+        """One step (or several) is done; `text` says what it led to."""
+        self._done += by
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update()
-        elif self._done * _LINES // self._total > (self._done - 1) * _LINES // self._total:
+            self._bar.update(by)
+        elif self._done * _LINES // self._total > (self._done - by) * _LINES // self._total:
             print(f"{self._what}: {self._done} of {self._total} {self._unit}, {text}", flush=True)
 
     def __enter__(self) -> Progress:

@@ -13,7 +13,7 @@ import pytest
 import extarray as xa
 from extarray import cli
 
-README_COMMANDS = {"demo", "info"}
+README_COMMANDS = {"check", "demo", "info"}
 
 
 def test_version(capsys):

@@ -1,0 +1,98 @@
+"""What a check of an array's files finds, and how it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["Problem", "Report"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding of `check`.
+
+    Attributes
+    ----------
+    kind : str
+        What it concerns: "file", "header", "copy" (of the header), "superblock", "log", "attrs",
+        "room" (in ``.xmd``), "data" (the length and the seal of ``.xta``), "sums", "chunk", or
+        "left over".
+    what : str
+        What was found.
+    file : str
+        Where: the file ...
+    offset : int or None
+        ... and the byte in it.
+    severity : {"error", "warning", "note"}
+        An error: something is damaged or lost, or the array does not open.  A warning: nothing of
+        the array is, as far as one can tell.  A note: all is well.
+    remedy : str
+        What to do; may be empty.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> problem = xa.check("no such array").problems[0]
+    >>> problem.severity, problem.remedy
+    ('error', 'put the two files of the array side by side')
+    """
+
+    kind: str
+    what: str
+    file: str
+    offset: int | None
+    severity: Literal["error", "warning", "note"]
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f", byte {self.offset}"
+        remedy = f"\n         {self.remedy}" if self.remedy else ""
+        return f"{self.severity + ':':<8} {self.file}{place}: {self.what}{remedy}"
+
+
+@dataclass
+class Report:
+    """What `check` found.
+
+    Attributes
+    ----------
+    path : Path
+        Of the pair of files, without suffix.
+    problems : list of Problem
+        In the order of the check; after a repair, what is left.
+    repaired : list of str
+        What a repair has done.
+    refused : list of str
+        What it has not, and why.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> report = xa.check("no such array")
+    >>> report.ok, report.problems[0].kind, report.problems[0].what
+    (False, 'file', 'there is no such file')
+    """
+
+    path: Path
+    problems: list[Problem] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error: the array opens, and nothing of it is known to be damaged."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    def __str__(self) -> str:
+        lines = [f"repaired: {text}" for text in self.repaired]
+        lines += [f"not repaired: {text}" for text in self.refused]
+        lines += map(str, self.problems)
+        counts = []
+        for severity in ("error", "warning"):
+            n = sum(problem.severity == severity for problem in self.problems)
+            if n:
+                counts.append(f"{n} {severity}{'s' if n > 1 else ''}")
+        lines.append(f"{self.path}: {', '.join(counts) or 'ok'}")
+        return "\n".join(lines)

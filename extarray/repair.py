@@ -1,0 +1,458 @@
+"""Repair of a pair of files: back to the last state that is whole.
+
+What is written over is copied aside first.  What could lose elements or attributes that somebody
+could still get at is done only where it is forced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from extarray._core._axial import Axial
+from extarray._core._crc import crc32c
+from extarray.comparing import read_table
+from extarray.errors import CorruptError
+from extarray.filesystem import fill_range, write_all
+from extarray.mending import patches
+from extarray.metadata import (
+    BLOCK,
+    EXTENT_HEAD_BYTES,
+    LIVE_SLOTS,
+    NO_GROUP,
+    PENDING_SLOTS,
+    SEAL_BYTES,
+    SEAL_MAGIC,
+    Header,
+    Superblock,
+    encode_superblock,
+    extent_capacity,
+    record_bytes,
+    superblock_bytes,
+)
+from extarray.remains import LAST_COMMIT, SPARED_SLOTS, Slot, attrs_text
+from extarray.sums import SUMS_AT_ONCE, Sums
+from extarray.survey import Survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Repair"]
+
+_PIECE = 1 << 20
+_LEAST_ROOM = 1024
+_MOST_MENDED = 100
+# Records of a commit that did not come to its end: of each axis, at both sides.
+_MOST_UNCOMMITTED = 64
+# What of the files a new state puts right.
+_OF_STATES = {"superblock", "log", "attrs", "room", "data"}
+
+
+class Plan(NamedTuple):
+    """The state to return to."""
+
+    block: Superblock
+    attrs: str
+    lost: str | None  # what needs force, if anything
+    did: str
+
+
+class Repair:
+    """The repair of a pair whose lock the caller holds, from what a survey has found.
+
+    Attributes
+    ----------
+    done, left : list of str
+        What was done, and why something was not.
+    """
+
+    def __init__(self, survey: Survey, force: bool, done: list[str], left: list[str]) -> None:
+        self.survey = survey
+        self.force = force
+        self.done = done
+        self.left = left
+        self._metadata_saved = False
+
+    def run(self, data: bool, progress: Callable[[int, int], None] | None) -> None:
+        """Do what can be done; with `data`, look at the chunks too."""
+        survey = self.survey
+        if survey.header is None:
+            self.left.append(
+                "the header and its copy are damaged: nothing tells what the chunks hold"
+            )
+            return
+        if survey.data < 0 or survey.seal == "foreign":
+            self.left.append("there is no data file of this array to repair it with")
+            return
+        if survey.pending is not None and not self.force:
+            self.left.append(
+                "a commit of several arrays is not finished: open the array for writing, beside "
+                "the others, which finishes it; or use force, which takes it back for this one"
+            )
+            return
+        if survey.kinds & {"header", "copy"}:
+            self._mend_header(survey.header)
+        self._mend_bytes()
+        spoilt = any(
+            slot.number in SPARED_SLOTS and slot.block is not None and not slot.whole
+            for slot in survey.slots
+        )
+        if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state(survey.header):
+            return
+        if survey.header.checksum:
+            if data:
+                survey.look_at_chunks(progress)
+            self._mend_sums(survey.header)
+
+    # -- copies of what is written over ------------------------------------------------------
+
+    def _save(self, number: int, first: int, stop: int) -> None:
+        """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
+        fd, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
+        pieces = (
+            (at, os.pread(fd, min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE)
+        )
+        copy = -1
+        try:
+            for at, piece in pieces:
+                if piece.count(0) == len(piece):
+                    continue
+                if copy < 0:
+                    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+                    copy, aside = _new_file(f"{name}.before-repair", mode)
+                    part = "" if first == 0 else f" from byte {first} on"
+                    self.done.append(f"what {name} was{part} is kept in {aside}")
+                write_all(copy, piece, at - first)
+            if copy >= 0:
+                os.ftruncate(copy, stop - first)
+                os.fsync(copy)
+        finally:
+            if copy >= 0:
+                os.close(copy)
+
+    def _save_metadata(self) -> None:
+        if not self._metadata_saved:
+            self._save(0, 0, self.survey.metadata_bytes)
+            self._metadata_saved = True
+
+    # -- header ------------------------------------------------------------------------------
+
+    def _mend_header(self, header: Header) -> None:
+        self._save_metadata()
+        fd, block = self.survey.metadata, self.survey.header_block
+        if "header" in self.survey.kinds:
+            write_all(fd, block, 0)
+            self.done.append("the header was restored from its copy")
+        else:
+            # What is noted at the end of the header is not part of the copy.
+            write_all(fd, block.ljust(header.header_bytes, b"\0"), header.copy_offset)
+            self.done.append("the copy of the header was written anew")
+        os.fsync(fd)
+
+    # -- single bytes ------------------------------------------------------------------------
+
+    def _mend_bytes(self) -> None:
+        """Put right what one byte is to blame for, and look again."""
+        for _ in range(_MOST_MENDED):
+            found = list(patches(self.survey))
+            if not found:
+                break
+            self._save_metadata()
+            for at, data, what in found:
+                write_all(self.survey.metadata, data, at)
+                self.done.append(f"{what}: one byte was put right, which its checksum tells")
+            os.fsync(self.survey.metadata)
+            self.survey.look()
+
+    # -- the state ---------------------------------------------------------------------------
+
+    def _chunk_bytes_there(self) -> int:
+        """Bytes of ``.xta`` that can be chunks."""
+        return self.survey.data_bytes - (SEAL_BYTES if self.survey.seal == "ours" else 0)
+
+    def _plan(self) -> Plan | None:
+        """The best state there is."""
+        there = self._chunk_bytes_there()
+        states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
+        states = [(slot, block) for slot, block in states if slot.fault is None]
+        states.sort(key=lambda state: -state[1].sequence)
+        for slot, block in states:
+            if block.data_bytes <= there:
+                return self._plan_for(slot, block, newest=block is states[0][1])
+        if states:
+            slot, block = states[0]
+            return self._plan_for(slot, block, newest=True)._replace(
+                lost=f"the elements behind byte {there} of {self.survey.names[1]} are gone, and "
+                "would be the fill value",
+                did=f"the missing {block.data_bytes - there} bytes of chunks became the fill value",
+            )
+        return self._plan_from_log(there)
+
+    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> Plan:
+        lost = []
+        torn = any(s.number in LIVE_SLOTS and s.torn for s in self.survey.slots)
+        faulty = any(
+            s.block is not None and s.fault is not None and s.block.sequence > block.sequence
+            for s in self.survey.slots
+        )
+        if (not newest or torn or faulty) and self._has_elements(block.data_bytes):
+            lost.append(
+                f"{self.survey.names[1]} has chunks of a newer state behind byte {block.data_bytes}"
+            )
+        attrs = slot.attrs
+        if attrs is None:
+            attrs = self._other_attrs()
+            if attrs is None:
+                attrs = "{}"
+                lost.append("the attributes are damaged, and there are no older ones")
+        return Plan(
+            block,
+            attrs,
+            " and ".join(lost) or None,
+            f"the array has the state of commit {block.sequence}, of shape {block.shape}",
+        )
+
+    def _other_attrs(self) -> str | None:
+        """The newest attributes that are whole, also where their superblock is not."""
+        whole = [slot for slot in self.survey.slots if slot.block and slot.attrs is not None]
+        if whole:
+            return max(whole, key=lambda slot: slot.block.sequence if slot.block else 0).attrs
+        header = self.survey.header
+        assert header is not None
+        for number in (*LIVE_SLOTS, *SPARED_SLOTS):
+            at = header.superblock_offset(number)
+            raw = os.pread(self.survey.metadata, superblock_bytes(header.ndim), at)
+            # The fields of a torn one, proved by the checksum of what they point to.
+            offset, length, crc = (
+                int.from_bytes(raw[a:b], "little") for a, b in ((32, 40), (40, 44), (60, 64))
+            )
+            if 2 <= length and offset + length <= self.survey.metadata_bytes:
+                blob = os.pread(self.survey.metadata, length, offset)
+                with contextlib.suppress(ValueError):
+                    if crc32c(blob) == crc:
+                        return attrs_text(blob)
+        return None
+
+    def _has_elements(self, first: int) -> bool:
+        """Whether ``.xta`` has anything but the fill value from a byte on."""
+        header = self.survey.header
+        assert header is not None
+        size = len(header.fill)
+        pattern = header.fill * max(1, _PIECE // size)
+        for at in range(first, self._chunk_bytes_there(), len(pattern)):
+            stop = min(len(pattern), self._chunk_bytes_there() - at)
+            piece = os.pread(self.survey.data, stop, at)
+            if piece != pattern[: len(piece)] and piece.count(0) != len(piece):
+                return True
+        return False
+
+    def _plan_from_log(self, there: int) -> Plan | None:
+        """A state from the growth log and the length of ``.xta``, where no superblock is whole."""
+        header, log = self.survey.header, self.survey.log
+        assert header is not None
+        if log is None:
+            return None
+        n_chunks = there // header.chunk_bytes
+        for n in range(len(log), max(0, len(log) - _MOST_UNCOMMITTED), -1):
+            grid = [int(extent) for extent in log.grids[n - 1]]
+            axis = int(log.axes[n - 1])
+            if grid:
+                others = 1
+                for j, extent in enumerate(grid):
+                    others *= extent if j != axis else 1
+                grown = n_chunks // others if others else grid[axis]
+                if grown < grid[axis] + (n > 1 and others > 0):
+                    continue  # of a growth that was not committed
+                grid[axis] = grown
+            try:
+                axial = Axial._replay(log.axes[:n], log.sides[:n], log.grids[:n], grid)
+            except (CorruptError, MemoryError):
+                continue
+            if axial.size > n_chunks:
+                continue
+            shape = tuple(g * c for g, c in zip(grid, header.chunks, strict=True))
+            attrs = self._other_attrs()
+            return Plan(
+                Superblock(
+                    sequence=0,
+                    sealed=False,
+                    unclean=True,
+                    n_segments=n,
+                    data_bytes=axial.size * header.chunk_bytes,
+                    attrs_offset=0,
+                    attrs_bytes=0,
+                    attrs_capacity=0,
+                    attrs_crc=0,
+                    spare_offset=0,
+                    spare_capacity=0,
+                    end=0,
+                    group=NO_GROUP,
+                    shape=shape,
+                    offset=(0,) * len(shape),
+                    grid=tuple(grid),
+                ),
+                attrs if attrs is not None else "{}",
+                "no superblock is whole: the bounds are lost, and would be those of all chunks"
+                + (", and so are the attributes" if attrs is None else ""),
+                f"the growth log gave shape {shape}, all of the chunks",
+            )
+        return None
+
+    def _mend_state(self, header: Header) -> bool:
+        """Return to the best state there is, if that may be, and look again."""
+        plan, survey = self._plan(), self.survey
+        if plan is None or (plan.lost and not self.force):
+            self.left.append(
+                "no state can be made of what is left"
+                if plan is None
+                else f"{plan.lost}; to give that up needs force"
+            )
+            return False
+        # While the file has its length.
+        end = plan.block.end or survey.metadata_bytes
+        table = read_table(survey.metadata, header, end) if header.checksum else None
+        self._return_to(plan)
+        if header.checksum:
+            in_doubt, extents = (True, []) if table is None else table
+            sums = Sums(survey.metadata, header, extents, in_doubt)
+            sums.forget(plan.block.data_bytes // header.chunk_bytes)
+            sums.note(in_doubt or plan.lost is not None)
+            if table is None:
+                self.done.append("the table of checksums was lost: all of them are in doubt")
+        survey.look()
+        return True
+
+    def _return_to(self, plan: Plan) -> None:
+        """Make a state the present one, sealed, in both superblocks that commits write."""
+        survey, header = self.survey, self.survey.header
+        assert header is not None
+        block, blob = plan.block, plan.attrs.encode()
+        self._save_metadata()
+        self._save(1, block.data_bytes, self._end_to_save(block))
+        fd = survey.metadata
+        known = [slot.block for slot in survey.slots if slot.block is not None]
+        present = None if survey.present is None else survey.present.block
+        clean = block is present and block.sealed and not block.unclean
+        attrs_at = self._free_from()
+        room = max(_LEAST_ROOM, 2 * len(blob))
+        state = block._replace(
+            sequence=max((b.sequence for b in known if b.sequence <= LAST_COMMIT), default=0) + 1,
+            sealed=False,
+            unclean=not clean,
+            attrs_offset=attrs_at,
+            attrs_bytes=len(blob),
+            attrs_capacity=room,
+            attrs_crc=crc32c(blob),
+            spare_offset=0,
+            spare_capacity=0,
+            end=attrs_at + room,
+        )
+        os.ftruncate(fd, max(survey.metadata_bytes, state.end))
+        write_all(fd, blob, attrs_at)
+        os.fsync(fd)
+        self._fit_data(block.data_bytes)
+        # Spared superblocks are of states that this one may not go on from.
+        for number in (*SPARED_SLOTS, *PENDING_SLOTS):
+            write_all(fd, bytes(superblock_bytes(header.ndim)), header.superblock_offset(number))
+        for _ in LIVE_SLOTS:
+            self._commit(state)
+            state = state._replace(sequence=state.sequence + 1)
+        write_all(survey.data, SEAL_MAGIC + header.uuid, block.data_bytes)
+        os.fsync(survey.data)
+        state = state._replace(sealed=True)
+        self._commit(state)
+        self.done.append(plan.did)
+
+    def _end_to_save(self, block: Superblock) -> int:
+        """Where what is cut off ``.xta`` ends: before the seal, if that stays in place."""
+        sealed = self.survey.seal == "ours"
+        stays = sealed and self.survey.data_bytes == block.data_bytes + SEAL_BYTES
+        return block.data_bytes if stays else self.survey.data_bytes
+
+    def _commit(self, state: Superblock) -> None:
+        header = self.survey.header
+        assert header is not None
+        number = LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)]
+        write_all(self.survey.metadata, encode_superblock(state), header.superblock_offset(number))
+        os.fsync(self.survey.metadata)
+
+    def _free_from(self) -> int:
+        """Where nothing in ``.xmd`` is that could still be needed."""
+        header, log = self.survey.header, self.survey.log
+        assert header is not None
+        assert log is not None
+        size = record_bytes(header.ndim)
+        return max(
+            self.survey.metadata_bytes,
+            *(
+                at + EXTENT_HEAD_BYTES + extent_capacity(number) * size
+                for number, at in enumerate(log.extents)
+            ),
+        )
+
+    def _fit_data(self, length: int) -> None:
+        """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
+        header, fd = self.survey.header, self.survey.data
+        assert header is not None
+        there = self._chunk_bytes_there()
+        os.ftruncate(fd, min(length, there))
+        if there < length:
+            fill_range(fd, header.fill, there - there % len(header.fill), length)
+        os.fsync(fd)
+
+    # -- checksums ---------------------------------------------------------------------------
+
+    def _mend_sums(self, header: Header) -> None:
+        """Have checksums fit the chunks."""
+        survey = self.survey
+        assert survey.present is not None
+        assert survey.present.block is not None
+        state = survey.present.block
+        if survey.sums is None:
+            wrong = np.arange(state.data_bytes // header.chunk_bytes)
+            refusal = "the checksums of chunks are lost; to make them of the chunks as they are"
+        else:
+            wrong = survey.wrong
+            refusal = "chunks do not fit their checksums; to take them as they are"
+        in_doubt, extents = (True, []) if survey.sums is None else survey.sums
+        if wrong.size and not self.force:
+            self.left.append(f"{refusal} needs force")
+            return
+        if not (wrong.size or survey.sums is None or (in_doubt and survey.compared)):
+            return
+        self._save_metadata()
+        sums = Sums(survey.metadata, header, extents, in_doubt)
+        if wrong.size:
+            self._make_room_for_sum(sums, state, int(wrong[-1]))
+        for first in range(0, len(wrong), SUMS_AT_ONCE):
+            sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
+        os.fsync(survey.data)
+        os.fsync(survey.metadata)
+        sums.note(False)
+        os.fsync(survey.metadata)
+        self.done.append(
+            f"{len(wrong)} checksums were made of the chunks as they are"
+            if wrong.size
+            else "all checksums fit, and are in doubt no more"
+        )
+
+    def _make_room_for_sum(self, sums: Sums, state: Superblock, address: int) -> None:
+        size = sums.missing(address)
+        if size:
+            fill_range(self.survey.metadata, bytes(BLOCK), state.end, state.end + size)
+            self._commit(state._replace(sequence=state.sequence + 1, end=state.end + size))
+            sums.lengthen(state.end, size)
+
+
+def _new_file(name: str, mode: int) -> tuple[int, str]:
+    """A new file of that name, or with a number behind it; nobody may read it who may not now."""
+    for number in count(1):
+        full = name if number == 1 else f"{name}-{number}"
+        with contextlib.suppress(FileExistsError):
+            return os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), full
+    raise AssertionError

@@ -1,0 +1,283 @@
+"""Checksums of chunks: their table in ``.xmd``, and when they can be trusted.
+
+The table has four bytes a chunk, by address, in extents of which each has twice as many as the one
+before.  What stands there is the sum of the chunk xor that of a chunk of the fill value: so zero is
+right for every chunk that was never written, and growth writes none.
+
+One flag beside the table says that the sums are *in doubt*: chunks may have been written since.  It
+is on the disk before the first such write, and goes when new sums are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray._core._crc import crc32c, crc32c_ranges
+from extarray.config import config
+from extarray.errors import CorruptError
+from extarray.filesystem import datasync, family, fill_range, write_all
+from extarray.metadata import (
+    BLOCK,
+    SUMS_BLOCK,
+    Header,
+    Superblock,
+    decode_sums,
+    encode_sums,
+    sums_capacity,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["SUMS_AT_ONCE", "Sums", "chunk_sums", "extent_of_sum", "fill_sum", "read_sums"]
+
+# Sums that are written at once.
+SUMS_AT_ONCE = 1 << 16
+# What makes a thread worth its while.
+_THREAD_BYTES = 1 << 23
+
+
+def extent_of_sum(address: int) -> tuple[int, int]:
+    """Where in the table the sum of a chunk is.
+
+    Parameters
+    ----------
+    address : int
+
+    Returns
+    -------
+    number : int
+        Of the extent.
+    place : int
+        In the extent.
+
+    Examples
+    --------
+    >>> extent_of_sum(0), extent_of_sum(1023), extent_of_sum(1024)
+    ((0, 0), (0, 1023), (1, 0))
+    """
+    number = (address // sums_capacity(0) + 1).bit_length() - 1
+    return number, address - sums_capacity(0) * (2**number - 1)
+
+
+def fill_sum(header: Header) -> int:
+    """Checksum of a chunk of the fill value."""
+    elements = header.chunk_bytes // len(header.fill)
+    piece = header.fill * min(elements, max(1, (1 << 20) // len(header.fill)))
+    whole, rest = divmod(header.chunk_bytes, len(piece))
+    sum_ = 0
+    for _ in range(whole):
+        sum_ = crc32c(piece, sum_)
+    return crc32c(piece[:rest], sum_)
+
+
+def chunk_sums(fd: int, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
+    """Checksums of chunks as they are in ``.xta``, by as many threads as are worth it.
+
+    Parameters
+    ----------
+    fd : int
+        Of ``.xta``.
+    addresses : (n,) array of int64
+    chunk_bytes : int
+
+    Returns
+    -------
+    (n,) array of uint32
+
+    Raises
+    ------
+    OSError
+    """
+    offsets = addresses * chunk_bytes
+    n = len(offsets)
+    shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
+    if shares <= 1:
+        return crc32c_ranges(fd, offsets, chunk_bytes)
+    from concurrent.futures import ThreadPoolExecutor  # few need it
+
+    with ThreadPoolExecutor(shares) as pool:
+        parts = np.array_split(offsets, shares)
+        return np.concatenate(
+            list(pool.map(lambda part: crc32c_ranges(fd, part, chunk_bytes), parts))
+        )
+
+
+def read_sums(fd: int, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
+    """What stands in the table for chunks first ... stop - 1; zeros where it has no extent.
+
+    Parameters
+    ----------
+    fd : int
+        Of ``.xmd``.
+    extents : sequence of int
+    first, stop : int
+
+    Returns
+    -------
+    (stop - first,) array of uint32
+
+    Raises
+    ------
+    CorruptError
+        The file ends before.
+    """
+    found = np.zeros(stop - first, "<u4")
+    low = first
+    while low < stop:
+        number, place = extent_of_sum(low)
+        high = min(stop, low + sums_capacity(number) - place)
+        if number < len(extents):
+            part = found[low - first : high - first]
+            if os.preadv(fd, [part], extents[number] + 4 * place) != part.nbytes:
+                raise CorruptError("the table of checksums is cut off")
+        low = high
+    return found
+
+
+class Sums:
+    """The checksums of the chunks of an array, as its writer keeps them.
+
+    Attributes
+    ----------
+    in_doubt : bool
+        The files say that the sums are; writes need not.
+    inherited : bool
+        It was in doubt before, so that it stays: nobody knows which chunks were written.
+    extents : list of int
+        Offsets of the extents of the table.
+    """
+
+    def __init__(self, fd: int, header: Header, extents: list[int], in_doubt: bool) -> None:
+        self.extents = extents
+        self.in_doubt = in_doubt
+        self._fd = fd
+        self._header = header
+        self._offset = header.superblock_offset(SUMS_BLOCK)
+        self._fill: int | None = None
+        self.inherited = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(cls, fd: int, header: Header, n_chunks: int, state: Superblock) -> Sums:
+        """Take over the sums of the last writer.
+
+        Parameters
+        ----------
+        fd : int
+            Of ``.xmd``.
+        header : Header
+        n_chunks : int
+            Of the grid.
+        state : Superblock
+            What of the table lies beyond it is of a state that is lost.
+        """
+        found = decode_sums(os.pread(fd, BLOCK, header.superblock_offset(SUMS_BLOCK)), header.uuid)
+        in_doubt, extents = (True, []) if found is None else found
+        kept = [e for n, e in enumerate(extents) if e + 4 * sums_capacity(n) <= state.end]
+        self = cls(fd, header, kept, in_doubt)
+        self.inherited = in_doubt
+        if in_doubt or not state.sealed:
+            self.forget(n_chunks)
+        if kept != extents:
+            self.note(in_doubt)
+        return self
+
+    def forget(self, first: int) -> None:
+        """Forget the sums from an address on: new chunks will have the fill value."""
+        number, place = extent_of_sum(first)
+        for n, offset in enumerate(self.extents[number:], number):
+            start = place if n == number else 0
+            fill_range(self._fd, bytes(4), offset + 4 * start, offset + 4 * sums_capacity(n))
+
+    def note(self, in_doubt: bool) -> None:
+        """Write where the table is, and whether sums are in doubt."""
+        write_all(self._fd, encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
+
+    def doubt(self) -> None:
+        """Have the files say that sums are in doubt, before anything is written.
+
+        On the disk, lest a power cut leaves what is written and not the flag.
+        """
+        with self._lock, family("cannot note that checksums are in doubt"):
+            if not self.in_doubt:
+                self.note(True)
+                datasync(self._fd)
+                self.in_doubt = True
+
+    def missing(self, address: int) -> int:
+        """Bytes of the extents that the table lacks for chunks up to an address."""
+        number, _ = extent_of_sum(address)
+        return sum(4 * sums_capacity(n) for n in range(len(self.extents), number + 1))
+
+    def lengthen(self, offset: int, size: int) -> None:
+        """Take bytes of ``.xmd``, which are zero, for more extents."""
+        while size > 0:
+            room = 4 * sums_capacity(len(self.extents))
+            self.extents.append(offset)
+            offset += room
+            size -= room
+        self.note(True)
+
+    def renew(self, data: int, addresses: NDArray[np.int64]) -> None:
+        """Write the sums of chunks, for which the table has room.
+
+        Parameters
+        ----------
+        data : int
+            Descriptor of ``.xta``.
+        addresses : array of int64
+            In rising order.
+        """
+        if self._fill is None:  # large chunks take a while
+            self._fill = fill_sum(self._header)
+        sums = chunk_sums(data, addresses, self._header.chunk_bytes) ^ np.uint32(self._fill)
+        first = 0
+        while first < len(addresses):
+            # What lies near to each other is written at once.
+            low = int(addresses[first])
+            number, place = extent_of_sum(low)
+            near = min(sums_capacity(number) - place, SUMS_AT_ONCE)
+            stop = int(np.searchsorted(addresses, low + near))
+            part = read_sums(self._fd, self.extents, low, int(addresses[stop - 1]) + 1)
+            part[addresses[first:stop] - low] = sums[first:stop]
+            write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
+            first = stop
+
+    def restore(self, sums: NDArray[np.uint32]) -> None:
+        """Write the sums of chunks 0, 1, ... as another table had them; there is room for them."""
+        low = 0
+        while low < len(sums):
+            number, place = extent_of_sum(low)
+            part = sums[low : low + sums_capacity(number) - place]
+            write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
+            low += len(part)
+
+    def settle(self, array: Any, writes: int | None) -> None:
+        """Say that sums are right, when they are on the disk, unless something was written since.
+
+        Parameters
+        ----------
+        array : ArrayCore
+        writes : int or None
+            `ArrayCore._quiet` before the sums were made.
+        """
+        if self.inherited or writes is None:
+            return
+        with self._lock:
+            self.in_doubt = False  # from here on, who begins to write waits for the lock
+            if array._quiet != writes:
+                self.in_doubt = True
+                return
+            try:
+                self.note(False)
+                datasync(self._fd)
+            except OSError:
+                self.in_doubt = True
+                raise

@@ -1,0 +1,815 @@
+"""`check`: what is damaged is found, what is not is not; and repair loses nothing unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import extarray as xa
+from extarray import cli
+from extarray.metadata import (
+    COPY_BLOCK,
+    SUMS_BLOCK,
+    decode_header,
+    decode_superblock,
+    encode_superblock,
+    superblock_bytes,
+)
+
+SUFFIXES = (".xmd", ".xta")
+LOG = 2 * 4096 + 40960
+RECORD = 8 + 8 * 2
+
+
+def make(path, **options):
+    """An array of five commits with elements, and what it holds."""
+    a = xa.create(path, (4, 5), "<i4", chunks=(2, 2), attrs={"unit": "m"}, **options)
+    model = np.arange(1, 21, dtype="i4").reshape(4, 5)
+    a[...] = model
+    a.flush()
+    a.append(np.full((4, 3), 21, "i4"), 1)
+    a.attrs["name"] = "x"
+    a.append(np.full((2, 8), 22, "i4"), 0)
+    model = np.concatenate([model, np.full((4, 3), 21, "i4")], 1)
+    model = np.concatenate([model, np.full((2, 8), 22, "i4")], 0)
+    a.close()
+    return model
+
+
+class Pair:
+    """The files of an array that is damaged, and put right."""
+
+    def __init__(self, path, **options):
+        self.path = path
+        self.model = make(path, **options)
+        self.content = [self.file(suffix).read_bytes() for suffix in SUFFIXES]
+
+    def file(self, suffix):
+        return self.path.with_name(self.path.name + suffix)
+
+    def restore(self):
+        """As it was, and nothing beside it."""
+        for other in self.path.parent.iterdir():
+            if other.name.startswith(self.path.name):
+                other.unlink()
+        for suffix, content in zip(SUFFIXES, self.content, strict=True):
+            self.file(suffix).write_bytes(content)
+
+    def flip(self, suffix, at, by=0x41):
+        content = bytearray(self.file(suffix).read_bytes())
+        content[at] ^= by
+        self.file(suffix).write_bytes(content)
+
+    def cut(self, suffix, length):
+        os.truncate(self.file(suffix), length)
+
+    def check(self, **options):
+        return xa.check(self.path, **options)
+
+    def block(self, slot):
+        """A superblock."""
+        raw = self.content[0][4096 * (1 + slot) :][: superblock_bytes(2)]
+        return decode_superblock(raw, 2)
+
+    def opened(self):
+        """Elements and attributes; a warning is an error."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with xa.open(self.path) as a:
+                return a[...], dict(a.attrs)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return Pair(tmp_path_factory.mktemp("whole") / "scene", checksum=True)
+
+
+@pytest.fixture
+def pair(whole):
+    whole.restore()
+    return whole
+
+
+def kinds(report, severity="error"):
+    return sorted({p.kind for p in report.problems if p.severity == severity})
+
+
+# -- what is whole -------------------------------------------------------------------------------
+
+
+def test_a_whole_array(pair):
+    report = pair.check(data=True)
+    assert report.ok
+    assert report.problems == report.repaired == report.refused == []
+    assert str(report) == f"{pair.path}: ok"
+    assert pair.check(repair=True, force=True).repaired == []
+    assert [pair.file(suffix).read_bytes() for suffix in SUFFIXES] == pair.content
+
+
+OPERATIONS = st.sampled_from(
+    ["append", "extend", "shrink", "attrs", "much attrs", "write", "flush", "reopen"]
+)
+
+
+@given(
+    operations=st.lists(OPERATIONS, max_size=12),
+    seed=st.integers(0, 999),
+    fill=st.sampled_from([0, 9]),
+    sparse=st.booleans(),
+    checksum=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_writers_leave_behind_is_whole(
+    tmp_path_factory, operations, seed, fill, sparse, checksum
+):
+    """Also a writer that is killed: a copy of its files at any time is whole."""
+    folder = tmp_path_factory.mktemp("left")
+    rng = np.random.default_rng(seed)
+    a = xa.create(
+        folder / "a", (3, 2), "i2", chunks=(2, 2), fill_value=fill, sparse=sparse, checksum=checksum
+    )
+    for number, operation in enumerate(operations, 1):
+        axis, side = int(rng.integers(2)), str(rng.choice(["end", "start"]))
+        by = int(rng.integers(1, 4))
+        if operation == "append":
+            shape = [by if j == axis else n for j, n in enumerate(a.shape)]
+            a.append(np.full(shape, number, "i2"), axis, side)
+        elif operation == "extend":
+            a.extend(axis, by, side)
+        elif operation == "shrink":
+            a.shrink(axis, min(by, a.shape[axis]), side)
+        elif operation == "attrs":
+            a.attrs["n"] = number
+        elif operation == "much attrs":
+            a.attrs["text"] = "x" * 900 * number
+        elif operation == "write":
+            a[...] = number
+        elif operation == "flush":
+            a.flush()
+        else:
+            a.close()
+            a = xa.open(folder / "a", "r+")
+        for suffix in SUFFIXES:
+            shutil.copyfile(folder / f"a{suffix}", folder / f"b{suffix}")
+        for name in "ab":
+            report = xa.check(folder / name, data=True)
+            assert report.ok, str(report)
+            assert not report.problems or kinds(report, "warning") in ([], ["chunk"]), str(report)
+    a.close()
+    report = xa.check(folder / "a", data=True)
+    assert [p.severity for p in report.problems] == ([] if checksum else ["note"]), str(report)
+
+
+def test_a_writer_at_work_is_no_problem(path, script):
+    """Whatever it does, and though nobody waits for it."""
+    code = """
+import sys, numpy as np, extarray as xa
+a = xa.create(sys.argv[1], (0, 3), "i4", chunks=(2, 2), checksum=True)
+print("ready", flush=True)
+for n in range(10**9):
+    a.append(np.full((1, 3), n, "i4"))
+    a.attrs["n"] = "x" * (n % 3000)
+    a[0] = n
+    if n % 5 == 0:
+        a.flush()
+    if n % 7 == 0:
+        a.extend(1, 1); a.shrink(1, 1)
+    if n % 50 == 0:
+        a.close()
+        a = xa.open(sys.argv[1], "r+")
+"""
+    with script.start(code, path) as writer:
+        try:
+            assert writer.stdout.readline() == "ready\n"
+            for number in range(60):
+                report = xa.check(path, data=number % 2 == 1)
+                assert report.ok, str(report)
+        finally:
+            writer.kill()
+    report = xa.check(path, data=True)
+    assert report.ok, str(report)
+
+
+def test_no_lock_is_taken_and_repair_wants_it(pair):
+    with xa.open(pair.path, "r+") as a:
+        report = pair.check(data=True)
+        assert report.ok
+        assert [p.what for p in report.problems] == ["a writer has it open"]
+        with pytest.raises(xa.LockedError):
+            pair.check(repair=True)
+        a[0, 0] = 1
+
+
+# -- what is damaged -----------------------------------------------------------------------------
+
+
+def test_every_damaged_byte_of_the_elements_is_found(pair):
+    for at in range(len(pair.content[1])):
+        pair.flip(".xta", at, 1 + at % 255)
+        report = pair.check(data=True)
+        assert not report.ok, at
+        (problem,) = report.problems
+        assert problem.file == str(pair.file(".xta"))
+        size = 16  # of a chunk
+        assert problem.offset in (at // size * size, 192)
+        pair.flip(".xta", at, 1 + at % 255)
+    assert pair.check(data=True).ok
+
+
+def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
+    """Or it does not matter.  Of attributes older ones are left."""
+    places = np.flatnonzero(np.frombuffer(pair.content[0], "u1"))
+    harmless = 0
+    for at in places[::3]:
+        pair.restore()
+        pair.flip(".xmd", at)
+        if pair.check(data=True).ok:
+            harmless += 1
+        else:
+            report = pair.check(data=True, repair=True)
+            # Nobody can tell whether it is the sum that is wrong.
+            assert report.ok or kinds(report) == ["chunk"], str(report)
+        elements, attrs = pair.opened()
+        equal(pair, elements)
+        assert attrs["unit"] == "m"
+    assert harmless < 20
+
+
+@given(
+    flips=st.lists(
+        st.tuples(
+            st.sampled_from(SUFFIXES),
+            st.one_of(
+                st.integers(0, 200),
+                st.integers(0, 9).flatmap(lambda n: st.integers(4096 * n, 4096 * n + 150)),
+                st.integers(LOG, LOG + 200),
+                st.integers(0, 60000),
+            ),
+            st.integers(1, 255),
+        ),
+        max_size=4,
+    ),
+    cuts=st.lists(st.tuples(st.sampled_from(SUFFIXES), st.integers(0, 60000)), max_size=1),
+    force=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_damage_gives_a_report_and_repair_says_what_it_did(whole, flips, cuts, force):
+    whole.restore()
+    for suffix, length in cuts:
+        if length < whole.file(suffix).stat().st_size:
+            whole.cut(suffix, length)
+    for suffix, at, by in flips:
+        if at < whole.file(suffix).stat().st_size:
+            whole.flip(suffix, at, by)
+    damaged = [whole.file(suffix).read_bytes() for suffix in SUFFIXES]
+    report = whole.check(data=True)
+    assert isinstance(str(report), str)
+    assert [whole.file(suffix).read_bytes() for suffix in SUFFIXES] == damaged
+    if report.ok:
+        elements, attrs = whole.opened()
+        np.testing.assert_array_equal(elements, whole.model)
+        assert attrs == {"unit": "m", "name": "x"}
+    repaired = whole.check(data=True, repair=True, force=force)
+    if not repaired.ok:
+        assert repaired.refused
+        if force and "chunks" not in " ".join(repaired.refused):
+            with pytest.raises(xa.ExtArrayError):
+                whole.opened()
+        return
+    elements, attrs = whole.opened()
+    if not force:
+        # Nothing is lost but what was changed, and older attributes.
+        assert elements.shape in (whole.model.shape, (4, 8), (4, 5))
+        shared = tuple(slice(0, n) for n in elements.shape)
+        chunks_are_whole = not any(suffix == ".xta" for suffix, *_ in flips + cuts)
+        if chunks_are_whole:
+            assert elements.shape == whole.model.shape
+            np.testing.assert_array_equal(elements, whole.model[shared])
+    with xa.open(whole.path, "r+") as a:
+        a.extend(0, 3)
+        a.attrs["new"] = 1
+    after = whole.check(data=True)
+    assert after.ok, str(after)
+
+
+def altered(pair, slot=0, **values):
+    """Write a superblock with other values, and its checksum."""
+    block = pair.block(slot)._replace(**values)
+    content = bytearray(pair.file(".xmd").read_bytes())
+    data = encode_superblock(block)
+    content[4096 * (1 + slot) :][: len(data)] = data
+    content[4096 * (1 + slot) : 4096 * (1 + slot) + len(data)] = data
+    pair.file(".xmd").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"n_segments": 2**63},
+        {"n_segments": 2**31 - 1},
+        {"n_segments": 0},
+        {"data_bytes": 2**63},
+        {"grid": (2**40, 2**22), "data_bytes": 2**62 * 16 % 2**64},
+        {"grid": (2**62, 0), "data_bytes": 0, "shape": (0, 0)},
+        {"shape": (-1, 2)},
+        {"offset": (2**62, 2**62)},
+        {"attrs_offset": 2**63, "attrs_bytes": 2**32 - 1},
+        {"attrs_bytes": 2**32 - 1},
+        {"end": 2**63},
+        {"end": 0},
+        {"sequence": 2**64 - 1},
+        {"spare_offset": 10, "spare_capacity": 2**31},
+        {"attrs_capacity": 2**32 - 1},
+    ],
+    ids=str,
+)
+def test_impossible_values_take_no_time_and_no_memory(pair, values):
+    start = time.monotonic()
+    altered(pair, 0, **{"sequence": 1000, **values})
+    report = pair.check(data=True)
+    assert not report.ok
+    assert pair.check(data=True, repair=True, force=True).ok
+    assert pair.file(".xmd").stat().st_size < 10**6
+    assert time.monotonic() - start < 60
+    with contextlib.suppress(xa.ExtArrayError):
+        pair.opened()
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"unit":NaN}            ', b"[1]", b'"text"', b"\xff", b"{", b"[" * 5000]
+)
+def test_attributes_that_are_no_object(pair, text):
+    from extarray._core._crc import crc32c
+
+    at = pair.block(0).attrs_offset
+    content = bytearray(pair.file(".xmd").read_bytes().ljust(at + 8000, b"\0"))
+    content[at : at + len(text)] = text
+    pair.file(".xmd").write_bytes(content)
+    for slot in (0, 1):
+        altered(pair, slot, attrs_bytes=len(text), attrs_crc=crc32c(text))
+    assert "attrs" in kinds(pair.check())
+    assert pair.check(repair=True).ok
+    np.testing.assert_array_equal(pair.opened()[0], pair.model)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "empty", "text", "link to nothing"])
+def test_what_is_no_array(tmp_path, kind):
+    path = tmp_path / "scene"
+    for suffix in SUFFIXES:
+        file = tmp_path / f"scene{suffix}"
+        if kind == "folder":
+            file.mkdir()
+        elif kind == "pipe":
+            os.mkfifo(file)
+        elif kind == "empty":
+            file.touch()
+        elif kind == "text":
+            file.write_text("no array\n" * 3000)
+        elif kind == "link to nothing":
+            file.symlink_to(tmp_path / "nothing")
+    report = xa.check(path)
+    assert not report.ok
+    assert not xa.check(path, data=True, repair=True, force=True).ok
+    assert len(list(tmp_path.iterdir())) == (0 if kind == "missing" else 2)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_missing_file(pair, suffix):
+    pair.file(suffix).unlink()
+    report = pair.check(data=True, repair=True)
+    assert kinds(report) == ["file"]
+    assert report.refused
+
+
+def test_rooms_that_overlap(pair):
+    room = pair.block(0).attrs_offset + 8
+    altered(pair, 0, sequence=1000, spare_offset=room, spare_capacity=100)
+    report = pair.check()
+    assert kinds(report) == ["room"]
+    assert pair.check(repair=True).ok
+    np.testing.assert_array_equal(pair.opened()[0], pair.model)
+
+
+# -- repair --------------------------------------------------------------------------------------
+
+
+def repaired(pair, lossless, shape=(6, 8), attrs=("unit", "name")):
+    """Repair without force, and with it if that must be; what is there then."""
+    before = [pair.file(suffix).read_bytes() for suffix in SUFFIXES]
+    assert not pair.check(data=True).ok
+    report = pair.check(data=True, repair=True)
+    assert report.ok == lossless, str(report)
+    if not lossless:
+        assert report.refused
+        assert "force" in report.refused[0]
+        assert [pair.file(suffix).read_bytes() for suffix in SUFFIXES] == before
+        report = pair.check(data=True, repair=True, force=True)
+    assert report.ok, str(report)
+    assert report.repaired
+    elements, found = pair.opened()
+    assert elements.shape == shape
+    assert tuple(found) == attrs
+    # What was written over is kept.
+    aside = pair.file(".xmd.before-repair")
+    assert aside.read_bytes() == before[0]
+    assert aside.stat().st_mode == pair.file(".xmd").stat().st_mode
+    with xa.open(pair.path, "r+") as a:
+        a.append(np.zeros((1, shape[1]), "i4"))
+    assert pair.check(data=True).ok
+    return elements
+
+
+def equal(pair, elements):
+    np.testing.assert_array_equal(elements, pair.model)
+
+
+def test_header_and_its_copy(pair):
+    pair.flip(".xmd", 60)
+    with pytest.raises(xa.CorruptError):
+        pair.opened()
+    equal(pair, repaired(pair, lossless=True))
+    assert decode_header(pair.file(".xmd").read_bytes()).chunks == (2, 2)
+    pair.restore()
+    pair.flip(".xmd", 4096 * (1 + COPY_BLOCK) + 60)
+    assert kinds(pair.check()) == ["copy"]
+    equal(pair, repaired(pair, lossless=True))
+    pair.restore()
+    pair.flip(".xmd", 60)
+    pair.flip(".xmd", 4096 * (1 + COPY_BLOCK) + 60)
+    report = pair.check(repair=True, force=True)
+    assert not report.ok
+    assert "nothing tells" in report.refused[0]
+
+
+def test_a_header_of_several_blocks(tmp_path):
+    dtype = np.dtype([(f"field {i}", "<f4") for i in range(200)])
+    path = tmp_path / "a"
+    xa.ones(3, dtype, path=path).close()
+    content = bytearray(path.with_suffix(".xmd").read_bytes())
+    content[12:16] = b"\xff\xff\xff\xff"  # the length of the header
+    path.with_suffix(".xmd").write_bytes(content)
+    assert not xa.check(path).ok
+    assert xa.check(path, repair=True).ok
+    with xa.open(path) as a:
+        assert a.dtype == dtype
+
+
+@pytest.mark.parametrize("slots", [[0], [1], [0, 1], [2], [3], [4], [0, 1, 2]], ids=str)
+def test_torn_superblocks(pair, slots):
+    for slot in slots:
+        pair.flip(".xmd", 4096 * (1 + slot) + 100)
+        pair.flip(".xmd", 4096 * (1 + slot) + 30)
+    equal(pair, repaired(pair, lossless=True))
+
+
+@pytest.mark.parametrize("at", [0, 3, 4, 9, 25, 60, 70, 80, 110])
+def test_one_wrong_byte_of_superblocks(pair, at):
+    for slot in range(5):
+        pair.flip(".xmd", 4096 * (1 + slot) + at)
+    equal(pair, repaired(pair, lossless=True))
+
+
+@pytest.mark.parametrize("record", [0, 1, 2])
+def test_one_wrong_byte_of_a_record(pair, record):
+    for at in range(RECORD):
+        if at not in (6, 7):
+            pair.flip(".xmd", LOG + 16 + RECORD * record + at)
+            equal(pair, repaired(pair, lossless=True))
+            pair.restore()
+
+
+def test_one_wrong_byte_of_an_extent(tmp_path):
+    path = tmp_path / "a"
+    with xa.create(path, (0, 1, 1), "u1", chunks=1) as a:
+        for number in range(1, 70):
+            a.extend(1 + number % 2, 1)
+    content = bytearray(path.with_suffix(".xmd").read_bytes())
+    content[LOG + 2] ^= 4
+    path.with_suffix(".xmd").write_bytes(content)
+    assert kinds(xa.check(path)) == ["log", "superblock"]
+    assert xa.check(path, repair=True).ok
+    with xa.open(path) as a:
+        assert a.info()["segments"] == 70
+
+
+def test_one_wrong_byte_of_the_block_of_checksums(pair):
+    pair.flip(".xmd", 4096 * (1 + SUMS_BLOCK) + 20)
+    equal(pair, repaired(pair, lossless=True))
+
+
+def test_damaged_records(pair):
+    """Two wrong bytes; the states before are whole, or nothing is."""
+    for at in (8, 16):
+        pair.flip(".xmd", LOG + 16 + RECORD * 2 + at)
+    elements = repaired(pair, lossless=False, shape=(4, 5), attrs=("unit",))
+    np.testing.assert_array_equal(elements, pair.model[:4, :5])
+    pair.restore()
+    for at in (8, 16):
+        pair.flip(".xmd", LOG + 16 + at)
+    report = pair.check(repair=True, force=True)
+    assert report.refused == ["no state can be made of what is left"]
+
+
+def test_the_newest_commit_is_lost(pair):
+    """All states but the first flushed one are: its chunks are not all there are."""
+    first = next(slot for slot in range(2, 5) if pair.block(slot).shape == (4, 5))
+    for slot in set(range(5)) - {first}:
+        pair.flip(".xmd", 4096 * (1 + slot) + 100)
+        pair.flip(".xmd", 4096 * (1 + slot) + 30)
+    elements = repaired(pair, lossless=False, shape=(4, 5), attrs=("unit",))
+    np.testing.assert_array_equal(elements, pair.model[:4, :5])
+    kept = pair.file(".xta.before-repair").read_bytes()
+    assert kept == pair.content[1][6 * 16 :]
+
+
+def test_no_superblock_is_whole(pair):
+    for slot in range(5):
+        pair.flip(".xmd", 4096 * (1 + slot) + 100)
+        pair.flip(".xmd", 4096 * (1 + slot) + 101)
+    equal(pair, repaired(pair, lossless=False))
+
+
+def test_no_superblock_is_left(pair):
+    content = bytearray(pair.content[0])
+    content[4096 : 6 * 4096] = bytes(5 * 4096)
+    pair.file(".xmd").write_bytes(content)
+    equal(pair, repaired(pair, lossless=False, attrs=()))
+
+
+def test_damaged_attributes(pair):
+    at = pair.block(0).attrs_offset
+    pair.flip(".xmd", at + 3)
+    assert kinds(pair.check()) == ["attrs", "superblock"]
+    equal(pair, repaired(pair, lossless=True, attrs=("unit",)))
+    pair.restore()
+    blocks = [pair.block(slot) for slot in range(5)]
+    for at in {block.attrs_offset for block in blocks if block is not None}:
+        pair.flip(".xmd", at + 1)
+    equal(pair, repaired(pair, lossless=False, attrs=()))
+
+
+@pytest.mark.parametrize("lost", [1, 32, 33, 60])
+def test_a_data_file_that_is_too_short(pair, lost):
+    size = len(pair.content[1])
+    pair.cut(".xta", size - lost)
+    if lost <= 32:
+        equal(pair, repaired(pair, lossless=True))
+    else:
+        elements = repaired(pair, lossless=False, shape=(4, 5), attrs=("unit",))
+        np.testing.assert_array_equal(elements, pair.model[:4, :5])
+
+
+def test_a_data_file_too_short_for_every_state(pair):
+    pair.cut(".xta", 50)
+    elements = repaired(pair, lossless=False)
+    # Chunks 0 to 2, and two bytes of the next.
+    np.testing.assert_array_equal(elements[:2, :5], pair.model[:2, :5])
+    assert not elements[2:, 2:].any()
+
+
+def test_a_data_file_that_is_too_long(pair):
+    with pair.file(".xta").open("ab") as file:
+        file.write(b"more")
+    equal(pair, repaired(pair, lossless=True))
+    assert pair.file(".xta.before-repair").read_bytes() == pair.content[1][-32:] + b"more"
+
+
+@pytest.mark.parametrize("at", [-1, -16, -17, -32])
+def test_a_damaged_seal(pair, at):
+    pair.flip(".xta", len(pair.content[1]) + at)
+    equal(pair, repaired(pair, lossless=True))
+
+
+def test_a_foreign_seal_is_refused(pair, tmp_path):
+    make(tmp_path / "other")
+    shutil.copyfile(tmp_path / "other.xta", pair.file(".xta"))
+    before = pair.file(".xmd").read_bytes()
+    report = pair.check(repair=True, force=True)
+    assert kinds(report) == ["data"]
+    assert "no data file of this array" in report.refused[0]
+    assert pair.file(".xmd").read_bytes() == before
+    content = bytearray(before)
+    content[4096 : 6 * 4096] = bytes(5 * 4096)
+    pair.file(".xmd").write_bytes(content)
+    assert "no data file of this array" in pair.check(repair=True, force=True).refused[0]
+
+
+def test_metadata_that_are_cut_off(pair):
+    state = pair.block(0)
+    pair.cut(".xmd", state.attrs_offset + state.attrs_bytes)
+    report = pair.check()
+    assert kinds(report) == ["room"]
+    equal(pair, repaired(pair, lossless=True))
+
+
+def test_copies_aside_have_fresh_names(pair):
+    for number in ("", "-2", "-3"):
+        pair.flip(".xmd", 60)
+        damaged = pair.file(".xmd").read_bytes()
+        assert pair.check(repair=True).ok
+        assert pair.file(f".xmd.before-repair{number}").read_bytes() == damaged
+
+
+# -- checksums -----------------------------------------------------------------------------------
+
+
+def test_a_damaged_chunk(pair):
+    pair.flip(".xta", 3 * 16 + 5)
+    pair.flip(".xta", 4 * 16 + 5)
+    report = pair.check(data=True)
+    (problem,) = report.problems
+    assert (problem.what, problem.offset) == ("chunks 3 to 4: the checksum does not fit", 48)
+    assert pair.check().ok  # nobody has looked
+    repaired(pair, lossless=False)
+
+
+def test_chunks_in_doubt(pair, script):
+    code = """
+import os, signal, sys, extarray as xa
+a = xa.open(sys.argv[1], "r+")
+a[0, 0] = 77
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with pytest.raises(AssertionError, match="exit status -9"):
+        script(code, pair.path)
+    report = pair.check(data=True)
+    assert report.ok
+    assert kinds(report, "warning") == ["chunk"]
+    assert kinds(report, "note") == ["sums"]
+    report = pair.check(data=True, repair=True)
+    assert report.ok
+    assert report.refused
+    report = pair.check(data=True, repair=True, force=True)
+    assert report.problems == []
+    assert pair.opened()[0][0, 0] == 77
+
+
+def test_doubt_without_a_reason_goes(pair, script):
+    code = """
+import os, signal, sys, extarray as xa
+a = xa.open(sys.argv[1], "r+")
+a[0, 0] = a[0, 0]
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with pytest.raises(AssertionError, match="exit status -9"):
+        script(code, pair.path)
+    assert kinds(pair.check(data=True), "note") == ["sums"]
+    assert kinds(pair.check(repair=True), "note") == ["sums"]
+    assert pair.check(data=True, repair=True).problems == []
+
+
+def test_a_damaged_table_of_checksums(pair):
+    pair.flip(".xmd", 4096 * (1 + SUMS_BLOCK) + 8)
+    assert kinds(pair.check()) == ["sums"]
+    equal(pair, repaired(pair, lossless=False))
+
+
+def test_an_array_without_checksums(path):
+    make(path)
+    report = xa.check(path, data=True)
+    assert report.ok
+    assert kinds(report, "note") == ["sums"]
+
+
+def test_progress_is_told(path):
+    with xa.create(path, (200, 1), "u1", chunks=1, checksum=True) as a:
+        a[...] = 1
+    seen = []
+    xa.check(path, data=True, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (200, 200)
+
+
+# -- left-overs ----------------------------------------------------------------------------------
+
+
+def left_over(pair, suffix, age=3600.0):
+    file = pair.file(f"{suffix}.0123456789ab.new")
+    file.write_bytes(b"half")
+    os.utime(file, (time.time() - age,) * 2)
+    return file
+
+
+def test_left_overs_are_removed(pair):
+    files = [left_over(pair, suffix) for suffix in SUFFIXES]
+    other = pair.path.with_name("other.xmd.0123456789ab.new")
+    other.touch()
+    report = pair.check()
+    assert report.ok
+    assert [p.file for p in report.problems] == [str(file) for file in files]
+    report = pair.check(repair=True)
+    assert report.problems == []
+    assert not any(file.exists() for file in files)
+    assert other.exists()
+    other.unlink()
+
+
+def test_a_part_of_the_array_is_no_left_over(pair):
+    """Its maker died before the second file had its name: it is the array's all the same."""
+    identifier = decode_header(pair.content[0]).uuid.hex()[:12]
+    file = pair.file(f".xta.{identifier}.new")
+    pair.file(".xta").rename(file)
+    os.utime(file, (0, 0))
+    assert pair.check(repair=True, force=True, data=True).problems == []
+    assert file.exists()
+    file.rename(pair.file(".xta"))
+
+
+def test_left_overs_of_who_is_at_work_stay(pair):
+    young = left_over(pair, ".xta", age=1.0)
+    assert len(pair.check(repair=True).problems) == 1
+    assert young.exists()
+
+
+def test_left_overs_of_a_creation_that_has_the_lock_stay(pair, script):
+    file = left_over(pair, ".xmd")
+    code = """
+import os, sys
+from pathlib import Path
+from extarray import lock
+fd = os.open(sys.argv[1], os.O_RDWR)
+lock.acquire(fd, Path(sys.argv[1]), 0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    with script.start(code, file) as holder:
+        assert holder.stdout.readline() == "ready\n"
+        pair.check(repair=True)
+        assert file.exists()
+        holder.stdin.close()
+        holder.wait(60)
+    pair.check(repair=True)
+    assert not file.exists()
+
+
+def test_left_overs_stay_while_the_array_is_damaged(pair):
+    file = left_over(pair, ".xmd")
+    pair.file(".xta").unlink()
+    pair.check(repair=True)
+    assert file.exists()
+
+
+# -- arguments, permissions, the command ---------------------------------------------------------
+
+
+def test_force_belongs_to_repair(path):
+    with pytest.raises(ValueError, match="repair=True"):
+        xa.check(path, force=True)
+    with pytest.raises(TypeError):
+        xa.check(3)
+
+
+def test_read_only_files_can_be_checked(pair):
+    for suffix in SUFFIXES:
+        pair.file(suffix).chmod(stat.S_IRUSR)
+    assert pair.check(data=True).ok
+
+
+def command(*args):
+    return subprocess.run(
+        [sys.executable, "-m", "extarray", "check", *map(str, args)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_exit_status(pair):
+    done = command(pair.path, "--data")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{pair.path}: ok\n", "")
+    pair.flip(".xta", 7)
+    done = command(f"{pair.path}.xmd", "--data")
+    assert done.returncode == 1
+    assert "chunk 0: the checksum does not fit" in done.stdout
+    done = command(pair.path, "--force")
+    assert done.returncode == 2
+    assert "usage: extarray" in done.stderr
+
+
+def test_the_command(pair, capsys):
+    def run(*args):
+        status = cli.main(["check", *map(str, args)])
+        return status, capsys.readouterr().out
+
+    pair.flip(".xta", 7)
+    status, out = run(pair.path, "--data", "--repair")
+    assert status == 1
+    assert "not repaired" in out
+    status, out = run(pair.path, "--data", "--repair", "--force")
+    assert status == 0
+    assert "repaired: 1 checksum" in out
+    for wrong in ([], [pair.path, "--force"], [pair.path, "--no"]):
+        assert run(*wrong) == (2, "")
+    assert run(pair.path.with_name("nothing"))[0] == 1
