@@ -380,7 +380,8 @@ class FileStore:
             self._seal()
         with contextlib.suppress(OSError):
             lock.note_holder(self._metadata, False)
-        lock.release(self._metadata)
+        with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+            lock.release(self._metadata)
 
     def _take_over(self) -> None:
         """Begin to write where the last writer ended, perhaps not of its own will."""
