@@ -333,7 +333,8 @@ class Extendible(StoredArray):
         mark = axial._mark()
         old = new = axial.size * self.chunk_bytes
         try:
-            rows = self._allocate(*(room or (low, high)), shape, grid, offset)
+            first, last = (low, high) if room is None else room
+            rows = self._allocate(first, last, shape, grid, offset)
             if low is not None or was_unclean or cuts:
                 change = Change(
                     shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
