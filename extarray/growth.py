@@ -332,7 +332,8 @@ class Extendible(StoredArray):
         mark = axial._mark()
         old = new = reserved = axial.size * self.chunk_bytes
         try:
-            rows = self._allocate(*(room or (low, high)), shape, grid, offset)
+            first, last = (low, high) if room is None else room
+            rows = self._allocate(first, last, shape, grid, offset)
             if store.growth and room is None:
                 rows, reserved = self._allocate_ahead(mark, grid, rows, old)
             if low is not None or was_unclean or cuts:

@@ -130,7 +130,8 @@ class SharedFileStore(FileStore):
                 if not lock.anyone_is_alive(self._metadata):
                     super()._end_writing()
             finally:
-                lock.release(self._metadata)
+                with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
+                    lock.release(self._metadata)
                 self.end_commit()
 
     def _forked(self) -> None:

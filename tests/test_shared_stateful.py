@@ -31,9 +31,9 @@ endings = st.sampled_from(["well", "well", "fail", "die"])
 
 def die(array):
     """What the death of a process does to an array that it had open."""
-    array._attach(None, False, False, False)
     array._store.ticket = 0
     array._store._close_files()
+    array._let_go()
 
 
 class Source:
