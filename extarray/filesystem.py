@@ -106,7 +106,7 @@ def fresh_name(name: str, uuid: bytes) -> str:
     Parameters
     ----------
     name : str
-        That it will take.  A symbolic link stays, and leads to the new file.
+        That it will take, as `real_name` gives it.
     uuid : bytes
         Of the array.
 
@@ -114,15 +114,18 @@ def fresh_name(name: str, uuid: bytes) -> str:
     -------
     str
     """
-    return f"{real_name(name)}.{uuid.hex()[:12]}.new"
+    return f"{name}.{uuid.hex()[:12]}.new"
 
 
-def create_beside(fresh: str, name: str) -> int:
-    """Make a file that will take a name; from a file that has the name it takes the permissions.
+def create_beside(fresh: str, name: str | None) -> int:
+    """Make a file that will take the name of another, and takes its permissions.
 
     Parameters
     ----------
-    fresh, name : str
+    fresh : str
+        Name of the new file.
+    name : str or None
+        Of the other one, if there is one.
 
     Returns
     -------
@@ -134,7 +137,7 @@ def create_beside(fresh: str, name: str) -> int:
     OSError
     """
     mode = None
-    with contextlib.suppress(FileNotFoundError):
+    if name is not None and os.path.exists(name):
         mode = stat.S_IMODE(os.stat(name).st_mode)
     fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     if mode is not None:

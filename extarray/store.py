@@ -81,6 +81,7 @@ __all__ = ["FileStore"]
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 EXTENT_HEAD_BYTES = 16
 LEAST_ATTRS_ROOM = 1024
+SECTOR = 512
 LONGEST_HOLE_AHEAD = 1 << 30
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
@@ -129,7 +130,7 @@ class FileStore:
         self.path = path
         self.mode = "r"
         self.engine = "mmap"
-        self.durability = "flush"
+        self.is_durable = False  # what is changed is on the disk when a call returns
         self.region = None
         self.hollow = False
         self.unclean = False
@@ -173,8 +174,9 @@ class FileStore:
         self.header = header
         self.attrs = attrs
         self.mode = "r+"
-        self.durability = durability
-        names = tuple(map(real_name, self._names))  # a link stays a link
+        self.is_durable = durability == "commit"
+        # A link stays a link, and leads to the new file.
+        names = tuple(map(real_name, self._names)) if overwrite else self._names
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
         old = None
         try:
@@ -187,8 +189,8 @@ class FileStore:
                 if overwrite and os.path.exists(names[0]):
                     old = os.open(names[0], os.O_RDWR | _OPEN_FLAGS)
                     lock.acquire(old, path, 0)
-                self._data = create_beside(fresh[1], names[1])
-                self._metadata = create_beside(fresh[0], names[0])
+                self._data = create_beside(fresh[1], names[1] if overwrite else None)
+                self._metadata = create_beside(fresh[0], names[0] if overwrite else None)
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
@@ -208,8 +210,7 @@ class FileStore:
         self, fresh: tuple[str, ...], names: tuple[str, ...], overwrite: bool, replaces: bool
     ) -> None:
         """Give the files of a new pair their names."""
-        durable = self.durability == "commit"
-        if replaces or durable:
+        if replaces or self.is_durable:
             # After a loss of power, too, there is this array or the one before.
             datasync(self._data)
             datasync(self._metadata)
@@ -221,9 +222,9 @@ class FileStore:
         except OSError:
             if not replaces:
                 raise
-        if durable:
+        if self.is_durable:
             sync_folders(names)
-        self._new_entry = not durable
+        self._new_entry = not self.is_durable
 
     def _withdraw(self, fresh: tuple[str, ...], names: tuple[str, ...], replaces: bool) -> None:
         """Remove the files of a new pair, unless it has replaced another one already."""
@@ -287,7 +288,7 @@ class FileStore:
             image[offset : offset + len(piece)] = piece
         write_all(self._metadata, image, 0)
         lock.note_holder(self._metadata, True)
-        self.region = self._map(data_bytes, True, self.engine == "mmap")
+        self.region = Region.file(self._data, data_bytes, True, self.engine == "mmap")
 
     # -- opening -----------------------------------------------------------------------------
 
@@ -319,10 +320,10 @@ class FileStore:
             # Between the opening of the one file and the other, the pair was overwritten.
             self._close_files()
         self.mode = mode
-        self.durability = durability
+        self.is_durable = durability == "commit"
         if mode == "r+":
             _writers.add(self)
-            if durability == "commit":
+            if self.is_durable:
                 # What is built on must not be less durable than what is built.
                 try:
                     self.flush()
@@ -391,23 +392,25 @@ class FileStore:
             # The last writer died, perhaps in the midst of an append.
             self.release(state.data_bytes)
             self.unclean = True
-        self.region = self._map(state.data_bytes, writable, self.engine == "mmap")
+        self.region = Region.file(self._data, state.data_bytes, writable, self.engine == "mmap")
         if writable:
             lock.note_holder(self._metadata, True)
         return axial
 
     def _open_data(self, name: str, flags: int) -> int:
         """Descriptor of ``.xta``, also where its creator did not come to give it that name."""
-        fresh = fresh_name(name, self.header.uuid)
+        fresh = fresh_name(real_name(name), self.header.uuid)
+        if not os.access(fresh, os.F_OK):
+            return os.open(name, flags)
         try:
             fd = os.open(fresh, flags)
-        except FileNotFoundError:
+        except FileNotFoundError:  # by now it has
             return os.open(name, flags)
         if flags & os.O_RDWR:
             with contextlib.suppress(OSError):
                 os.replace(fresh, real_name(name))
             # What the creator leaves between a link and an unlink.
-            for other in (fresh, fresh_name(self._names[0], self.header.uuid)):
+            for other in (fresh, fresh_name(real_name(self._names[0]), self.header.uuid)):
                 if self._is_named(fd, name):
                     with contextlib.suppress(OSError):
                         os.unlink(other)
@@ -523,7 +526,7 @@ class FileStore:
         uuid, size = self.header.uuid, record_bytes(self.header.ndim)
         if (stop - first) * size > os.fstat(self._metadata).st_size:
             raise CorruptError("the growth log is shorter than the superblock says")
-        parts = []
+        records = bytearray()
         extents = self._extents or [self.header.first_extent]
         before = number = 0  # records in the extents before this one; number of this one
         while before < stop:
@@ -540,12 +543,12 @@ class FileStore:
                 part = read_all(self._metadata, (high - low) * size, offset)
                 if len(part) != (high - low) * size:
                     raise CorruptError("the growth log is cut off")
-                parts.append(part)
+                records += part
             before += capacity
             number += 1
         self._extents = extents
-        records = np.frombuffer(bytearray().join(parts), np.uint8)
-        return decode_records(records.reshape(stop - first, size), uuid)
+        rows = np.frombuffer(records, np.uint8).reshape(stop - first, size)
+        return decode_records(rows, uuid)
 
     def _read_attrs(self, state: Superblock) -> str:
         if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:
@@ -560,8 +563,11 @@ class FileStore:
         metadata, name = file_names(self.path)
         size = os.fstat(self._data).st_size
         seal = SEAL_MAGIC + self.header.uuid
-        end = read_all(self._data, SEAL_BYTES, max(0, size - SEAL_BYTES))
-        if end.startswith(SEAL_MAGIC) and end != seal:
+        start = max(0, size - SEAL_BYTES)
+        end = read_all(self._data, SEAL_BYTES, start)
+        # A loss of power tears writes between sectors: up to there our own is as it should be.
+        torn = -start % SECTOR
+        if end.startswith(SEAL_MAGIC) and end != seal and not (torn and end[:torn] == seal[:torn]):
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
@@ -579,10 +585,10 @@ class FileStore:
             )
         return None
 
-    def _map(self, length: int, writable: bool, mapped: bool) -> Region:
-        """Region of ``.xta``."""
+    def _map_anew(self, length: int, writable: bool) -> Region:
+        """A larger region of ``.xta``."""
         with family(f"cannot map '{self.path}.xta'"):
-            return Region.file(self._data, length, writable, mapped)
+            return Region.file(self._data, length, writable, True)
 
     # -- growth ------------------------------------------------------------------------------
 
@@ -614,7 +620,7 @@ class FileStore:
                 error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
             ) from None
         if self.region is not None and not self.region.holds(new):
-            self.region = self._map(new, True, True)
+            self.region = self._map_anew(new, True)
 
     def settle(self) -> None:
         """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
@@ -678,6 +684,11 @@ class FileStore:
         return self._names[0].removesuffix(".xmd")
 
     @property
+    def durability(self) -> str:
+        """The durability: "flush" or "commit"."""
+        return "commit" if self.is_durable else "flush"
+
+    @property
     def generation(self) -> tuple[int, int]:
         """Number of the commit, and time of the last change of the elements, in nanoseconds.
 
@@ -728,12 +739,12 @@ class FileStore:
             os.ftruncate(self._data, end)  # what a failed growth may have left
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
-            if self.durability == "commit":
+            if self.is_durable:
                 datasync(self._data)
             self._write_superblock(
                 state._replace(sequence=state.sequence + 1, sealed=True, unclean=self.unclean)
             )
-            if self.durability == "commit":
+            if self.is_durable:
                 datasync(self._metadata)
 
     def commit(
@@ -750,7 +761,7 @@ class FileStore:
         known = self._extents
         n_segments = axial.segments
         try:
-            if self.durability == "commit":
+            if self.is_durable:
                 self._sync_data()
             self._unsettled |= cuts
             if n_segments > state.n_segments:
@@ -781,7 +792,7 @@ class FileStore:
                 what = f"cannot commit the new bounds of '{self.path}'"
                 raise storage_error(error, what) from error
             raise
-        if self.durability == "commit":
+        if self.is_durable:
             self._sync_commit("new bounds")
 
     def _sync_commit(self, what: str) -> None:
@@ -864,7 +875,7 @@ class FileStore:
             finally:
                 if self.state is not state:
                     self.attrs = attrs
-        if self.durability == "commit":
+        if self.is_durable:
             self._sync_commit("attributes")
 
     # -- readers, durability, end ------------------------------------------------------------
@@ -905,7 +916,7 @@ class FileStore:
             raise
         assert self.region is not None
         if not self.region.holds(state.data_bytes):
-            self.region = self._map(state.data_bytes, False, True)
+            self.region = self._map_anew(state.data_bytes, False)
         self.state = state
         self.attrs = attrs
         return True
@@ -975,10 +986,10 @@ class FileStore:
 
     def remove(self) -> None:
         """Remove the files; the metadata first, so that nothing is left that opens."""
-        metadata, data = self._names
+        metadata, data = map(real_name, self._names)
         for name in (metadata, data, fresh_name(data, self.header.uuid)):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(real_name(name))
+                os.unlink(name)
 
     def close(self) -> None:
         """Seal, unlock and close."""
