@@ -267,7 +267,7 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
 
 
 def sync_folders(names: Iterable[str]) -> None:
-    """Have the names of files on the disk.
+    """Have the names of files on the disk, where the file system can be asked to.
 
     Parameters
     ----------
@@ -281,6 +281,9 @@ def sync_folders(names: Iterable[str]) -> None:
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
         finally:
             os.close(fd)
 

@@ -233,10 +233,8 @@ class FileStore:
             with contextlib.suppress(OSError):
                 os.replace(fresh[1], names[1])
             return
-        for fd, name in zip(made, names, strict=True):
-            if self._is_named(fd, name):
-                os.unlink(name)
-        for name in fresh:
+        named = [name for fd, name in zip(made, names, strict=True) if self._is_named(fd, name)]
+        for name in (*named, *fresh):
             with contextlib.suppress(OSError):
                 os.unlink(name)
 
@@ -954,9 +952,16 @@ class FileStore:
         # To the older of two superblocks: the last flush counts until this one is done.
         flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
         numbers = [-1 if block is None else block.sequence for block in flushed]
-        if self.state.sequence not in numbers:
-            self._write_durable(FLUSHED_SLOTS[numbers.index(min(numbers))], self.state)
-        datasync(self._metadata)
+        slot = FLUSHED_SLOTS[numbers.index(min(numbers))]
+        is_new = self.state.sequence not in numbers
+        try:
+            if is_new:
+                self._write_durable(slot, self.state)
+            datasync(self._metadata)
+        except BaseException:
+            if is_new:  # the next one is written here again, and the other one stays
+                self._durable[slot] = self.state._replace(sequence=-1)
+            raise
         self._unsettled = False
         if self._new_entry:
             sync_folders(self._names)
