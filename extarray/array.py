@@ -200,7 +200,7 @@ class ExtArray(
         """Use the store's region, as the store may be used now."""
         store = self._store
         writable, sparse = store.mode == "r+", store.header.sparse
-        durable = store.durability == "commit"
+        durable = store.is_durable
         self._attach(store.region, writable, sparse, store.hollow, durable, store.sums)
 
     def _read_selected(

@@ -111,7 +111,7 @@ def fresh_name(name: str, uuid: bytes) -> str:
     Parameters
     ----------
     name : str
-        That it will take.  A symbolic link stays, and leads to the new file.
+        That it will take, as `real_name` gives it.
     uuid : bytes
         Of the array.
 
@@ -119,17 +119,20 @@ def fresh_name(name: str, uuid: bytes) -> str:
     -------
     str
     """
-    return f"{real_name(name)}.{uuid.hex()[:12]}.new"
+    return f"{name}.{uuid.hex()[:12]}.new"
 
 
-def create_beside(fresh: str, name: str) -> int:
-    """Make a file that will take a name, with what a file of that name has of permissions.
+def create_beside(fresh: str, name: str | None) -> int:
+    """Make a file that will take the name of another, and takes its permissions.
 
     It takes its owner and group, too, as far as possible.
 
     Parameters
     ----------
-    fresh, name : str
+    fresh : str
+        Name of the new file.
+    name : str or None
+        Of the other one, if there is one.
 
     Returns
     -------
@@ -141,7 +144,7 @@ def create_beside(fresh: str, name: str) -> int:
     OSError
     """
     old = None
-    with contextlib.suppress(FileNotFoundError):
+    if name is not None and os.path.exists(name):
         old = os.stat(name)
     fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     if old is not None:
@@ -275,7 +278,7 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
 
 
 def sync_folders(names: Iterable[str]) -> None:
-    """Have the names of files on the disk.
+    """Have the names of files on the disk, where the file system can be asked to.
 
     Parameters
     ----------
@@ -289,6 +292,9 @@ def sync_folders(names: Iterable[str]) -> None:
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
         finally:
             os.close(fd)
 

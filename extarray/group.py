@@ -252,7 +252,7 @@ def _decide(first: FileStore, *others: FileStore) -> None:
     """Have the changes of stores count together; the first decides."""
     if not others:
         first.decide(first.state.group)
-        if first.durability == "commit":
+        if first.is_durable:
             first.secure()
         return
     group = uuid4().bytes

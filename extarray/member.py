@@ -90,7 +90,7 @@ class Member:
     if TYPE_CHECKING:
         path: Path
         mode: str
-        durability: str
+        is_durable: bool
         header: Header
         state: Superblock
         attrs: str
@@ -247,7 +247,7 @@ class Member:
         assert self.held is not None
         with family(f"cannot commit '{self.path}'"):
             state = self._outcome()._replace(group=group)
-            if group != self.state.group or self.durability == "commit":
+            if group != self.state.group or self.is_durable:
                 self._secure_data(state)
             self.held.outcome = state
             try:
@@ -305,7 +305,7 @@ class Member:
 
     def _secure_data(self, state: Superblock) -> None:
         """Have ``.xta`` on the disk in the length that a state needs."""
-        if state.data_bytes > self._safe_bytes or self.durability == "commit":
+        if state.data_bytes > self._safe_bytes or self.is_durable:
             datasync(self._data)
             self._safe_bytes = state.data_bytes
 

@@ -43,6 +43,7 @@ class MemoryStore:
     hollow = False
     cuts_known = 0
     durability = None
+    is_durable = False
     shared = False
     sums = None
 

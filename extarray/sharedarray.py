@@ -82,9 +82,9 @@ class SharedArray(ExtArray):
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
     ) -> Self:
         store, axial = SharedFileStore.open(path, mode, timeout, engine, "flush")
-        store.durability = durability
+        store.is_durable = durability == "commit"
         self = cls._from_store(store, axial)
-        if durability == "commit":
+        if store.is_durable:
             # What is built on must not be less durable than what is built.
             try:
                 self.flush()

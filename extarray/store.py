@@ -98,6 +98,7 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
+SECTOR = 512
 LONGEST_HOLE_AHEAD = 1 << 30
 # Of the growth log, at a time.
 CHECKED_BYTES = 1 << 20
@@ -168,7 +169,7 @@ class FileStore(Member):
         self.path = path
         self.mode = "r"
         self.engine = "mmap"
-        self.durability = "flush"
+        self.is_durable = False  # what is changed is on the disk when a call returns
         self.region = None
         self.hollow = False
         self.unclean = False
@@ -218,8 +219,9 @@ class FileStore(Member):
         self.header = header
         self.attrs = attrs
         self.mode = "r+"
-        self.durability = durability
-        names = tuple(map(real_name, self._names))  # a link stays a link
+        self.is_durable = durability == "commit"
+        # A link stays a link, and leads to the new file.
+        names = tuple(map(real_name, self._names)) if overwrite else self._names
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
         old = None
         try:
@@ -231,8 +233,8 @@ class FileStore(Member):
                         )
                 if overwrite and os.path.exists(names[0]):
                     old = cls._lock_present(path, names[0])
-                self._data = create_beside(fresh[1], names[1])
-                self._metadata = create_beside(fresh[0], names[0])
+                self._data = create_beside(fresh[1], names[1] if overwrite else None)
+                self._metadata = create_beside(fresh[0], names[0] if overwrite else None)
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
@@ -265,8 +267,7 @@ class FileStore(Member):
         self, fresh: tuple[str, ...], names: tuple[str, ...], overwrite: bool, replaces: bool
     ) -> None:
         """Give the files of a new pair their names."""
-        durable = self.durability == "commit"
-        if replaces or durable:
+        if replaces or self.is_durable:
             # After a loss of power, too, there is this array or the one before.
             datasync(self._data)
             datasync(self._metadata)
@@ -278,9 +279,9 @@ class FileStore(Member):
         except OSError:
             if not replaces:
                 raise
-        if durable:
+        if self.is_durable:
             sync_folders(names)
-        self._new_entry = not durable
+        self._new_entry = not self.is_durable
 
     def _withdraw(self, fresh: tuple[str, ...], names: tuple[str, ...], replaces: bool) -> None:
         """Remove the files of a new pair, unless it has replaced another one already."""
@@ -289,10 +290,8 @@ class FileStore(Member):
             with contextlib.suppress(OSError):
                 os.replace(fresh[1], names[1])
             return
-        for fd, name in zip(made, names, strict=True):
-            if same_file(fd, name):
-                os.unlink(name)
-        for name in fresh:
+        named = [name for fd, name in zip(made, names, strict=True) if same_file(fd, name)]
+        for name in (*named, *fresh):
             with contextlib.suppress(OSError):
                 os.unlink(name)
 
@@ -366,10 +365,10 @@ class FileStore(Member):
             # Between the opening of the one file and the other, the pair was overwritten.
             self._close_files()
         self.mode = mode
-        self.durability = durability
+        self.is_durable = durability == "commit"
         if mode == "r+":
             _writers.add(self)
-            if durability == "commit":
+            if self.is_durable:
                 # What is built on must not be less durable than what is built.
                 try:
                     self.flush()
@@ -447,16 +446,18 @@ class FileStore(Member):
 
     def _open_data(self, name: str, flags: int) -> int:
         """Descriptor of ``.xta``, also where its creator did not come to give it that name."""
-        fresh = fresh_name(name, self.header.uuid)
+        fresh = fresh_name(real_name(name), self.header.uuid)
+        if not os.access(fresh, os.F_OK):
+            return os.open(name, flags)
         try:
             fd = os.open(fresh, flags)
-        except FileNotFoundError:
+        except FileNotFoundError:  # by now it has
             return os.open(name, flags)
         if flags & os.O_RDWR:
             with contextlib.suppress(OSError):
                 os.replace(fresh, real_name(name))
             # What the creator leaves between a link and an unlink.
-            for other in (fresh, fresh_name(self._names[0], self.header.uuid)):
+            for other in (fresh, fresh_name(real_name(self._names[0]), self.header.uuid)):
                 if same_file(fd, name):
                     with contextlib.suppress(OSError):
                         os.unlink(other)
@@ -685,8 +686,11 @@ class FileStore(Member):
         metadata, name = file_names(self.path)
         size = os.fstat(self._data).st_size
         seal = SEAL_MAGIC + self.header.uuid
-        end = read_all(self._data, SEAL_BYTES, max(0, size - SEAL_BYTES))
-        if end.startswith(SEAL_MAGIC) and end != seal:
+        start = max(0, size - SEAL_BYTES)
+        end = read_all(self._data, SEAL_BYTES, start)
+        # A loss of power tears writes between sectors: up to there our own is as it should be.
+        torn = -start % SECTOR
+        if end.startswith(SEAL_MAGIC) and end != seal and not (torn and end[:torn] == seal[:torn]):
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
@@ -873,6 +877,11 @@ class FileStore(Member):
         return self._names[0].removesuffix(".xmd")
 
     @property
+    def durability(self) -> str:
+        """The durability: "flush" or "commit"."""
+        return "commit" if self.is_durable else "flush"
+
+    @property
     def generation(self) -> tuple[int, int]:
         """Number of the commit, and time of the last change of the elements, in nanoseconds.
 
@@ -940,7 +949,7 @@ class FileStore(Member):
             os.ftruncate(self._data, end)  # what a failed growth may have left
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
             state = self.state
-            if self.durability == "commit":
+            if self.is_durable:
                 datasync(self._data)
             self._write_superblock(
                 state._replace(
@@ -950,7 +959,7 @@ class FileStore(Member):
                     superseded=False,
                 )
             )
-            if self.durability == "commit":
+            if self.is_durable:
                 datasync(self._metadata)
 
     def commit(
@@ -967,7 +976,7 @@ class FileStore(Member):
         known = self._extents
         n_segments = axial.segments
         try:
-            if self.durability == "commit" and self.held is None:
+            if self.is_durable and self.held is None:
                 self._sync_data()
             self._unsettled |= cuts and self.held is None
             if n_segments > state.n_segments:
@@ -1001,7 +1010,7 @@ class FileStore(Member):
                 what = f"cannot commit the new bounds of '{self.path}'"
                 raise storage_error(error, what) from error
             raise
-        if self.durability == "commit" and self.held is None:
+        if self.is_durable and self.held is None:
             self._sync_commit("new bounds")
 
     def _sync_commit(self, what: str) -> None:
@@ -1188,7 +1197,7 @@ class FileStore(Member):
             finally:
                 if self.state is not before:
                     self.attrs = attrs
-        if self.durability == "commit":
+        if self.is_durable:
             self._sync_commit("attributes")
 
     def _with_attrs(self, attrs: str) -> Superblock:
@@ -1402,9 +1411,16 @@ class FileStore(Member):
         # To the older of two superblocks: the last flush counts until this one is done.
         state = self.state if self.held is None else self.held.before[0]
         flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
-        if all(block is None or block.sequence != state.sequence for block in flushed):
-            self._write_durable(self._older(FLUSHED_SLOTS), state)
-        datasync(self._metadata)
+        is_new = all(block is None or block.sequence != state.sequence for block in flushed)
+        slot = self._older(FLUSHED_SLOTS)
+        try:
+            if is_new:
+                self._write_durable(slot, state)
+            datasync(self._metadata)
+        except BaseException:
+            if is_new:  # the next one is written here again, and the other one stays
+                self._durable[slot] = state._replace(sequence=-1)
+            raise
         self._unsettled = False
         self._sync_names()
 
@@ -1444,10 +1460,10 @@ class FileStore(Member):
 
     def remove(self) -> None:
         """Remove the files; the metadata first, so that nothing is left that opens."""
-        metadata, data = self._names
+        metadata, data = map(real_name, self._names)
         for name in (metadata, data, fresh_name(data, self.header.uuid)):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(real_name(name))
+                os.unlink(name)
 
     def close(self) -> None:
         """Seal, unlock and close."""

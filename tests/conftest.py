@@ -115,7 +115,7 @@ class Script:
             env=self.environment,
         )
 
-    def __call__(self, code: str, *args, prefix=(), env=(), text=None) -> str:
+    def __call__(self, code: str, *args, prefix=(), env=(), text=None, timeout=120) -> str:
         """What the code prints, given a text to read; it has to end well."""
         done = subprocess.run(
             self.command(code, *args, prefix=prefix),
@@ -123,7 +123,7 @@ class Script:
             capture_output=True,
             text=True,
             env={**self.environment, **dict(env)},
-            timeout=120,
+            timeout=timeout,
             check=False,
         )
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"

@@ -142,13 +142,13 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
         case.call.on(state)
         after = state
         agree(path, [after], array=array)
-    if fired:
+    if error is not None:
         for call in (Call("extend", (0, 4)), Call("extend", (1, 3)), Call("attrs", ({"b": 2},))):
             call.on(array)
             call.on(after)
         agree(path, [after], array=array)
     array.close()
-    if fired:
+    if error is not None:
         with xa.open(path, "r+", engine=options["engine"]) as array:
             agree(path, [after], array=array)
             for one in (array, after):
@@ -333,7 +333,7 @@ def run(
         if (engines and options["engine"] not in engines) or (names and name not in names):
             return
         for fault in FAULTS:
-            if not in_full and fault == ("EIO" if options["sparse"] else "ENOSPC"):
+            if not in_full and (options["sparse"] ^ (fault == "ENOSPC")):
                 continue
             for number in itertools.count(1):
                 try:

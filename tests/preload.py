@@ -1,4 +1,8 @@
-"""The other side of preload.c, which stands between a process and the system."""
+"""The other side of preload.c, which stands between a process and the system.
+
+`python tests/preload.py SCRIPT [ARGUMENT ...]` runs a script in a process whose files in a
+temporary folder are watched.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,3 +120,21 @@ def events(log: bytes):
         name, inode = record["name"].decode(), int(record["inode"])
         yield Event(name, inode, int(record["offset"]), int(record["length"]), log[at : at + size])
         at += size
+
+
+def main(command: list[str]) -> int:
+    """Run a script in a watched process; returns how it ended."""
+    with tempfile.TemporaryDirectory() as place:
+        library = build(Path(place))
+        if library is None:
+            sys.exit("needs a C compiler, and Linux")
+        folder = Path(place, "watched")
+        folder.mkdir()
+        watch = environment(library, folder, Path(place, "control"))
+        return subprocess.run(
+            [sys.executable, *command], env={**os.environ, **watch}, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

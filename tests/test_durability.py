@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 import numpy as np
 import pytest
 
 import extarray as xa
-from extarray import store
+from extarray import metadata, store
 
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
 
@@ -127,3 +128,58 @@ def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypat
         array.append(VALUES)
         with xa.open(path) as reader:
             assert (len(reader), dict(reader.attrs)) == (9, {"b": 2})
+
+
+@pytest.mark.parametrize("failing", ["write_all", "datasync"])
+def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
+    """And the one before stays until it is."""
+    with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
+        array[...] = VALUES
+        array.flush()
+        real = getattr(store, failing)
+        for rows in (6, 9):
+
+            def fail(fd, *rest):
+                if fd == array._store._metadata:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                return real(fd, *rest)
+
+            array.append(VALUES)
+            with monkeypatch.context() as patch:
+                patch.setattr(store, failing, fail)
+                for _ in range(3):
+                    with pytest.raises(xa.StorageError, match="cannot flush"):
+                        array.flush()
+            assert 3 in [state_in(array, slot) for slot in (2, 3)] or rows == 9
+            array.flush()
+            assert rows in [state_in(array, slot) for slot in (2, 3)]
+
+
+def state_in(array, slot):
+    """Rows of the state in a superblock."""
+    header = array._store.header
+    with open(f"{array.path}.xmd", "rb") as file:
+        file.seek(header.superblock_offset(slot))
+        block = metadata.decode_superblock(file.read(metadata.BLOCK), header.ndim)
+    return block and block.shape[0]
+
+
+def test_a_folder_that_cannot_be_synchronized(path, monkeypatch):
+    """Some file systems refuse; others have an error, and that is one."""
+    real = os.fsync
+
+    def fsync(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with xa.create(path, (2, 2)) as array:
+        number = errno.EINVAL
+        array.flush()
+    with xa.create(path, (2, 2), overwrite=True) as array:
+        number = errno.EIO
+        with pytest.raises(xa.StorageError, match="cannot flush"):
+            array.flush()
+        monkeypatch.undo()
+        array.flush()

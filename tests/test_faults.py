@@ -1,7 +1,7 @@
 """Failing calls to the system, kills, interrupts and losses of power, in processes of their own.
 
 The numbers here are small; environment variables ask for more: EXTARRAY_TEST_KILLS,
-EXTARRAY_TEST_INTERRUPTS, EXTARRAY_TEST_POWER_CUTS (runs of some hundred each).
+EXTARRAY_TEST_INTERRUPTS, EXTARRAY_TEST_POWER_CUTS (runs of about a hundred each).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 
 import preload
 import pytest
+
+LONGEST = 280  # seconds
 
 
 def number(variable: str, usual: int) -> int:
@@ -34,14 +36,16 @@ def watched(library, tmp_path):
 
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 def test_each_call_to_the_system_fails_once(script, watched, engine):
-    found = script("import faults, sys; faults.main(sys.argv[1:])", engine, env=watched)
-    assert int(found.split()[-2]) > 1000
+    found = script(
+        "import faults, sys; faults.main(sys.argv[1:])", engine, env=watched, timeout=LONGEST
+    )
+    assert int(found.split()[-2]) > 800
 
 
 def test_kills(script, watched):
     kills = number("EXTARRAY_TEST_KILLS", 100)
     seed = os.getpid()
-    script("import kills, sys; kills.main(sys.argv[1:])", kills, seed, env=watched)
+    script("import kills, sys; kills.main(sys.argv[1:])", kills, seed, env=watched, timeout=LONGEST)
 
 
 def test_kills_where_nothing_is_watched(script):
@@ -51,13 +55,15 @@ def test_kills_where_nothing_is_watched(script):
 def test_interrupts(script):
     interrupts = number("EXTARRAY_TEST_INTERRUPTS", 300)
     seed = os.getpid()
-    script("import interrupts, sys; interrupts.main(sys.argv[1:])", interrupts, seed)
+    script(
+        "import interrupts, sys; interrupts.main(sys.argv[1:])", interrupts, seed, timeout=LONGEST
+    )
 
 
 def test_losses_of_power(script, watched):
     runs = number("EXTARRAY_TEST_POWER_CUTS", 8)
     seed = os.getpid()
-    script("import power, sys; power.main(sys.argv[1:])", runs, seed, env=watched)
+    script("import power, sys; power.main(sys.argv[1:])", runs, seed, env=watched, timeout=LONGEST)
 
 
 def test_the_watch_sees_what_happens(script, watched):

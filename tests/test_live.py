@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -47,6 +48,70 @@ def test_all_that_another_process_appends(disk, script):
                 process.kill()
                 process.communicate()
             assert_same(np.concatenate(found)[:, 1], np.arange(604, dtype="i4"))
+
+
+GROWING = """
+import sys
+import numpy as np
+import extarray as xa
+path, engine, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with xa.open(path, mode="r+", engine=engine) as array:
+    low, high = 0, len(array)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(commits):
+        n = number % 3 + 1
+        side = "start" if number % 7 == 3 else "end"
+        first = low - n if side == "start" else high
+        array.append(np.repeat(np.arange(first, first + n, dtype="i4")[:, None], 2, 1), side=side)
+        low, high = min(low, first), max(high, first + n)
+        if number % 100 == 99:
+            array.attrs["rows"] = high - low
+    array.attrs["ended"] = True
+"""
+
+LOOKING = """
+import sys
+import numpy as np
+import extarray as xa
+states = 0
+with xa.open(sys.argv[1], engine=sys.argv[2]) as array:
+    print("ready", flush=True)
+    while not array.attrs.get("ended"):
+        if not array.refresh():
+            continue
+        states += 1
+        n, first = len(array), -array.origin[0]
+        rows = np.r_[np.arange(min(n, 20)), np.arange(max(0, n - 20), n)]
+        assert (array[rows] == (rows + first)[:, None]).all(), (n, first, array[rows])
+        assert array.attrs.get("rows", 0) <= n
+print(states)
+"""
+
+
+def test_readers_find_whole_commits_while_a_writer_makes_them(disk, script):
+    """EXTARRAY_TEST_COMMITS says how many; readers and writer never wait for one another."""
+    commits = int(os.environ.get("EXTARRAY_TEST_COMMITS", 2000))
+    with disk.array((1, 2), "i4", chunks=(64, 2)) as array:
+        path = array.path
+        array.close()
+        writer = script.start(GROWING, path, disk.engine, commits)
+        readers = []
+        try:
+            assert writer.stdout.readline() == "ready\n"
+            readers += [script.start(LOOKING, path, engine) for engine in ("mmap", "pread")]
+            for reader in readers:
+                assert reader.stdout.readline() == "ready\n"
+            writer.communicate("go\n", timeout=250)
+            states = [int(reader.communicate(timeout=60)[0]) for reader in readers]
+            assert min(states) > 0
+            assert all(process.returncode == 0 for process in (writer, *readers))
+        finally:
+            for process in (writer, *readers):
+                process.kill()
+                process.communicate()
+        with xa.open(path) as array:
+            assert len(array) == 1 + sum(number % 3 + 1 for number in range(commits))
 
 
 def test_threads_of_one_process(memory):

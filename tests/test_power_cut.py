@@ -228,3 +228,22 @@ def test_another_arrays_data_are_no_remains(tmp_path):
     os.replace(tmp_path / "b.xta", tmp_path / "a.xta")
     with pytest.raises(xa.errors.PartnerError, match="another array"):
         xa.open(tmp_path / "a")
+
+
+def test_a_seal_that_is_torn_between_two_sectors_is_no_other_array_s(tmp_path, engine):
+    """The second half of the uuid is not there; the state of the last flush is."""
+    with xa.create(tmp_path / "a", (SECTOR - 24,), "u1", chunks=SECTOR - 24) as array:
+        array[...] = 7
+        array.flush()
+    seal = (tmp_path / "a.xta").read_bytes()[-32:]
+    for rest in (bytes(8), b"\7" * 8):
+        (tmp_path / "a.xta").write_bytes(b"\7" * (SECTOR - 24) + seal[:24] + rest)
+        with pytest.warns(xa.errors.RecoveryWarning), xa.open(tmp_path / "a") as array:
+            assert (array[...] == 7).all()
+    with (
+        pytest.warns(xa.errors.RecoveryWarning),
+        xa.open(tmp_path / "a", "r+", engine=engine) as array,
+    ):
+        array.append(array[:3])
+    with xa.open(tmp_path / "a") as array:
+        assert array.shape == (SECTOR - 21,)

@@ -5,12 +5,14 @@ Each test runs in a process of its own, so that a bus error would be seen as one
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 import extarray as xa
 
 PREAMBLE = """
-import errno, os, subprocess, sys
+import contextlib, errno, os, subprocess, sys
 import numpy as np
 import extarray as xa
 
@@ -159,6 +161,104 @@ with xa.open(path) as reader:
     assert dict(reader.attrs) == {"a": 1, "b": 2}
 """
 
+EACH_CALL = """
+kind, sparse = {kind!r}, {sparse}
+if kind == "ext4":
+    image = f"{folder}.image"
+    with open(image, "wb") as file:
+        file.truncate(2**22)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+else:
+    full_disk("2m")
+
+
+def fill(name, piece):
+    with open(f"{folder}/{name}", "wb", buffering=0) as ballast:
+        try:
+            while ballast.write(bytes(piece)):
+                pass
+        except OSError:
+            pass
+
+
+def state(array):
+    return array.shape, array.grid, array.origin, dict(array.attrs), array[:4, :3].tolist()
+
+
+options["chunks"] = (32, 16)  # a page at least
+array = xa.create(path, sparse=sparse, **options)
+array[...] = values
+array.extend(0, 60)
+array.close()
+small = xa.create(f"{folder}/small", (4, 3), chunks=(8, 8), sparse=sparse, engine=engine)
+small.extend(0, 60)
+small[:8, 0] = np.arange(1, 9)
+array = xa.open(path, "r+", engine=engine)
+array.extend(1, 1)  # the seal goes, while there is space for that
+array.flush()
+fill("ballast", 4096)
+fill("more", 64)
+grows = {
+    "growth at the end": lambda a: a.extend(0, 20_000),
+    "growth at the start": lambda a: a.extend(1, 20_000, "start"),
+    "resize": lambda a: a.resize((20_000, 30)),
+    "reserve": lambda a: a.reserve((20_000, 30)),
+}
+fails = {
+    "append": lambda a: a.append(np.ones((20_000, 4))),
+    "append at the start": lambda a: a.append(np.ones((64, 9_000)), 1, "start"),
+    "large attribute": lambda a: a.attrs.update(large="x" * 2_000_000),
+    "attributes of any size": lambda a: [a.attrs.update(a="x" * n) for n in range(0, 10**6, 999)],
+}
+if sparse:
+    fails["write into a hole"] = lambda a: a.write(np.s_[32:, :3], 5)
+    fails["element in a hole"] = lambda a: [a.__setitem__((i, 0), 5) for i in range(32, 64)]
+else:
+    fails |= grows
+for name, call in fails.items():
+    before = state(array)
+    must_fail(lambda: call(array))
+    if not name.startswith("attributes"):
+        assert state(array) == before, (name, state(array), before)
+    with xa.open(path) as reader:
+        assert state(reader) == state(array), name
+# Chunks smaller than a page have neighbours in it: a store meets no hole of these either.
+for i in range(64):
+    with contextlib.suppress(xa.StorageError):
+        small[i, 0] = i + 1
+with contextlib.suppress(xa.StorageError):
+    small.shrink(0, 33)
+    small.extend(0, 33)
+    small[40:] = 1
+assert (small[:8, 0] == np.arange(1, 9)).all()
+small.close()
+# What needs no space goes on.
+array[:4, :3] = values + 1
+array[0, 0] = 7
+array.extend(1, 1)
+array.shrink(1, 1)
+array.flush()
+os.remove(f"{folder}/ballast")
+os.remove(f"{folder}/more")
+attrs = dict(array.attrs)
+array.append(np.full((1, 4), 9.0))
+array.append(np.full((65, 1), 8.0), 1, "start")
+array.attrs["b"] = "y" * 3000
+if sparse:
+    grows["growth at the end"](array)
+array.close()
+if kind == "ext4":
+    with open("/proc/self/mountinfo") as mounts:
+        assert folder in mounts.read()
+with xa.open(path, "r+", engine=engine) as array:
+    assert array.origin == (0, 1) and dict(array.attrs) == {**attrs, "b": "y" * 3000}
+    assert array[0, 1] == 7 and (array[1:4, 1:4] == values[1:] + 1).all()
+    assert (array[:65, 0] == 8).all() and (array[64, 1:] == 9).all()
+    assert not array[4:64, 4:].any() and not array[65:].any()
+    array.extend(0, 3)
+"""
+
 AHEAD_AND_AXIS = """
 full_disk("1m")
 with xa.create(path, growth=("linear", 100), **options) as array:
@@ -264,6 +364,33 @@ def test_full_disk_in_a_commit_of_several_arrays(private_mount, script, tmp_path
 
 def test_full_disk_for_a_new_axis_and_for_growth_ahead(private_mount, script, tmp_path, engine):
     script(PREAMBLE + AHEAD_AND_AXIS, tmp_path, engine, prefix=private_mount)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def file_system(request, private_mount, tmp_path):
+    """A file system that can be mounted."""
+    if request.param == "ext4":
+        image, place = tmp_path / "probe", tmp_path / "place"
+        place.mkdir()
+        with image.open("wb") as file:
+            file.truncate(2**22)
+        try:
+            for command in (
+                ["mkfs.ext4", "-q", image],
+                [*private_mount, "mount", "-o", "loop", image, place],
+            ):
+                subprocess.run(command, check=True, capture_output=True, timeout=60)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("needs mkfs.ext4, and the right to mount a file (Linux, root)")
+    return request.param
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_full_disk_at_each_call(private_mount, script, tmp_path, engine, file_system, sparse):
+    folder = tmp_path / "full"
+    folder.mkdir()
+    code = EACH_CALL.replace("{kind!r}", repr(file_system)).replace("{sparse}", str(sparse))
+    script(PREAMBLE + code, folder, engine, prefix=private_mount)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -16,7 +16,7 @@ from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -39,9 +39,15 @@ from extarray.errors import (
     ReadOnlyError,
     ShapeError,
     StorageError,
+    TruncatedError,
 )
 
 cnp.import_array()
+
+cdef extern from "<sys/stat.h>":
+    ctypedef struct stat_t "struct stat":
+        int64_t st_size
+    int fstat(int fd, stat_t *about) nogil
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct descr_t "PyArray_Descr":
@@ -65,6 +71,7 @@ cdef enum:
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
 cdef index_t THREAD_BYTES = 1 << 23         # the least share of a thread
+cdef index_t CHECK_BYTES = 1 << 20          # above this, a look at the length of the file costs nothing
 
 
 cdef class ArrayCore:
@@ -83,6 +90,7 @@ cdef class ArrayCore:
     # Published together with the bounds: the grid.
     cdef index_t extents[MAX_NDIM]
     cdef index_t origins[MAX_NDIM]
+    cdef index_t file_bytes         # of all chunks that these bounds know
     cdef int rank
     cdef bint is_open, is_writable
     cdef bint reads_direct          # elements can be loaded from layout.base
@@ -219,6 +227,7 @@ cdef class ArrayCore:
             self.layout.low[j] = -self.vectors.state.sides[START][j].extent
             self.origins[j] = -self.layout.low[j] * self.layout.chunk[j] - offset[j]
         self.is_cut = False     # these are later than the inner box
+        self.file_bytes = self.vectors.size * self.layout.chunk_bytes
         self.changes += 1
 
     def _watch(self, Counter cuts, uint64_t known, fill):
@@ -1032,6 +1041,8 @@ cdef class ArrayCore:
         cdef int failure, axis = -1, j
         cdef index_t shares = worth_threads(size)
         cdef BoxShare share
+        if size >= CHECK_BYTES and self._is_cut():
+            self._raise_cut()
         axial.pin(&state)
         job.axial = &state
         try:
@@ -1200,8 +1211,21 @@ cdef class ArrayCore:
                 return failure
         return 0
 
+    cdef bint _is_cut(self) noexcept:
+        """Whether somebody has cut off the file."""
+        cdef stat_t about
+        return (self.layout.fd >= 0 and fstat(self.layout.fd, &about) == 0
+                and about.st_size < self.file_bytes)
+
+    def _raise_cut(self):
+        raise TruncatedError(
+            f"the file of {self._name()} is shorter than its chunks are: another program has cut it "
+            "off; restore it from a copy")
+
     cdef int _check_transferred(self, int failure, bint write) except -1:
         if failure:
+            if self._is_cut():
+                self._raise_cut()
             raise StorageError(
                 failure,
                 f"{os.strerror(failure)} while {'writing to' if write else 'reading'} {self._name()}")

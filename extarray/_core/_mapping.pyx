@@ -34,6 +34,7 @@ cdef extern from *:
     #include <stdlib.h>
     #include <string.h>
     #include <sys/mman.h>
+    #include <unistd.h>
     #if defined(__linux__)
     #include <sys/vfs.h>
     static long xa_filesystem(int fd) {
@@ -52,10 +53,20 @@ cdef extern from *:
         return 0;
     }
     /* Not posix_fallocate: where the file system cannot, glibc writes into the range, which may
-     * undo what another process stores there meanwhile. */
-    #define xa_reserve(fd, offset, length) xa_fallocate((fd), 0, (offset), (length))
-    #define xa_punch(fd, offset, length) \
-        xa_fallocate((fd), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (offset), (length))
+     * undo what another process stores there meanwhile.
+     *
+     * A store through a mapping needs space for all of its page, which may have several blocks of
+     * the file system: whole pages get space, and only whole pages lose it. */
+    static int xa_reserve(int fd, off_t offset, off_t length) {
+        off_t page = sysconf(_SC_PAGESIZE), low = offset & -page;
+        return xa_fallocate(fd, FALLOC_FL_KEEP_SIZE, low, ((offset + length + page - 1) & -page) - low);
+    }
+    static int xa_punch(int fd, off_t offset, off_t length) {
+        off_t page = sysconf(_SC_PAGESIZE);
+        off_t low = (offset + page - 1) & -page, high = (offset + length) & -page;
+        if (low >= high) return 0;
+        return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
+    }
     #else
     #define xa_reserve(fd, offset, length) EOPNOTSUPP
     #define xa_punch(fd, offset, length) EOPNOTSUPP
@@ -143,7 +154,7 @@ def filesystem(int fd):
 
 
 cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Give a range of a file its disk space; what is there stays.
+    """Give the pages of a range of a file their disk space; what is there stays.
 
     Parameters
     ----------
@@ -158,7 +169,7 @@ cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
 
 
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Make a range of a file a hole, which reads as zeros.
+    """Make the pages that lie in a range of a file a hole, which reads as zeros.
 
     Parameters
     ----------

@@ -1,0 +1,94 @@
+"""A principal array that another program cuts off while it is open."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+ROWS = 512
+CUT = 4096
+
+
+@pytest.fixture
+def cut(path):
+    """Opens an array in a mode, with an engine, whose file is then cut off."""
+    arrays = []
+
+    def opened(mode, engine):
+        with xa.create(path, (ROWS, 1024), "i4", chunks=(64, 256)) as array:
+            array[...] = 1
+        arrays.append(xa.open(path, mode, engine=engine))
+        assert (arrays[0][...] == 1).all()
+        os.truncate(f"{path}.xta", CUT)
+        return arrays[0]
+
+    yield opened
+    for array in arrays:
+        array.close()
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("key", [(500, 1000), np.s_[400:402], np.s_[...], ([400, 3],)], ids=str)
+def test_reads_by_calls_say_so(cut, mode, key):
+    array = cut(mode, "pread")
+    with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+        array[key]
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_large_transfers_say_so_with_either_engine(cut, mode, engine):
+    array = cut(mode, engine)
+    with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+        array.read()
+    if mode == "r+":
+        with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+            array[...] = 5
+    assert array.closed is False
+
+
+def test_what_is_still_there_can_be_read(cut):
+    array = cut("r", "pread")
+    assert array[0, 0] == 1
+
+
+def test_it_does_not_open_again(cut, path, engine):
+    cut("r", engine)
+    for mode in ("r", "r+"):
+        with pytest.raises((xa.errors.TruncatedError, xa.errors.PartnerError)):
+            xa.open(path, mode, engine=engine)
+
+
+def test_a_reader_that_refreshes_finds_out(path, engine):
+    with (
+        xa.create(path, (4, 1024), "i4", chunks=(4, 1024)) as array,
+        xa.open(path, engine=engine) as reader,
+    ):
+        array.append(np.ones((4, 1024), "i4"))
+        os.truncate(f"{path}.xta", CUT)
+        with pytest.raises(xa.errors.TruncatedError):
+            reader.refresh()
+        assert reader.shape == (4, 1024)
+        assert reader[0, 0] == 0
+
+
+SIGNALLED = """
+import os, sys
+import extarray as xa
+with xa.create(sys.argv[1], (1024, 1024), "i4", chunks=(256, 1024)) as array:
+    array[...] = 1
+array = xa.open(sys.argv[1], engine="mmap")
+os.truncate(sys.argv[1] + ".xta", 4096)
+array[1000, 1000]
+"""
+
+
+def test_single_loads_through_a_mapping_meet_the_system_s_signal(script, path):
+    """Nothing can be done about it but another engine; it is what the documentation says."""
+    process = script.start(SIGNALLED, path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGBUS
