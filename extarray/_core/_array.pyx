@@ -174,6 +174,7 @@ cdef class ArrayCore:
         self.extents = extents
         self.origins = origins
         self.rank = rank
+        self.file_bytes = axial.size * stride
         self.changes += 1
         del old, old_vectors
 
