@@ -16,6 +16,7 @@ from extarray.errors import *  # noqa: F403
 from extarray.errors import __all__ as _error_names
 from extarray.protocols.iteration import ndenumerate
 from extarray.rawfile import fromfile
+from extarray.rechunking import rechunk, rechunk_plan
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,8 @@ __all__ = [
     "ndenumerate",
     "ones",
     "open",
+    "rechunk",
+    "rechunk_plan",
     "zeros",
 ]
 __all__ += _error_names

@@ -868,6 +868,24 @@ class FileStore:
         if listener is not None:
             listener()
 
+    def move(self, path: Path, overwrite: bool) -> None:
+        """Give the pair another name, in the steps in which `create` gives it its first.
+
+        A pair that is overwritten stays valid for those who have it open; holding its writer's lock
+        is up to the caller.
+        """
+        names = tuple(os.path.abspath(name) for name in file_names(path))
+        with family(f"cannot move '{self.path}' to '{path}'"):
+            publish(self._names[1], names[1], overwrite)
+            try:
+                publish(self._names[0], names[0], overwrite)
+            except BaseException:
+                if not overwrite:
+                    os.rename(names[1], self._names[1])
+                raise
+        self.path, self._names = path, names
+        self._new_entry = True
+
     def remove(self) -> None:
         """Remove the files; the metadata first, so that nothing is left that opens."""
         for name in self._names:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from extarray.layout.axis import Step
@@ -76,13 +78,18 @@ class Mover:
             self._held[j] = np.empty([min(n, m) for n, m in zip(held, p.shape, strict=True)], dtype)
             faster.append(j)
 
-    def move(self, template: tuple[tuple[int, int], ...]) -> None:
-        """Move the elements of a template.
+    def move(self, template: tuple[tuple[int, int], ...]) -> Iterator[int]:
+        """Move the elements of a template, step by step.
 
         Parameters
         ----------
         template : tuple of (int, int)
             Where it begins and ends along each axis.
+
+        Yields
+        ------
+        int
+            Elements that the step has read.
         """
         p = self._pass
         start = tuple(a for a, _ in template)
@@ -92,16 +99,18 @@ class Mover:
         ]
         back = np.argsort(self._nest)
         for nested in itertools.product(*[steps[j] for j in self._nest]):
-            self._step([nested[i] for i in back], start)
+            yield self._step([nested[i] for i in back], start)
 
-    def _step(self, steps: list[Step], start: Index) -> None:
+    def _step(self, steps: list[Step], start: Index) -> int:
         """Read a step of each axis, write what is complete, hold the rest."""
         k = self._fastest
         first = [s.written if j == k else s.read for j, s in enumerate(steps)]
         pairs = list(zip(steps, first, strict=True))
         # With the dots, an array without axes stays an array.
-        block = self._buffer[(*(slice(0, s.end - a) for s, a in pairs), ...)]
-        new = block[(*(slice(s.read - a, None) for s, a in pairs), ...)]
+        held: tuple[Any, ...] = tuple(slice(0, s.end - a) for s, a in pairs)
+        block = self._buffer[(*held, ...)]
+        fresh: tuple[Any, ...] = tuple(slice(s.read - a, None) for s, a in pairs)
+        new = block[(*fresh, ...)]
         self._source.read(tuple(slice(s.read, s.end) for s in steps), out=new)
         ready: list[Piece] = [(tuple(first), block)]
         if k is not None:
@@ -120,9 +129,11 @@ class Mover:
         for j, (origin, values) in reversed(waiting):
             self._place(j, steps, start, origin, values.shape)[...] = values
         if k is not None:
-            held = steps[k].end - steps[k].complete
             # A step completes more than it leaves: the two parts do not overlap.
-            _part(block, k, 0, held)[...] = _part(block, k, block.shape[k] - held, block.shape[k])
+            stays = steps[k].end - steps[k].complete
+            size = block.shape[k]
+            _part(block, k, 0, stays)[...] = _part(block, k, size - stays, size)
+        return new.size
 
     @staticmethod
     def _split(pieces: list[Piece], j: int, complete: int) -> tuple[list[Piece], list[Piece]]:

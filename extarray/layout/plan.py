@@ -27,13 +27,23 @@ from extarray.layout.axis import Axis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Pass", "intermediates", "least_memory", "plan_passes", "resident_pass", "swept_pass"]
+__all__ = [
+    "MOST_PASSES",
+    "Pass",
+    "check_memory",
+    "intermediates",
+    "least_memory",
+    "plan_passes",
+    "resident_pass",
+    "swept_pass",
+]
 
 Index: TypeAlias = tuple[int, ...]
 
 #: Bytes of a step, where memory allows: a call for less costs more than the copying.
 STEP_BYTES = 1 << 23
-_MOST_PASSES = 16
+#: More would mean chunks that hardly differ from each other.
+MOST_PASSES = 16
 #: Templates of an axis that are tried at first, and in all along the axes but the last.
 _TRIED = 128
 _TRIED_TOGETHER = 1024
@@ -188,6 +198,48 @@ def least_memory(
     return (math.prod(source) + math.prod(target)) * (itemsize + (cast_itemsize or 0))
 
 
+def check_memory(
+    shape: Index,
+    source: Index,
+    target: Index,
+    lead: Index,
+    itemsize: int,
+    budget: int,
+    cast_itemsize: int | None = None,
+) -> tuple[Index, Index]:
+    """Refuse a memory that is too little.
+
+    Parameters
+    ----------
+    shape, source, target, lead : tuple of int
+        As for `Pass`.
+    itemsize : int
+    budget : int
+        Bytes.
+    cast_itemsize : int, optional
+        As for `Pass`.
+
+    Returns
+    -------
+    source, target : tuple of int
+        Chunks, as far as there are elements for them.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError.
+    """
+    source = tuple(min(n + e, c) for n, c, e in zip(shape, source, lead, strict=True))
+    target = tuple(map(min, target, shape))
+    least = least_memory(source, target, itemsize, cast_itemsize)
+    if budget < least:
+        raise ArgumentError(
+            f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
+            f"of {target}: one of each needs {least} bytes; give max_memory={least} or more"
+        )
+    return source, target
+
+
 # -- templates -----------------------------------------------------------------------------------
 
 
@@ -224,12 +276,13 @@ def _search(
         [axis.elements_read(n) for n in tried] for axis, tried in zip(axes, lists, strict=True)
     ]
     # The best of the first i templates of the last axis, for each i.
-    lower = costs[-1].__getitem__
-    last = list(itertools.accumulate(range(len(lists[-1])), lambda a, b: min(a, b, key=lower)))
+    last: list[int] = []
+    for i, cost in enumerate(costs[-1]):
+        last.append(last[-1] if last and costs[-1][last[-1]] <= cost else i)
     best: tuple[int, Index] | None = None
     for place in itertools.product(*[range(len(tried)) for tried in lists[:-1]]):
         head = tuple(tried[i] for tried, i in zip(lists, place, strict=False))
-        n = bisect.bisect_left(lists[-1], True, key=lambda t, head=head: not fits((*head, t)))
+        n = bisect.bisect_left(lists[-1], True, key=lambda t: not fits((*head, t)))
         if n == 0:
             continue
         i = last[n - 1]
@@ -506,7 +559,7 @@ def plan_passes(
     itemsize: int,
     budget: int,
     cast_itemsize: int | None = None,
-    most: int = _MOST_PASSES,
+    most: int = MOST_PASSES,
 ) -> list[Pass]:
     """The passes that read and write the least bytes in a given memory.
 
@@ -537,14 +590,7 @@ def plan_passes(
     that fit the chunks, and templates that lie in memory as a whole, are taken where they save as
     much as reading the array once, or where nothing else is possible.
     """
-    source = tuple(min(n + e, c) for n, c, e in zip(shape, source, lead, strict=True))
-    target = tuple(map(min, target, shape))
-    least = least_memory(source, target, itemsize, cast_itemsize)
-    if budget < least:
-        raise ArgumentError(
-            f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
-            f"of {target}: one of each needs {least} bytes; give max_memory={least} or more"
-        )
+    source, target = check_memory(shape, source, target, lead, itemsize, budget, cast_itemsize)
 
     def sequence(shapes: list[Index], find: Callable[..., Pass | None]) -> list[Pass] | None:
         passes: list[Pass] = []
