@@ -9,6 +9,7 @@
 
 from extarray import errors
 from extarray._core._axial import Axial
+from extarray.advice import advise_chunks
 from extarray.array import ExtArray
 from extarray.config import config
 from extarray.creation import create, empty, from_array, full, ones, open, zeros
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Axial",
     "ExtArray",
+    "advise_chunks",
     "config",
     "create",
     "empty",

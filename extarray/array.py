@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 from extarray._core._axial import Axial
+from extarray.access import AccessMixin
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
 from extarray.errors import (
@@ -45,6 +46,7 @@ __all__ = ["ExtArray"]
 class ExtArray(
     Indexable,
     Extendible,
+    AccessMixin,
     LiveMixin,
     CopiesMixin,
     HabitsMixin,

@@ -290,7 +290,7 @@ def rechunk_plan(
         standin = np.lib.stride_tricks.as_strided(
             np.zeros(1, "u1"), shape=(1,) * len(shape), strides=range(len(shape))
         )
-        turned = np.transpose(standin, axes).strides  # type: ignore[arg-type]
+        turned = np.transpose(standin, axes).strides
         shape, old = (tuple(values[j] for j in turned) for values in (shape, old))
     new = old if chunks is None else check_chunks(chunks, shape, itemsize)
     if 0 in shape:

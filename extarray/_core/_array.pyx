@@ -86,6 +86,7 @@ cdef class ArrayCore:
     cdef bint writes_direct         # and stored there without a look at `touched`
     cdef index_t changes            # grows with every change of elements or bounds
     cdef bint lent                  # a view for writing is out: elements may change unseen
+    cdef object log                 # told of what is read; None: nobody asks
 
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
@@ -352,7 +353,7 @@ cdef class ArrayCore:
 
     def __getitem__(self, key):
         cdef char *place
-        if self.reads_direct:
+        if self.reads_direct and self.log is None:
             try:
                 place = self._locate(key)
             except OverflowError:
@@ -483,6 +484,8 @@ cdef class ArrayCore:
         if not parse(key, bounds, self.rank, &s):
             return self._read_query(key, out, order)
         self._check_open()      # an index may run any code, also code that closes this array
+        if self.log is not None:
+            self._tell(&s)
         if out is None:
             target = self._new(&s, order == "F")
             self._transfer(&s, target, False)
@@ -499,6 +502,22 @@ cdef class ArrayCore:
         else:
             self._read_cast(&s, target)
         return target
+
+    cdef int _tell(self, const selection_t *s) except -1:
+        """Tell the log what is read: the extents from the first to the last element."""
+        cdef int j
+        cdef list extents = []
+        for j in range(self.rank):
+            if s.count[j] == 0:
+                return 0
+            extents.append((s.count[j] - 1) * (s.step[j] if s.step[j] > 0 else -s.step[j]) + 1)
+        self.log.note(tuple(extents))
+        return 0
+
+    def _listen(self, log):
+        """Have a log told of what is read; None: no more.  Returns the one that was told before."""
+        before, self.log = self.log, log
+        return before
 
     def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
         """Raise where elements of `dtype` cannot be read into an array."""
@@ -773,8 +792,12 @@ cdef class ArrayCore:
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, self.rank, &s)
+            if self.log is not None and not write:
+                self._tell(&s)
             self._transfer(&s, values, write)
             return
+        if self.log is not None and not write:
+            self.log.note_query(query, self.shape)
         plan = Plan(self.vectors)
         q = &plan.query
         q.layout = self.layout
