@@ -336,9 +336,8 @@ class _Problem:
         """By what shapes of the same cost are compared: pages, what is allocated, the larger."""
         elements = math.prod(head) * last
         pages = -(-elements * self.itemsize // _PAGE)
-        allocated = (
-            elements * math.prod(grid_of(self.shape[:-1], head)) * -(-self.shape[-1] // last)
-        )
+        *shape, end = [max(n, 1) for n in self.shape]
+        allocated = elements * math.prod(grid_of(shape, head)) * -(-end // last)
         return zip(pages.tolist(), allocated.tolist(), (-elements).tolist(), strict=True)
 
     def compared(self, chunks: tuple[int, ...]) -> tuple[float, int, int, int]:
@@ -375,14 +374,15 @@ class _Problem:
                 best, found = (_rounded(low), *rank), (*head, c)
         return self._descend(found, limit)
 
+    def longest(self, limit: int) -> list[int]:
+        """Extents of chunks that make sense along each axis, at most."""
+        return [
+            limit if j in self.growing else min(limit, max(n, 1)) for j, n in enumerate(self.shape)
+        ]
+
     def _candidates(self, limit: int) -> list[NDArray[np.int64]]:
         """Extents of chunks to try along each axis, in rising order."""
-        lengths = [
-            min(
-                limit, max(n, 1, int(self.requests[:, j].max())) if j not in self.growing else limit
-            )
-            for j, n in enumerate(self.shape)
-        ]
+        lengths = self.longest(limit)
         rows = len(lengths) - 1
         most = _MOST_ROWS if rows <= 1 else max(4, int(_MOST_ROWS ** (1 / rows)))
         all_rows = math.prod(lengths[:-1]) <= _MOST_ROWS
@@ -403,12 +403,14 @@ class _Problem:
     def _descend(self, chunks: tuple[int, ...], limit: int) -> tuple[int, ...]:
         """The shape to which neighbours lead that are better."""
         best = (self.compared(chunks), chunks)
+        longest = self.longest(limit)
         while True:
             here = best
             for move in itertools.product((-1, 0, 1), repeat=min(len(chunks), 6)):
                 moved = [c + d for c, d in zip(chunks, move, strict=False)]
                 other = (*moved, *chunks[len(moved) :])
-                if min(other) >= 1 and math.prod(other) <= limit:
+                possible = all(1 <= c <= n for c, n in zip(other, longest, strict=True))
+                if possible and math.prod(other) <= limit:
                     best = min(best, (self.compared(other), other))
             if best == here:
                 return best[1]

@@ -26,6 +26,9 @@ FUNCTIONS = {
     "from_array": "x path chunks fill_value overwrite attrs dims",
     "fromfile": "file dtype count sep offset shape path chunks",
     "ndenumerate": "a",
+    "rechunk": "src path chunks axes order dtype max_memory workers in_place resume progress",
+    "rechunk_plan": "src chunks source_chunks axes dtype max_memory",
+    "advise_chunks": "shape dtype access grow block_bytes",
 }
 METHODS = {
     "read": "selection out order",
@@ -35,6 +38,7 @@ METHODS = {
     "shrink": "axis by side",
     "reserve": "shape",
     "repack": "path",
+    "record_access": "",
     "follow": "axis timeout",
     "resize": "shape axis",
     "read_direct": "dest source_sel dest_sel",

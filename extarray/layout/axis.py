@@ -102,6 +102,10 @@ class Axis:
         whole = -(-self.block // self.target) * self.target
         return min(whole, self.extent + self.shift)
 
+    def count(self, template: int) -> int:
+        """Number of templates."""
+        return -(-(self.extent + self.shift % template) // template)
+
     def reaches_all(self, template: int) -> bool:
         """Whether one template has the whole axis."""
         return template >= self.extent + self.shift
@@ -131,21 +135,22 @@ class Axis:
         (144, 216)
         """
         # Edges of templates at ``i * template - shift`` for i = 1 ... n.
-        n = -(-(self.extent + self.shift) // template) - 1
+        n = self.count(template) - 1
         if n <= 0:
             return self.extent
-        offset = self.lead - self.shift  # an edge is between two chunks where it is 0 (mod source)
+        shift = self.shift % template
+        offset = self.lead - shift  # an edge is between two chunks where it is 0 (mod source)
         inside = n - _count(template, offset, self.source, n)
         total = self.extent + inside * self.source
         # The first and the last chunk have fewer elements inside the bounds.
         first = self.source - self.lead
         if first < self.extent:
-            cut = min(n, (first - 1 + self.shift) // template)
+            cut = min(n, (first - 1 + shift) // template)
             total -= cut * (self.source - first)
         start = (self.extent + self.lead - 1) // self.source * self.source - self.lead
         last = self.extent - max(start, 0)
         if start > 0:
-            cut = n - min(n, (start + self.shift) // template)
+            cut = n - min(n, (start + shift) // template)
         else:
             cut = n  # one chunk has the whole axis
         return total - cut * (self.source - last)
@@ -166,7 +171,7 @@ class Axis:
         >>> Axis(40, 9, 16).windows(32)
         [(0, 32), (32, 40)]
         """
-        starts = range(-self.shift, self.extent, template)
+        starts = range(-(self.shift % template), self.extent, template)
         return [(max(0, n), min(n + template, self.extent)) for n in starts]
 
     def room(self, blocks: int) -> int:

@@ -78,6 +78,11 @@ class Mover:
             self._held[j] = np.empty([min(n, m) for n, m in zip(held, p.shape, strict=True)], dtype)
             faster.append(j)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers."""
+        return self._buffer.nbytes + sum(held.nbytes for held in self._held.values())
+
     def move(self, template: tuple[tuple[int, int], ...]) -> Iterator[int]:
         """Move the elements of a template, step by step.
 

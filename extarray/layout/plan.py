@@ -125,7 +125,7 @@ class Pass:
     def n_templates(self) -> int:
         """Number of templates."""
         pairs = zip(self.axes, self.template, strict=True)
-        return math.prod(-(-(axis.extent + axis.shift) // n) for axis, n in pairs)
+        return math.prod(axis.count(n) for axis, n in pairs)
 
     def templates(self) -> Iterator[tuple[tuple[int, int], ...]]:
         """Where each template begins and ends along each axis, in C order."""

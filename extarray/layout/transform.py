@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from extarray.metadata import Header
 
-__all__ = ["Transformation", "finish_move", "passes_between"]
+__all__ = ["Transformation", "fill", "finish_move", "passes_between"]
 
 
 def passes_between(
@@ -45,6 +45,7 @@ def passes_between(
     dtype: np.dtype[Any],
     budget: int | None,
     in_memory: bool = False,
+    most: int = MOST_PASSES,
 ) -> list[Pass]:
     """The passes from an array to chunks of another shape.
 
@@ -60,6 +61,8 @@ def passes_between(
         Bytes; None: ``config.max_memory``, or the least that is possible.
     in_memory : bool
         The target is in memory, which has no chunks that have to be written as a whole.
+    most : int
+        Passes at most.
 
     Returns
     -------
@@ -79,10 +82,25 @@ def passes_between(
     if budget is None:
         budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
     check_memory(shape, source.chunks, chunks, source._lead, itemsize, budget, cast)
-    most = MOST_PASSES
     if in_memory:
         chunks, most = (1,) * len(shape), 1
     return plan_passes(shape, source.chunks, chunks, source._lead, itemsize, budget, cast, most)
+
+
+def fill(new: Any, source: Any) -> None:
+    """Bring the elements of an array, or of a view, into a fresh array, in one pass.
+
+    Parameters
+    ----------
+    new : ExtArray
+    source : ExtArray or LazyView
+        Of its shape and dtype.
+    """
+    for p in passes_between(source, new.chunks, new.dtype, None, new.path is None, most=1):
+        mover = Mover(p, source, new, source.dtype)
+        for template in p.templates():
+            for _ in mover.move(template):
+                pass
 
 
 @dataclass
