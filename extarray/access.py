@@ -128,7 +128,7 @@ class AccessMixin(StoredArray):
         ...     for i in range(0, 64, 8):
         ...         series = a[:, i, i]
         >>> xa.advise_chunks(a.shape, a.dtype, access=log, block_bytes="64 KiB")
-        (365, 9, 9)
+        (365, 1, 4)
         """
         self._check()
         log = AccessLog()

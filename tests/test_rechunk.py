@@ -372,6 +372,26 @@ def test_killed_work_goes_on(tmp_path, script, monkeypatch, in_place):
     assert files_of(tmp_path) == left
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_work_that_somebody_is_at_is_left_alone(tmp_path, monkeypatch, resume):
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
+    move = Mover.move
+
+    def meet(self, template):
+        monkeypatch.setattr(Mover, "move", move)
+        before = files_of(tmp_path)
+        with pytest.raises(xa.LockedError):
+            xa.rechunk(a, tmp_path / "new", resume=resume, **TWO)
+        with pytest.raises(xa.LockedError):
+            a.copy(tmp_path / "new")
+        assert files_of(tmp_path) == before
+        yield from move(self, template)
+
+    monkeypatch.setattr(Mover, "move", meet)
+    with xa.rechunk(a, tmp_path / "new", **TWO) as b:
+        assert_same(b[...], a[...])
+
+
 # -- in place ------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,9 @@ Index: TypeAlias = tuple[int, ...]
 
 #: Bytes of a step, where memory allows: a call for less costs more than the copying.
 STEP_BYTES = 1 << 23
+#: The same while several axes are swept: what the slower ones hold is copied once more, and their
+#: chunks are written in parts.
+SWEPT_BYTES = 1 << 27
 #: More would mean chunks that hardly differ from each other.
 MOST_PASSES = 16
 #: Templates of an axis that are tried at first, and in all along the axes but the last.
@@ -458,8 +461,8 @@ def resident_pass(
 
 def _enlarged(p: Pass, budget: int) -> Pass:
     """The same pass in larger steps, while these are small: each call costs something."""
-    room = min(budget, STEP_BYTES)
     while True:
+        room = min(budget, SWEPT_BYTES if len(p.traversal) > 1 else STEP_BYTES)
         for j in reversed(range(len(p.shape))):
             larger = _larger(p, j)
             if larger is not None and larger.memory <= room:

@@ -16,7 +16,7 @@ import numpy as np
 from extarray._core._crc import crc32c
 from extarray.chunking import blocks
 from extarray.config import config
-from extarray.errors import ExistsError, MissingError, StorageError
+from extarray.errors import ExistsError, FormatError, MissingError, StorageError
 from extarray.filesystem import family, file_names, publish
 from extarray.layout.execute import Mover
 from extarray.layout.journal import Journal
@@ -177,8 +177,12 @@ class Transformation:
                     raise ExistsError(errno.EEXIST, "it exists; give another path", name)
         # Without elements there is no pass, but a target all the same.
         places = [_temporary(path, i) for i in range(max(1, len(self.passes)))]
+        left = self._left(places) if resume else None
+        if left is None:
+            for place in places:
+                self._clear(place)
         try:
-            new = self._pass_by_pass(places, resume)
+            new = self._pass_by_pass(places, left)
             with _closed_on_error(new):
                 self._check(new)
                 new._store.set_attrs(self.attrs)
@@ -193,14 +197,9 @@ class Transformation:
             raise
         return new
 
-    def _pass_by_pass(self, places: list[Path], resume: bool) -> Any:
-        """The array of the last pass, complete."""
-        new, first = (self._left(places) if resume else None), 0
-        if new is not None:
-            first = places.index(new.path)
-        else:
-            for place in places:
-                _remove(place)
+    def _pass_by_pass(self, places: list[Path], new: Any) -> Any:
+        """The array of the last pass, complete; `new` is the one to go on with, if any."""
+        first = 0 if new is None else places.index(new.path)
         with self._told() as progress:
             progress.skip(sum(p.bytes_written for p in self.passes[:first]))
             for i in range(first, len(places)):
@@ -256,6 +255,12 @@ class Transformation:
         new = self.kind._create(places[i], self.source.shape, header, "{}")
         Journal(new._store, self._job(i)).begin()
         return new
+
+    def _clear(self, place: Path) -> None:
+        """Remove what earlier work has left, unless somebody is at it."""
+        with contextlib.suppress(MissingError, FormatError):
+            self.kind._open(place, "r+", 0, "auto").close()
+        _remove(place)
 
     def _left(self, places: list[Path]) -> Any:
         """The array of the last pass that was begun, or None."""
