@@ -595,10 +595,15 @@ def plan_passes(
     """
     source, target = check_memory(shape, source, target, lead, itemsize, budget, cast_itemsize)
 
+    k = len(shape)
+    small = Pass(shape, source, target, lead, shape, (0,) * k, (), itemsize, cast_itemsize)
+    if small.memory <= min(budget, STEP_BYTES):
+        return [small]  # one step has the whole array
+
     def sequence(shapes: list[Index], find: Callable[..., Pass | None]) -> list[Pass] | None:
         passes: list[Pass] = []
         for one, other in itertools.pairwise(shapes):
-            start = (0,) * len(shape) if passes else lead
+            start = (0,) * k if passes else lead
             cast = cast_itemsize if other is shapes[-1] else None
             found = find(shape, one, other, start, itemsize, budget, cast)
             if found is None:
