@@ -63,7 +63,8 @@ class Progress:
         self._first += nbytes
 
     def _show(self, now: float) -> None:
-        speed = (self.done - self._first) / (now - self._begun)
+        # A clock may stand still between two looks, and so may the work.
+        speed = max(1.0, (self.done - self._first) / max(now - self._begun, 1e-6))
         left = round((self._total - self.done) / speed)
         text = (
             f"{self._what}: {self.done / self._total:.0%} of {format_bytes(self._total)}, "

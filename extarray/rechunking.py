@@ -71,7 +71,7 @@ def rechunk(
         Elements are cast as by ``astype``; None: the present one.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
-        chunk.
+        chunk.  Besides, each thread stages up to 2 MiB.
     workers : int, optional
         Threads; None: ``config.threads``.
     in_place : bool

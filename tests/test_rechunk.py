@@ -439,6 +439,22 @@ def test_publication_between_its_two_files(tmp_path, monkeypatch, in_place):
     assert len(files_of(tmp_path)) == (2 if in_place else 4)
 
 
+def test_a_name_that_is_taken_meanwhile(tmp_path):
+    values = np.arange(20).reshape(4, 5)
+    with xa.from_array(values, tmp_path / "old") as a:
+        (tmp_path / "new.xmd").touch()
+        with pytest.raises(xa.ExistsError):
+            a._store.move(tmp_path / "new", False)
+        assert a.path == tmp_path / "old"
+        assert files_of(tmp_path) == ["new.xmd", "old.xmd", "old.xta"]
+        (tmp_path / "new.xmd").unlink()
+        a._store.move(tmp_path / "new", False)
+        a.append(values)
+        assert a.path == tmp_path / "new"
+    with xa.open(tmp_path / "new") as b:
+        assert_same(b[4:], values)
+
+
 # -- memory, threads, progress -------------------------------------------------------------------
 
 SETUP = """
