@@ -47,9 +47,11 @@ STEP_BYTES = 1 << 23
 SWEPT_BYTES = 1 << 27
 #: More would mean chunks that hardly differ from each other.
 MOST_PASSES = 16
+#: Passes, where some of them may read chunks again: each is searched for at length.
+_MOST_MIXED = 4
 #: Templates of an axis that are tried at first, and in all along the axes but the last.
 _TRIED = 128
-_TRIED_TOGETHER = 1024
+_TRIED_TOGETHER = 4096
 _MOST_ORDERS = 24
 
 
@@ -613,16 +615,14 @@ def plan_passes(
 
     once = itemsize * math.prod(shape)
     best: list[Pass] | None = None
-    for find, fitting, last in (
-        (swept_pass, False, most),
-        (swept_pass, True, most),
-        (resident_pass, False, 1),
-        (_any_pass, True, most),
+    for find, fitting, numbers in (
+        (swept_pass, False, range(1, most + 1)),
+        (swept_pass, True, range(2, most + 1)),
+        (resident_pass, False, range(1, 2)),
+        (_any_pass, True, range(2, min(most, _MOST_MIXED) + 1)),
     ):
-        if find is _any_pass and best is not None:
-            break
         limit = math.inf if best is None else _cost(best) - once
-        for n in range(1, last + 1):
+        for n in numbers:
             shapes = intermediates(source, target, n, fitting)
             if 2 * n * once > limit or (n > 1 and len(shapes) <= n):
                 break
