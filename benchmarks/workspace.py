@@ -84,6 +84,12 @@ class Workspace:
         self._other = self.peer.create(self._empty("other"), layout)
         return self._other
 
+    @property
+    def other(self) -> Peer:
+        """The array that `new` made."""
+        assert self._other is not None
+        return self._other
+
     def open(self) -> Peer:
         """Open the array that `new` made and `close_new` closed, for reading."""
         return self.peer.open(self.folder / "other")
@@ -97,6 +103,10 @@ class Workspace:
         """Remove the array that `new` made."""
         self.close_new()
         self._empty("other")
+
+    def target(self) -> Path:
+        """Return an empty folder for what an operation writes; what was there before is removed."""
+        return self._empty("target")
 
     def warm(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array to read into, its pages in use already."""

@@ -9,6 +9,7 @@
 
 from extarray import errors
 from extarray._core._axial import Axial
+from extarray.advice import advise_chunks
 from extarray.array import ExtArray
 from extarray.checking import check
 from extarray.config import config
@@ -19,6 +20,7 @@ from extarray.findings import Problem, Report
 from extarray.group import commit, refresh
 from extarray.protocols.iteration import ndenumerate
 from extarray.rawfile import fromfile
+from extarray.rechunking import rechunk, rechunk_plan
 
 __version__ = "0.1.0"
 
@@ -27,6 +29,7 @@ __all__ = [
     "ExtArray",
     "Problem",
     "Report",
+    "advise_chunks",
     "check",
     "commit",
     "config",
@@ -39,6 +42,8 @@ __all__ = [
     "ndenumerate",
     "ones",
     "open",
+    "rechunk",
+    "rechunk_plan",
     "refresh",
     "zeros",
 ]

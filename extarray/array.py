@@ -12,6 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray.access import AccessMixin
 from extarray.axes import AxesMixin, places_of
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
@@ -52,6 +53,7 @@ __all__ = ["ExtArray"]
 class ExtArray(
     Indexable,
     Extendible,
+    AccessMixin,
     AxesMixin,
     LiveMixin,
     CopiesMixin,

@@ -11,6 +11,8 @@ from uuid import uuid4
 from extarray.casting import astype
 from extarray.chunking import check_chunks
 from extarray.errors import ArgumentError, ArgumentTypeError, MissingError
+from extarray.filesystem import resolve_path
+from extarray.layout.transform import Transformation, passes_between
 from extarray.order import check_order
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
@@ -91,6 +93,9 @@ class CopiesMixin(StoredArray, Source):
 
         Notes
         -----
+        At most ``config.max_memory`` bytes are in memory at a time, where a chunk of each array is
+        not larger; see `extarray.rechunk`, which can do more.
+
         Called by `dask.array.from_array` it gives a view of the whole: tasks read it late, by
         indices that mean what they mean now.
 
@@ -115,24 +120,18 @@ class CopiesMixin(StoredArray, Source):
         if checksum is None:
             checksum = header.checksum and path is not None
         shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
-        new = self._create(
-            path,
-            self.shape,
-            replace(
-                header,
-                uuid=uuid4().bytes,
-                chunks=shape or header.chunks,
-                order=header.order if order in ("A", "K") else check_order(order),
-                checksum=bool(checksum),
-            ),
-            self._store.attrs,
-            growth=self._store.growth,
+        header = replace(
+            header,
+            uuid=uuid4().bytes,
+            chunks=shape or header.chunks,
+            order=header.order if order in ("A", "K") else check_order(order),
+            checksum=bool(checksum),
         )
-        try:
-            new[...] = self
-        except BaseException:
-            new._discard()
-            raise
+        passes = passes_between(self, header.chunks, header.dtype, None, path is None)
+        work = Transformation(
+            type(self), self, header, self._store.attrs, passes, growth=self._store.growth
+        )
+        new: Self = work.in_memory() if path is None else work.on_disk(resolve_path(path))
         return new
 
     def repack(self, path: Any, *, checksum: bool | None = None) -> Self:

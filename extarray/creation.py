@@ -15,6 +15,8 @@ from extarray.dims import check_dims
 from extarray.errors import ArgumentError, CastingError
 from extarray.filesystem import resolve_path
 from extarray.growth import as_source
+from extarray.layout.transform import fill
+from extarray.lazy import LazyView
 from extarray.metadata import Header, check_dtype
 from extarray.order import check_order
 from extarray.policy import encode_policy
@@ -423,7 +425,9 @@ def from_array(
         checksum=checksum,
     )
     try:
-        if isinstance(source, (np.ndarray, Source)):
+        if isinstance(source, (ExtArray, LazyView)):
+            fill(new, source)
+        elif isinstance(source, (np.ndarray, Source)):
             new[...] = source
         else:
             for box in blocks(

@@ -78,6 +78,11 @@ class SharedArray(ExtArray):
     _locked: bool  # that thread holds the lock of commits
 
     @classmethod
+    def _create(cls, *args: Any, **options: Any) -> ExtArray:  # type: ignore[override]
+        """Fresh array; it is nobody's but its creator's."""
+        return ExtArray._create(*args, **options)
+
+    @classmethod
     def _open(
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
     ) -> Self:

@@ -1458,6 +1458,28 @@ class FileStore(Member):
         if listener is not None:
             listener()
 
+    def move(self, path: Path, overwrite: bool) -> None:
+        """Give the pair another name, in the steps in which `create` gives it its first.
+
+        A pair that is overwritten stays valid for those who have it open; holding its writer's lock
+        is up to the caller.
+        """
+        names = tuple(os.path.abspath(name) for name in file_names(path))
+        fresh = fresh_name(names[1], self.header.uuid)
+        with family(f"cannot move '{self.path}' to '{path}'"):
+            # From there it is found, as soon as the metadata have their name.
+            os.rename(self._names[1], fresh)
+            try:
+                publish(self._names[0], names[0], overwrite)
+            except BaseException:
+                os.rename(fresh, self._names[1])
+                raise
+            self.path, self._names = path, names
+            self._new_entry = True
+            if overwrite:
+                sync_folders(names)
+            publish(fresh, names[1], overwrite)
+
     def remove(self) -> None:
         """Remove the files; the metadata first, so that nothing is left that opens."""
         metadata, data = map(real_name, self._names)

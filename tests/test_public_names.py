@@ -32,6 +32,9 @@ FUNCTIONS = {
     "ndenumerate": "a",
     "commit": "arrays",
     "refresh": "arrays",
+    "rechunk": "src path chunks axes order dtype max_memory workers in_place resume progress",
+    "rechunk_plan": "src chunks source_chunks axes dtype max_memory",
+    "advise_chunks": "shape dtype access grow block_bytes",
 }
 METHODS = {
     "read": "selection out order",
@@ -42,6 +45,7 @@ METHODS = {
     "add_axis": "position name chunk",
     "reserve": "shape",
     "repack": "path checksum",
+    "record_access": "",
     "follow": "axis timeout",
     "resize": "shape axis",
     "read_direct": "dest source_sel dest_sel",

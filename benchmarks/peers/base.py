@@ -114,6 +114,14 @@ class Peer:
         """Write the square roots of all elements to another array of the same library."""
         raise Unsupported("computing")
 
+    def convert(self, folder: Path, chunks: tuple[int, ...], axes: tuple[int, ...]) -> None:
+        """Write the array into the empty `folder`, in other chunks, with its axes permuted."""
+        raise Unsupported("conversion")
+
+    def duplicate(self, folder: Path) -> None:
+        """Write the bytes of the array into the empty `folder`, as they are."""
+        raise Unsupported("conversion")
+
     def addresses(self, indices: np.ndarray) -> np.ndarray:
         """Map rows of `indices`, in chunks, to positions in the file."""
         raise Unsupported("addresses")

@@ -39,6 +39,13 @@ class InMemory(Computing, Peer):
     def pick(self, selection: Any) -> np.ndarray:
         return self.array[selection]
 
+    def convert(self, folder: Path, chunks: tuple[int, ...], axes: tuple[int, ...]) -> None:
+        # In memory there are no chunks: what is left is the copy.
+        self.array.transpose(axes).copy()
+
+    def duplicate(self, folder: Path) -> None:
+        self.array.copy()
+
     def append(self, data: np.ndarray, axis: int) -> None:
         self.array = np.concatenate((self.array, data), axis)
 
@@ -63,5 +70,7 @@ class Mapped(InMemory):
         return cls(open_memmap(folder / "array.npy", "r"))
 
     append = Peer.append
+    convert = Peer.convert
+    duplicate = Peer.duplicate
     addresses = Peer.addresses
     indices = Peer.indices

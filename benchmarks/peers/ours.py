@@ -57,6 +57,19 @@ class MmapEngine(Computing, Peer):
     def append(self, data: np.ndarray, axis: int) -> None:
         self.array.append(data, axis=axis)
 
+    def convert(self, folder: Path, chunks: tuple[int, ...], axes: tuple[int, ...]) -> None:
+        with xa.config.set(engine=self.engine):
+            xa.rechunk(self.array, folder / "array", chunks=chunks, axes=axes).close()
+
+    def duplicate(self, folder: Path) -> None:
+        piece = memoryview(bytearray(1 << 20))
+        with (
+            open(f"{self.array.path}.xta", "rb", buffering=0) as source,
+            open(folder / "copy", "wb", buffering=0) as target,
+        ):
+            while n := source.readinto(piece):
+                target.write(piece[:n])
+
     def addresses(self, indices: np.ndarray) -> np.ndarray:
         return self.array.axial.addresses(indices)
 

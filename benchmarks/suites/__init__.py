@@ -19,7 +19,8 @@ from .bench_box import box
 from .bench_compute import compute
 from .bench_fancy import fancy
 from .bench_growth import append, growth, reopen
+from .bench_layout import layout
 from .bench_scalar import scalar
 from .bench_slab import create, slab, threads
 
-GROUPS = (scalar, slab, box, fancy, create, append, growth, reopen, axial, threads, compute)
+GROUPS = (scalar, slab, box, fancy, create, append, growth, reopen, axial, threads, compute, layout)

@@ -113,6 +113,7 @@ cdef class ArrayCore:
     cdef set shown                  # addresses of the chunks that views for writing are out of
     cdef index_t writes             # that have begun ...
     cdef index_t writing            # ... and not ended
+    cdef object log                 # told of what is read; None: nobody asks
 
     def __cinit__(self, *args, **kwargs):
         self.layout.fd = -1
@@ -525,7 +526,7 @@ cdef class ArrayCore:
 
     def __getitem__(self, key):
         cdef char *place
-        if self.reads_direct:
+        if self.reads_direct and self.log is None:
             try:
                 place = self._locate(key)
             except OverflowError:
@@ -677,6 +678,8 @@ cdef class ArrayCore:
         if not parse(key, bounds, self.rank, &s):
             return self._read_query(key, out, order)
         self._check_open()      # an index may run any code, also code that closes this array
+        if self.log is not None:
+            self._tell(&s)
         if out is None:
             target = self._new(&s, order == "F")
             self._transfer(&s, target, False)
@@ -693,6 +696,22 @@ cdef class ArrayCore:
         else:
             self._read_cast(&s, target)
         return target
+
+    cdef int _tell(self, const selection_t *s) except -1:
+        """Tell the log what is read: the extents from the first to the last element."""
+        cdef int j
+        cdef list extents = []
+        for j in range(self.rank):
+            if s.count[j] == 0:
+                return 0
+            extents.append((s.count[j] - 1) * (s.step[j] if s.step[j] > 0 else -s.step[j]) + 1)
+        self.log.note(tuple(extents))
+        return 0
+
+    def _listen(self, log):
+        """Have a log told of what is read; None: no more.  Returns the one that was told before."""
+        before, self.log = self.log, log
+        return before
 
     def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
         """Raise where elements of `dtype` cannot be read into an array."""
@@ -1097,6 +1116,8 @@ cdef class ArrayCore:
             if write:
                 self._store(&s, values)
             else:
+                if self.log is not None:
+                    self._tell(&s)
                 self._transfer(&s, values, False)
         elif write and self.sums is not None:
             self._begin_write()
@@ -1104,10 +1125,13 @@ cdef class ArrayCore:
                 self._move_points(query, values, True)
             finally:
                 self.writing -= 1
-        elif self.cuts is None or write:
-            self._move_points(query, values, write)
         else:
-            self._read_points_watched(query, values)
+            if self.log is not None and not write:
+                self.log.note_query(query, self.shape)
+            if self.cuts is None or write:
+                self._move_points(query, values, write)
+            else:
+                self._read_points_watched(query, values)
         if write and self.is_durable:
             self._sync_elements()
 

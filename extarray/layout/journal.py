@@ -1,0 +1,76 @@
+"""How far a pass has come, kept with the array that it writes.
+
+The array has another name until it is complete.  Till then its attributes hold what the work is,
+and how many of its templates are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from extarray.attrs import decode_attrs, encode_attrs
+from extarray.errors import StorageError
+
+if TYPE_CHECKING:
+    from extarray.store import FileStore
+
+__all__ = ["Journal"]
+
+_KEY = "extarray.rechunk"
+#: Seconds of work that a loss of power may cost: what is noted is on the disk.
+_INTERVAL = 10.0
+
+
+class Journal:
+    """Notes of a pass.
+
+    Parameters
+    ----------
+    store : FileStore
+        Of the array that the pass writes.
+    job : dict
+        JSON values that tell this work from any other.
+
+    Attributes
+    ----------
+    is_of_this : bool
+        Whether there are notes, and of this work.
+    done : int
+        Templates that are noted as done.
+    """
+
+    def __init__(self, store: FileStore, job: dict[str, Any]) -> None:
+        self._store = store
+        self._job = json.loads(json.dumps(job))
+        self._last = time.monotonic()
+        notes = decode_attrs(store.attrs).get(_KEY, {})  # only this module uses the key
+        self.is_of_this = notes.get("job") == self._job
+        self.done: int = notes["done"] if self.is_of_this else 0
+
+    def begin(self) -> None:
+        """Note that the work has begun."""
+        self.is_of_this, self.done = True, 0
+        self._save()
+
+    def note(self, done: int) -> None:
+        """So many templates are done; now and then this is brought to the disk."""
+        self.done = done
+        if time.monotonic() - self._last >= _INTERVAL:
+            self.save()
+
+    def save(self) -> None:
+        """Bring what is done to the disk: the elements first."""
+        self._store.flush()
+        self._save()
+        self._last = time.monotonic()
+
+    def save_quietly(self) -> None:
+        """As `save`, after an error: another one adds nothing."""
+        with contextlib.suppress(StorageError):
+            self.save()
+
+    def _save(self) -> None:
+        self._store.set_attrs(encode_attrs({_KEY: {"job": self._job, "done": self.done}}))

@@ -1,0 +1,379 @@
+"""A whole transformation: its passes one after the other, and the publication of the last."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from extarray._core._crc import crc32c
+from extarray.chunking import blocks
+from extarray.config import config
+from extarray.errors import ExistsError, FormatError, MissingError, StorageError
+from extarray.filesystem import family, file_names, publish
+from extarray.layout.execute import Mover
+from extarray.layout.journal import Journal
+from extarray.layout.plan import (
+    MOST_PASSES,
+    Pass,
+    check_memory,
+    least_memory,
+    plan_passes,
+)
+from extarray.policy import EXACT
+from extarray.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray.metadata import Header
+
+__all__ = ["Transformation", "fill", "finish_move", "passes_between"]
+
+
+def passes_between(
+    source: Any,
+    chunks: tuple[int, ...],
+    dtype: np.dtype[Any],
+    budget: int | None,
+    in_memory: bool = False,
+    most: int = MOST_PASSES,
+) -> list[Pass]:
+    """The passes from an array to chunks of another shape.
+
+    Parameters
+    ----------
+    source : ExtArray or LazyView
+        Its axes in the order of the target.
+    chunks : tuple of int
+        Of the target.
+    dtype : dtype
+        Of the target.
+    budget : int or None
+        Bytes; None: ``config.max_memory``, or the least that is possible.
+    in_memory : bool
+        The target is in memory, which has no chunks that have to be written as a whole.
+    most : int
+        Passes at most.
+
+    Returns
+    -------
+    list of Pass
+        Empty where there are no elements.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `budget` is too little.
+    """
+    shape = source.shape
+    if not math.prod(shape):
+        return []
+    cast = None if dtype == source.dtype else dtype.itemsize
+    itemsize = source.dtype.itemsize
+    if budget is None:
+        budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
+    check_memory(shape, source.chunks, chunks, source._lead, itemsize, budget, cast)
+    if in_memory:
+        chunks, most = (1,) * len(shape), 1
+    return plan_passes(shape, source.chunks, chunks, source._lead, itemsize, budget, cast, most)
+
+
+def fill(new: Any, source: Any) -> None:
+    """Bring the elements of an array, or of a view, into a fresh array, in one pass.
+
+    Parameters
+    ----------
+    new : ExtArray
+    source : ExtArray or LazyView
+        Of its shape and dtype.
+    """
+    for p in passes_between(source, new.chunks, new.dtype, None, new.path is None, most=1):
+        mover = Mover(p, source, new, source.dtype)
+        for template in p.templates():
+            for _ in mover.move(template):
+                pass
+
+
+@dataclass
+class Transformation:
+    """The work of bringing the elements of an array into another layout.
+
+    Parameters
+    ----------
+    kind : type
+        The class of arrays, which stands above.
+    source : ExtArray or LazyView
+        Its axes in the order of the target.
+    header : Header
+        Of the target.
+    attrs : str
+        Of the target.
+    passes : sequence of Pass
+    progress : bool
+        Show progress on a terminal.
+    verify : bool
+        Read both arrays again and compare.
+    growth : int
+        Growth policy of the target, encoded.
+    """
+
+    kind: Any
+    source: Any
+    header: Header
+    attrs: str
+    passes: Sequence[Pass]
+    progress: bool = False
+    verify: bool = False
+    growth: int = EXACT
+
+    def in_memory(self) -> Any:
+        """The target, in memory.
+
+        Returns
+        -------
+        ExtArray
+        """
+        header = replace(self.header, checksum=False)  # which is kept in files
+        new = self.kind._create(None, self.source.shape, header, self.attrs, growth=self.growth)
+        with _closed_on_error(new), self._told() as progress:
+            for p in self.passes:
+                self._move(p, self.source, new, progress)
+            self._check(new)
+        return new
+
+    def on_disk(
+        self, path: Path, overwrite: bool = False, resume: bool = False, keep: bool = False
+    ) -> Any:
+        """The target, in files that appear when they are complete.
+
+        Parameters
+        ----------
+        path : Path
+        overwrite : bool
+            Replace the pair of files.
+        resume : bool
+            Go on where an earlier call was interrupted, if one was.
+        keep : bool
+            Keep what was done, under other names, if this call is interrupted.
+
+        Returns
+        -------
+        ExtArray
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: there is such a pair, or one of its files.
+        StorageError, LockedError
+        """
+        if not overwrite:
+            for name in file_names(path):
+                if os.path.lexists(name):
+                    raise ExistsError(errno.EEXIST, "it exists; give another path", name)
+        # Without elements there is no pass, but a target all the same.
+        places = [_temporary(path, i) for i in range(max(1, len(self.passes)))]
+        left = self._left(places) if resume else None
+        if left is None:
+            for place in places:
+                self._clear(place)
+        try:
+            new = self._pass_by_pass(places, left)
+            with _closed_on_error(new):
+                self._check(new)
+                new._store.set_attrs(self.attrs)
+                if overwrite:
+                    # What is replaced will be gone: its successor must not be.
+                    new.flush()
+                new._store.move(path, overwrite)
+        except BaseException:
+            if not keep:
+                for place in places:
+                    _remove(place)
+            raise
+        return new
+
+    def _pass_by_pass(self, places: list[Path], new: Any) -> Any:
+        """The array of the last pass, complete; `new` is the one to go on with, if any."""
+        first = 0 if new is None else places.index(new.path)
+        with self._told() as progress:
+            progress.skip(sum(p.bytes_written for p in self.passes[:first]))
+            for i in range(first, len(places)):
+                with contextlib.ExitStack() as stack:
+                    source = self.source
+                    if i:
+                        source = self.kind._open(places[i - 1], "r", 0, "auto")
+                        stack.enter_context(source)
+                    if new is None:
+                        new = self._begin(places, i)
+                    with _closed_on_error(new):
+                        self._carry_out(i, source, new, progress)
+                if i:
+                    _remove(places[i - 1])
+                if i + 1 < len(places):
+                    new.close()
+                    new = None
+        return new
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def _told(self) -> Progress:
+        total = sum(p.bytes_written for p in self.passes)
+        return Progress(total, "rechunk", self.progress)
+
+    def _job(self, i: int) -> dict[str, Any]:
+        """What tells a pass from any other work."""
+        return {
+            "source": self.source._origin.hex(),
+            "pass": i,
+            "passes": [
+                [p.shape, p.source_chunks, p.target_chunks, p.lead, p.template, p.blocks]
+                for p in self.passes
+            ],
+            "dtype": str(self.header.dtype),
+            "order": self.header.order,
+        }
+
+    def _begin(self, places: list[Path], i: int) -> Any:
+        """The array of a pass, fresh."""
+        header = self.header
+        if i + 1 < len(places):
+            dtype = self.source.dtype
+            header = replace(
+                header,
+                uuid=uuid4().bytes,
+                dtype=dtype,
+                chunks=self.passes[i].target_chunks,
+                order="C",
+                fill=bytes(dtype.itemsize),
+                sparse=False,
+                checksum=False,
+            )
+        new = self.kind._create(places[i], self.source.shape, header, "{}", growth=self.growth)
+        Journal(new._store, self._job(i)).begin()
+        return new
+
+    def _clear(self, place: Path) -> None:
+        """Remove what earlier work has left, unless somebody is at it."""
+        with contextlib.suppress(MissingError, FormatError):
+            self.kind._open(place, "r+", 0, "auto").close()
+        _remove(place)
+
+    def _left(self, places: list[Path]) -> Any:
+        """The array of the last pass that was begun, or None."""
+        for i in reversed(range(len(places))):
+            try:
+                found = self.kind._open(places[i], "r+", 0, "auto")
+            except MissingError:
+                continue
+            if Journal(found._store, self._job(i)).is_of_this:
+                return found
+            found.close()
+        return None
+
+    def _carry_out(self, i: int, source: Any, new: Any, progress: Progress) -> None:
+        """Do what is left of a pass."""
+        if not self.passes:
+            return
+        p = self.passes[i]
+        journal = Journal(new._store, self._job(i))
+        try:
+            self._move(p, source, new, progress, journal)
+        except BaseException:
+            journal.save_quietly()
+            raise
+        if i + 1 < len(self.passes):
+            journal.save()
+
+    def _move(
+        self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
+    ) -> None:
+        """Move the templates of a pass that are not done yet."""
+        mover = Mover(p, source, new, source.dtype)
+        itemsize = new.dtype.itemsize
+        for n, template in enumerate(p.templates(), 1):
+            nbytes = itemsize * math.prod(b - a for a, b in template)
+            if journal is not None and n <= journal.done:
+                progress.skip(nbytes)
+                continue
+            for elements in mover.move(template):
+                progress.add(elements * itemsize)
+            if journal is not None:
+                journal.note(n)
+
+    def _check(self, new: Any) -> None:
+        """Compare the target with the source, if asked."""
+        if not self.verify:
+            return
+        limit = max((p.memory for p in self.passes), default=0) // 4
+        grain = tuple(max(1, min(c, n)) for c, n in zip(new.chunks, new.shape, strict=True))
+        for box in blocks(new.shape, grain, new.itemsize, limit):
+            wanted = self.source.read(box).astype(new.dtype, copy=False)
+            if _checksum(wanted) != _checksum(new.read(box)):
+                where = ", ".join(f"{s.start}:{s.stop}" for s in box)
+                raise StorageError(
+                    errno.EIO,
+                    f"what was written to [{where}] is read as something else; the disk may be "
+                    "damaged, or the source was changed meanwhile",
+                    str(new.path),
+                )
+
+
+def _checksum(values: NDArray[Any]) -> int:
+    return crc32c(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+
+
+# -- files that are not complete -----------------------------------------------------------------
+
+
+def _temporary(path: Path, i: int) -> Path:
+    """Where a pass writes."""
+    return Path(f"{path}.rechunk-{i + 1}")
+
+
+def _remove(path: Path) -> None:
+    # The metadata first: without them nothing opens.
+    for name in file_names(path):
+        Path(name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _closed_on_error(array: Any) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        array.close()
+        raise
+
+
+def finish_move(path: Path) -> bool:
+    """Give a complete target its second file, if something interrupted that.
+
+    Parameters
+    ----------
+    path : Path
+        Of the target.
+
+    Returns
+    -------
+    bool
+        Whether there was something to finish.
+    """
+    for i in range(MOST_PASSES):
+        metadata, data = file_names(_temporary(path, i))
+        # Only publication takes the data away first, to where `open` finds them; see
+        # `FileStore.move`.
+        if os.path.lexists(metadata) and not os.path.lexists(data):
+            with family(f"cannot finish '{path}'"):
+                publish(metadata, file_names(path)[0], overwrite=True)
+            return True
+    return False

@@ -1,0 +1,310 @@
+"""Other chunks, permuted axes, another order or dtype: of a whole array, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+import numpy as np
+
+from extarray.array import ExtArray
+from extarray.attrs import decode_attrs, encode_attrs
+from extarray.chunking import check_chunks, check_shape
+from extarray.config import config, parse_bytes
+from extarray.creation import open as open_array
+from extarray.dims import known_dims
+from extarray.errors import ArgumentError, ArgumentTypeError
+from extarray.filesystem import resolve_path
+from extarray.layout.plan import plan_passes
+from extarray.layout.report import RechunkPlan
+from extarray.layout.transform import Transformation, finish_move, passes_between
+from extarray.lazy import LazyView
+from extarray.metadata import check_dtype
+from extarray.order import check_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from numpy.typing import DTypeLike
+
+    from extarray.metadata import Header
+
+    Shape = SupportsIndex | Sequence[SupportsIndex]
+    Order = Literal["C", "F", "Z", "H"]
+
+__all__ = ["rechunk", "rechunk_plan"]
+
+
+def rechunk(
+    src: ExtArray | LazyView | str | PathLike[str],
+    path: str | PathLike[str] | None = None,
+    *,
+    chunks: Shape | None = None,
+    axes: Sequence[SupportsIndex] | None = None,
+    order: Order | str | None = None,
+    dtype: DTypeLike | None = None,
+    max_memory: int | str = "256 MiB",
+    workers: int | None = None,
+    in_place: bool = False,
+    resume: bool = False,
+    verify: bool = False,
+    progress: bool = True,
+) -> ExtArray:
+    """Copy an array into one with other chunks, axes in another order, or another order in a chunk.
+
+    Parameters
+    ----------
+    src : ExtArray, LazyView, str or PathLike
+        An array, a view of one, or the path of one.
+    path : str, PathLike, or None
+        Of the new pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        Chunk shape, by axes of the new array; None: the present one.
+    axes : sequence of int, optional
+        Which axis of `src` each new axis is, as for `numpy.transpose`; None: all stay.
+    order : {"C", "F", "Z", "H"}, optional
+        Of the elements in a chunk, as for `create`; None: the present one.
+    dtype : dtype_like, optional
+        Elements are cast as by ``astype``; None: the present one.
+    max_memory : int or str
+        Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
+        chunk.  Besides, each thread stages up to 2 MiB.
+    workers : int, optional
+        Threads; None: ``config.threads``.
+    in_place : bool
+        Replace the pair of files of `src`, when all is done; `path` is not given.
+    resume : bool
+        Go on where an earlier call with the same arguments was interrupted; without one, start.
+    verify : bool
+        At the end read both arrays, and compare checksums box by box.
+    progress : bool
+        Show a line that tells how far the work has come, if stderr is a terminal.
+
+    Returns
+    -------
+    ExtArray
+        Open in mode "r+": one segment, no history; with the attributes, the names of axes, and the
+        fill value of `src`.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `max_memory` is too little (the message has the least), no such order, or
+        arguments that exclude each other.
+    ExistsError
+        A FileExistsError: `path` is taken.
+    LockedError
+        A BlockingIOError: in place, while another writer has `src` open; or another process is at
+        work on `path`.
+    AxisError, ChunksError, DTypeError, StorageError, ReserveError
+
+    Notes
+    -----
+    Chunks are read and written as wholes, each once where memory allows; `rechunk_plan` tells in
+    advance what is done.  With several passes there is a second copy on the disk for a while.
+
+    The target has its name when it is complete.  What an interrupted call has done stays beside it
+    as ``path.rechunk-1`` and so on: with ``resume=True`` the next call goes on from there,
+    otherwise it starts afresh.  The source must not change meanwhile.
+
+    In place the source is closed at the end.  Who else has it open for reading keeps the old one.
+
+    References
+    ----------
+    [krishnamoorthy]_
+
+    Examples
+    --------
+    >>> import os, tempfile, extarray as xa
+    >>> path = os.path.join(tempfile.mkdtemp(), "cube")
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]], dims=("y", "x"))
+    >>> with xa.rechunk(a, path, chunks=(3, 1), axes=(1, 0)) as b:
+    ...     print(b.chunks, b.dims)
+    ...     b[...]
+    (3, 1) ('x', 'y')
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    >>> with xa.rechunk(path, chunks=(1, 2), in_place=True) as b:
+    ...     b.chunks
+    (1, 2)
+    """
+    budget = parse_bytes(max_memory)
+    with contextlib.ExitStack() as stack:
+        if workers is not None:
+            stack.enter_context(config.set(threads=workers))
+        if in_place:
+            if path is not None:
+                raise ArgumentError("in_place=True replaces the source; give no path beside it")
+            whole = _writable(src, resume)
+            if whole is None:
+                return open_array(src, "r+")  # type: ignore[arg-type]
+            array: Any = whole
+            path = array.path
+            if array is not src:
+                stack.enter_context(array)
+            # Nobody can grow what is about to be replaced.
+            stack.enter_context(array._growth)
+        elif isinstance(src, (ExtArray, LazyView)):
+            array = src
+        else:
+            array = stack.enter_context(open_array(src))
+        source, header, attrs = _wanted(array, chunks, axes, order, dtype)
+        passes = passes_between(source, header.chunks, header.dtype, budget, path is None)
+        base: ExtArray = array.base if isinstance(array, LazyView) else array
+        growth = base._store.growth
+        work = Transformation(ExtArray, source, header, attrs, passes, progress, verify, growth)
+        new: ExtArray
+        if path is None:
+            new = work.in_memory()
+            return new
+        place = resolve_path(path)
+        if resume and not in_place and finish_move(place):
+            return open_array(place, "r+")
+        new = work.on_disk(place, overwrite=in_place, resume=resume, keep=True)
+        if in_place:
+            array.close()
+        return new
+
+
+def _writable(src: Any, resume: bool) -> ExtArray | None:
+    """The source with its writer's lock; None where it has been replaced already."""
+    if isinstance(src, LazyView):
+        raise ArgumentTypeError(
+            "a view cannot be replaced in place; give its array, with chunks and axes"
+        )
+    if isinstance(src, ExtArray):
+        src._check()
+        if src.path is None:
+            raise ArgumentError("an array in memory has no files to replace; leave in_place away")
+        if src._store.shared:
+            raise ArgumentError(
+                f"cannot replace {src._name()} while writers share it; open it alone"
+            )
+        src._check_free("replace")
+        if src.mode == "r+":
+            return src
+        array = open_array(src.path, "r+")
+        src.close()
+        return array
+    if resume and finish_move(resolve_path(src)):
+        return None
+    return open_array(src, "r+")
+
+
+def _wanted(
+    array: ExtArray | LazyView,
+    chunks: Any,
+    axes: Any,
+    order: Any,
+    dtype: Any,
+) -> tuple[Any, Header, str]:
+    """The source with its axes in the order of the target, and what the target is."""
+    base: ExtArray = array.base if isinstance(array, LazyView) else array
+    base._check()
+    source: Any = array if axes is None else np.transpose(array, axes)
+    kind = source.dtype if dtype is None else check_dtype(dtype)
+    old = base._store.header
+    extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
+    header = replace(
+        old,
+        uuid=uuid4().bytes,
+        dtype=kind,
+        chunks=extents,
+        order=old.order if order is None else check_order(order),
+        fill=np.frombuffer(old.fill, old.dtype).astype(kind).tobytes(),
+    )
+    values = decode_attrs(base._store.attrs)
+    if known_dims(values.get("dims"), base.ndim) is not None:
+        if source.dims is None:
+            del values["dims"]
+        else:
+            values["dims"] = list(source.dims)
+    return source, header, encode_attrs(values)
+
+
+def rechunk_plan(
+    src: ExtArray | LazyView | str | PathLike[str] | Shape,
+    *,
+    chunks: Shape | None = None,
+    source_chunks: Shape | None = None,
+    axes: Sequence[SupportsIndex] | None = None,
+    dtype: DTypeLike | None = None,
+    max_memory: int | str = "256 MiB",
+) -> RechunkPlan:
+    """How `rechunk` would go on.
+
+    Parameters
+    ----------
+    src : ExtArray, LazyView, str, PathLike, int or sequence of int
+        An array, a view of one, the path of one; or the shape of one, whose chunks are
+        `source_chunks`.
+    chunks : int or sequence of int, optional
+        Chunk shape, by axes of the new array; None: the present one.
+    source_chunks : int or sequence of int, optional
+        Present chunk shape, where `src` is a shape; None: the one that `create` would choose.
+    axes : sequence of int, optional
+        As for `rechunk`.
+    dtype : dtype_like, optional
+        As for `rechunk`; where `src` is a shape, that of both arrays, by default float64.
+    max_memory : int or str
+        As for `rechunk`.
+
+    Returns
+    -------
+    RechunkPlan
+        Printed it is a table; notebooks show a picture, too.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `max_memory` is too little; the message has the least.
+    AxisError, ChunksError, ShapeError
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> plan = xa.rechunk_plan((8192, 8192), source_chunks=(16, 4096), chunks=(4096, 16))
+    >>> len(plan.passes), plan.bytes_read == plan.bytes_written == 8192 * 8192 * 8
+    (1, True)
+    >>> xa.rechunk_plan((8192, 8192), source_chunks=(16, 4096), chunks=(4096, 16),
+    ...                 max_memory="32 MiB")
+    rechunk (8192, 8192) from (16, 4096) to (4096, 16)
+    pass  chunks                    template      swept  read       written    memory
+    1     (16, 4096) -> (256, 256)  (256, 4096)   no     512.0 MiB  512.0 MiB  8.0 MiB
+    2     (256, 256) -> (4096, 16)  (4096, 256)   no     512.0 MiB  512.0 MiB  8.0 MiB
+    reads 2.00 times the array, writes 2.00 times, in 8.0 MiB of memory
+    """
+    budget = parse_bytes(max_memory)
+    with contextlib.ExitStack() as stack:
+        if isinstance(src, (ExtArray, LazyView)) or hasattr(src, "__fspath__") or _is_text(src):
+            if source_chunks is not None:
+                raise ArgumentError("source_chunks are those of a shape; an array has its own")
+            array: Any = src
+            if not isinstance(src, (ExtArray, LazyView)):
+                array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
+            source, header, _ = _wanted(array, chunks, axes, None, dtype)
+            passes = passes_between(source, header.chunks, header.dtype, budget)
+            return RechunkPlan(source.shape, tuple(passes))
+    shape = check_shape(src)  # type: ignore[arg-type]
+    itemsize = check_dtype(float if dtype is None else dtype).itemsize
+    old = check_chunks(source_chunks, shape, itemsize)
+    if axes is not None:
+        # A stand-in knows what NumPy says to such axes.
+        standin = np.lib.stride_tricks.as_strided(
+            np.zeros(1, "u1"), shape=(1,) * len(shape), strides=range(len(shape))
+        )
+        turned = np.transpose(standin, axes).strides
+        shape, old = (tuple(values[j] for j in turned) for values in (shape, old))
+    new = old if chunks is None else check_chunks(chunks, shape, itemsize)
+    if 0 in shape:
+        return RechunkPlan(shape, ())
+    found = plan_passes(shape, old, new, (0,) * len(shape), itemsize, budget)
+    return RechunkPlan(shape, tuple(found))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes))

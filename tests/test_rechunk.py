@@ -1,0 +1,522 @@
+"""Layout transformations of arrays: elements, files, memory, interruptions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from compare import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+from peaks import peaks
+
+import extarray as xa
+from extarray.layout import execute
+from extarray.layout.execute import Mover
+from extarray.layout.plan import least_memory, plan_passes
+from extarray.store import FileStore
+
+
+def files_of(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.fixture
+def cube(path):
+    """An array with a history, at both sides, and what it holds."""
+    values = np.arange(11 * 9 * 7).reshape(11, 9, 7)
+    with xa.create(
+        path, (5, 9, 7), "i4", chunks=(3, 4, 2), fill_value=-1, dims=("t", "y", "x")
+    ) as a:
+        a.attrs["unit"] = "mm"
+        a[...] = values[4:9]
+        a.append(values[9:])
+        a.append(values[:4], side="start")
+        yield a, values.astype("i4")
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+class Counted:
+    """Memory that counts how often each element is written."""
+
+    def __init__(self, shape):
+        self.values = np.zeros(shape, "u2")
+        self.times = np.zeros(shape, int)
+
+    def write(self, box, values):
+        self.values[box] = values
+        self.times[box] += 1
+
+
+class Chunked:
+    """Memory that is read in boxes."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def read(self, box, out):
+        out[...] = self.values[box]
+
+
+@st.composite
+def problems(draw):
+    k = draw(st.integers(0, 3))
+    shape = tuple(draw(st.integers(1, (40, 24, 12)[k - 1])) for _ in range(k))
+    source = tuple(draw(st.integers(1, 9)) for _ in range(k))
+    target = tuple(draw(st.integers(1, 9)) for _ in range(k))
+    lead = tuple(draw(st.integers(0, c - 1)) for c in source)
+    budget = draw(st.integers(1, 8)) * least_memory(source, target, 2)
+    return shape, source, target, lead, budget
+
+
+@given(problems())
+def test_each_element_is_moved_once_in_the_memory_of_the_plan(problem):
+    shape, *chunks, budget = problem
+    source = np.random.default_rng(0).integers(0, 60000, shape, "u2")
+    for p in plan_passes(shape, *chunks, 2, budget):
+        target = Counted(shape)
+        mover = Mover(p, Chunked(source), target, source.dtype)
+        assert mover.nbytes <= p.memory <= budget
+        moved = sum(n for template in p.templates() for n in mover.move(template))
+        assert moved == source.size
+        assert (target.times == 1).all()
+        assert_same(target.values, source)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z", "H"])
+def test_chunks_order_axes_and_what_belongs_to_them(cube, tmp_path, order):
+    a, values = cube
+    with xa.rechunk(
+        a, tmp_path / "new", chunks=(2, 5, 3), axes=(2, 0, -2), order=order, max_memory=1000
+    ) as b:
+        assert (b.chunks, b.order, b.mode) == ((2, 5, 3), order, "r+")
+        assert b.path == tmp_path / "new"
+        assert_same(b[...], values.transpose(2, 0, 1))
+        assert b.dims == ("x", "t", "y")
+        assert dict(b.attrs) == {"dims": ["x", "t", "y"], "unit": "mm"}
+        assert b.fill_value == -1
+        assert b.axial.segments == 1
+        b.append(values.transpose(2, 0, 1)[:1])
+    assert files_of(tmp_path) == ["new.xmd", "new.xta", "scene.xmd", "scene.xta"]
+    with xa.open(tmp_path / "new") as b:
+        assert_same(b[:7], values.transpose(2, 0, 1))
+
+
+@given(data=st.data())
+def test_any_chunks_in_any_memory(factory, data):
+    shape = tuple(data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=3)))
+    chunks = st.lists(st.integers(1, 6), min_size=len(shape), max_size=len(shape))
+    old, new = data.draw(chunks), data.draw(chunks)
+    values = np.arange(math.prod(shape), dtype="f4").reshape(shape)
+    axes = data.draw(st.permutations(range(len(shape))))
+    least = 4 * (math.prod(old) + math.prod(new))
+    with factory.array(shape, "f4", chunks=old) as a:
+        a[...] = values
+        memory = data.draw(st.integers(least, 4 * least))
+        b = xa.rechunk(a, chunks=new, axes=axes, max_memory=memory)
+        assert_same(b[...], values.transpose(axes))
+
+
+def test_sources(cube, tmp_path):
+    a, values = cube
+    a.flush()
+    assert_same(xa.rechunk(a.path, chunks=4)[...], values)
+    assert_same(xa.rechunk(a.T, chunks=4)[...], values.T)
+    view = a.lazy[::2, 1:, ::-1]
+    assert_same(xa.rechunk(view, axes=(1, 0, 2))[...], values[::2, 1:, ::-1].transpose(1, 0, 2))
+    lost = xa.rechunk(np.expand_dims(a, 0))
+    assert lost.shape == (1, 11, 9, 7)
+    assert dict(lost.attrs) == {"unit": "mm"}
+
+
+def test_another_dtype(cube):
+    a, values = cube
+    b = xa.rechunk(a, dtype="f8", chunks=(5, 5, 5), max_memory="4 KiB")
+    assert_same(b[...], values.astype("f8"))
+    assert b.fill_value == -1.0
+    assert_same(xa.rechunk(b, dtype="u1")[...], values.astype("u1"))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,)])
+def test_small_shapes(tmp_path, shape):
+    a = xa.full(shape, 7)
+    with xa.rechunk(a, tmp_path / "new") as b:
+        assert_same(b[...], a[...])
+    assert xa.rechunk(a).shape == shape
+
+
+def test_several_passes(tmp_path):
+    values = np.arange(160 * 144).reshape(160, 144)
+    a = xa.from_array(values, chunks=(32, 9))
+    plan = xa.rechunk_plan(a, chunks=(5, 16), max_memory=8 * 800)
+    assert len(plan.passes) == 2
+    with xa.rechunk(a, tmp_path / "new", chunks=(5, 16), max_memory=8 * 800, verify=True) as b:
+        assert_same(b[...], values)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+def test_each_chunk_is_read_and_written_once(tmp_path, monkeypatch):
+    a = xa.from_array(np.arange(160 * 144).reshape(160, 144), chunks=(32, 9))
+    visits, read = np.zeros(a.grid, int), xa.ExtArray.read
+
+    def counted(self, selection=..., out=None, order="C"):
+        if self is a:
+            rows, columns = selection
+            assert rows.start % 32 == columns.start % 9 == 0
+            visits[
+                rows.start // 32 : -(-rows.stop // 32), columns.start // 9 : columns.stop // 9
+            ] += 1
+        return read(self, selection, out, order)
+
+    monkeypatch.setattr(xa.ExtArray, "read", counted)
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    xa.rechunk(a, tmp_path / "new", chunks=(5, 16), max_memory=8 * 1344).close()
+    assert (visits == 1).all()
+
+
+# -- copies --------------------------------------------------------------------------------------
+
+
+def test_copies_go_through_several_passes_where_they_must(tmp_path):
+    values = np.arange(64 * 64).reshape(64, 64)
+    a = xa.from_array(values, chunks=(1, 64))
+    with xa.config.set(max_memory=4096), a.copy(tmp_path / "new", chunks=(64, 1)) as b:
+        assert_same(b[...], values)
+    with xa.config.set(max_memory=1):
+        assert_same(a.copy(chunks=(64, 1))[...], values)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+def test_a_transposed_view_on_the_disk(cube, tmp_path):
+    a, values = cube
+    with xa.from_array(a.T, tmp_path / "turned", chunks=(3, 3, 3)) as b:
+        assert_same(b[...], values.T)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def test_too_little_memory(cube):
+    a, _ = cube
+    with pytest.raises(xa.ArgumentError, match="max_memory=596 or more"):
+        xa.rechunk(a, chunks=5, max_memory=4 * (24 + 125) - 1)
+    xa.rechunk(a, chunks=5, max_memory=4 * (24 + 125))
+
+
+def test_what_is_not_possible(cube, tmp_path):
+    a, _ = cube
+    with pytest.raises(xa.ExistsError):
+        xa.rechunk(a, a.path)
+    with pytest.raises(xa.ArgumentError, match="no path"):
+        xa.rechunk(a, tmp_path / "new", in_place=True)
+    with pytest.raises(xa.ArgumentTypeError, match="view"):
+        xa.rechunk(a.T, in_place=True)
+    with pytest.raises(xa.ArgumentError, match="memory"):
+        xa.rechunk(xa.zeros(3), in_place=True)
+    with pytest.raises(xa.ArgumentError, match="order"):
+        xa.rechunk(a, order="X")
+    with pytest.raises(xa.ArgumentError, match="threads"):
+        xa.rechunk(a, workers=0)
+    with pytest.raises(ValueError, match="axes"):
+        xa.rechunk(a, axes=(0, 1))
+    with pytest.raises(xa.ChunksError):
+        xa.rechunk(a, chunks=(0, 1, 1))
+    with pytest.raises(xa.MissingError):
+        xa.rechunk(tmp_path / "nothing")
+    with pytest.raises(xa.LockedError):
+        xa.rechunk(a.path, in_place=True)
+    a.close()
+    with pytest.raises(xa.ClosedError):
+        xa.rechunk(a)
+    assert files_of(tmp_path) == ["scene.xmd", "scene.xta"]
+
+
+def test_a_failing_copy_leaves_nothing(cube, tmp_path, monkeypatch):
+    a, _ = cube
+
+    def fail(self, template):
+        raise RuntimeError("stop")
+
+    monkeypatch.setattr(Mover, "move", fail)
+    with pytest.raises(RuntimeError):
+        a.copy(tmp_path / "new")
+    assert files_of(tmp_path) == ["scene.xmd", "scene.xta"]
+
+
+def test_verification_finds_what_was_not_written(cube, tmp_path, monkeypatch):
+    a, values = cube
+    move = Mover.move
+
+    def forgetful(self, template):
+        yield from itertools.islice(move(self, template), 1)
+
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    monkeypatch.setattr(execute.Mover, "move", forgetful)
+    arguments = {"chunks": (2, 5, 3), "max_memory": 2000}
+    with pytest.raises(xa.StorageError, match="read as something else"):
+        xa.rechunk(a, tmp_path / "new", verify=True, **arguments)
+    monkeypatch.undo()
+    with xa.rechunk(a, tmp_path / "new", verify=True, **arguments) as b:
+        assert_same(b[...], values)
+
+
+# -- interruptions -------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """As an interrupt of the user's."""
+
+
+def stop_after(monkeypatch, n):
+    """Have a transformation stop after n templates; the list counts those that are moved."""
+    moved, move = [], Mover.move
+
+    def counted(self, template):
+        if len(moved) == n:
+            raise Stopped
+        moved.append(template)
+        yield from move(self, template)
+
+    monkeypatch.setattr(Mover, "move", counted)
+    return moved
+
+
+TWO = {"chunks": (64, 1), "max_memory": 8 * 64 * 8}
+
+
+@pytest.mark.parametrize(("arguments", "n_templates"), [(TWO, 16)])
+@pytest.mark.parametrize("stop", [0, 3, 8, 13])
+@pytest.mark.parametrize("resume", [True, False])
+def test_interrupted_work_goes_on_or_starts_anew(
+    tmp_path, monkeypatch, arguments, n_templates, stop, resume
+):
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    values = np.arange(64 * 64).reshape(64, 64)
+    a = xa.from_array(values, chunks=(1, 64))
+    assert sum(p.n_templates for p in xa.rechunk_plan(a, **arguments).passes) == n_templates
+    with monkeypatch.context() as patch:
+        stop_after(patch, stop)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **arguments)
+    assert not (tmp_path / "new.xmd").exists()
+    moved = stop_after(monkeypatch, -1)
+    with xa.rechunk(a, tmp_path / "new", resume=resume, **arguments) as b:
+        assert_same(b[...], values)
+        assert dict(b.attrs) == {}
+    assert len(moved) == (n_templates - stop if resume else n_templates)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **TWO)
+    other = xa.from_array(np.zeros((64, 64)), chunks=(1, 64))
+    with xa.rechunk(other, tmp_path / "new", resume=True, **TWO) as b:
+        assert not b[...].any()
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+KILLED = """
+import os, signal, sys
+import extarray as xa
+from extarray.layout import journal
+from extarray.layout.execute import Mover
+journal._INTERVAL = 0
+move, count = Mover.move, 0
+def killing(self, template):
+    global count
+    count += 1
+    if count > 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from move(self, template)
+Mover.move = killing
+xa.rechunk(sys.argv[1], sys.argv[2] or None, chunks=(64, 1), max_memory=4096,
+           in_place=not sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_killed_work_goes_on(tmp_path, script, monkeypatch, in_place):
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1 << 23)
+    values = np.arange(64 * 64).reshape(64, 64)
+    xa.from_array(values, tmp_path / "old", chunks=(1, 64)).close()
+    path = "" if in_place else str(tmp_path / "new")
+    process = script.start(KILLED, tmp_path / "old", path)
+    with process:
+        process.stdin.close()
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    with xa.open(tmp_path / "old") as a:
+        assert_same(a[...], values)
+    moved = stop_after(monkeypatch, -1)
+    with xa.rechunk(
+        tmp_path / "old",
+        path or None,
+        chunks=(64, 1),
+        max_memory=4096,
+        in_place=in_place,
+        resume=True,
+    ) as b:
+        assert_same(b[...], values)
+    assert len(moved) == 16 - 5
+    left = ["old.xmd", "old.xta"] if in_place else ["new.xmd", "new.xta", "old.xmd", "old.xta"]
+    assert files_of(tmp_path) == left
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_work_that_somebody_is_at_is_left_alone(tmp_path, monkeypatch, resume):
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
+    move = Mover.move
+
+    def meet(self, template):
+        monkeypatch.setattr(Mover, "move", move)
+        before = files_of(tmp_path)
+        with pytest.raises(xa.LockedError):
+            xa.rechunk(a, tmp_path / "new", resume=resume, **TWO)
+        with pytest.raises(xa.LockedError):
+            a.copy(tmp_path / "new")
+        assert files_of(tmp_path) == before
+        yield from move(self, template)
+
+    monkeypatch.setattr(Mover, "move", meet)
+    with xa.rechunk(a, tmp_path / "new", **TWO) as b:
+        assert_same(b[...], a[...])
+
+
+# -- in place ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["path", "writer", "reader"])
+def test_in_place(path, how):
+    values = np.arange(20).reshape(4, 5)
+    a = xa.from_array(values, path, chunks=(1, 5))
+    if how != "writer":
+        a.close()
+    src = {"path": path, "writer": a, "reader": xa.open(path) if how == "reader" else None}[how]
+    with xa.open(path) as other:
+        with xa.rechunk(src, chunks=(4, 1), in_place=True) as b:
+            assert b.chunks == (4, 1)
+            assert b.path == path
+            with pytest.raises(xa.LockedError):
+                xa.open(path, "r+")
+            b[0, 0] = 100
+        # Who has the old one keeps it.
+        assert_same(other[...], values)
+    if how != "path":
+        assert src.closed
+    with xa.open(path) as again:
+        assert (again.chunks, again[0, 0]) == ((4, 1), 100)
+    assert files_of(path.parent) == ["scene.xmd", "scene.xta"]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_publication_between_its_two_files(tmp_path, monkeypatch, in_place):
+    values = np.arange(20).reshape(4, 5)
+    xa.from_array(values, tmp_path / "old", chunks=(1, 5)).close()
+    path = None if in_place else tmp_path / "new"
+    publish = FileStore.move
+
+    def half(self, place, overwrite):
+        os.replace(self._names[1], f"{place}.xta")
+        raise Stopped
+
+    monkeypatch.setattr(FileStore, "move", half)
+    with pytest.raises(Stopped):
+        xa.rechunk(tmp_path / "old", path, chunks=(4, 1), in_place=in_place)
+    monkeypatch.setattr(FileStore, "move", publish)
+    with xa.rechunk(tmp_path / "old", path, chunks=(4, 1), in_place=in_place, resume=True) as b:
+        assert b.chunks == (4, 1)
+        assert_same(b[...], values)
+    assert len(files_of(tmp_path)) == (2 if in_place else 4)
+
+
+def test_a_name_that_is_taken_meanwhile(tmp_path):
+    values = np.arange(20).reshape(4, 5)
+    with xa.from_array(values, tmp_path / "old") as a:
+        (tmp_path / "new.xmd").touch()
+        with pytest.raises(xa.ExistsError):
+            a._store.move(tmp_path / "new", False)
+        assert a.path == tmp_path / "old"
+        assert files_of(tmp_path) == ["new.xmd", "old.xmd", "old.xta"]
+        (tmp_path / "new.xmd").unlink()
+        a._store.move(tmp_path / "new", False)
+        a.append(values)
+        assert a.path == tmp_path / "new"
+    with xa.open(tmp_path / "new") as b:
+        assert_same(b[4:], values)
+
+
+# -- memory, threads, progress -------------------------------------------------------------------
+
+SETUP = """
+import os, tempfile
+folder = tempfile.TemporaryDirectory()
+xa.config.threads = 2
+for name, chunks in ("rows", (8, 2048)), ("squares", (200, 170)):
+    with xa.create(f"{folder.name}/{name}", (2048, 2048), chunks=chunks) as a:
+        for i in range(0, 2048, 128):
+            a[i:i + 128] = i
+def run(name, memory, **options):
+    xa.rechunk(f"{folder.name}/{name}", f"{folder.name}/new", max_memory=memory, **options).close()
+    for suffix in "xmd", "xta":
+        os.unlink(f"{folder.name}/new.{suffix}")
+run("rows", "64 MiB", chunks=(300, 300))
+"""
+
+
+def test_the_memory_bound_holds(script):
+    calls = {
+        'run("rows", "8 MiB", chunks=(2048, 8))': 8,
+        'run("squares", "10 MiB", chunks=(300, 128))': 10,
+        'run("squares", "4 MiB", chunks=(300, 128), axes=(1, 0))': 4,
+        'run("rows", "6 MiB", chunks=(2048, 8), dtype="f4")': 6,
+        'run("squares", "6 MiB", chunks=(300, 128), verify=True)': 6,
+    }
+    grown = peaks(script, SETUP, list(calls))
+    # Besides: the interpreter's own, and what the kernels stage for each thread.
+    assert {call: mib for call, mib in grown.items() if mib > calls[call] + 5} == {}
+
+
+def test_workers(tmp_path):
+    values = np.random.default_rng(0).random((2048, 1200))
+    a = xa.from_array(values, chunks=(16, 1200))
+    with xa.rechunk(a, tmp_path / "new", chunks=(2048, 16), workers=3) as b:
+        assert_same(b[...], values)
+
+
+PROGRESS = """
+import sys
+from extarray import progress
+sys.stderr.isatty = lambda: True
+progress._INTERVAL = 0
+import numpy as np, extarray as xa
+xa.rechunk(xa.from_array(np.arange(6.)), chunks=2, progress=sys.argv[1] == "True")
+"""
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_progress_on_a_terminal(script, shown):
+    done = subprocess.run(
+        script.command(PROGRESS, shown),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=script.environment,
+        check=True,
+    )
+    assert ("rechunk: 100% of 48 B" in done.stderr) is shown
+    assert done.stdout == ""
+
+
+def test_no_progress_elsewhere(capsys):
+    xa.rechunk(xa.zeros(5), chunks=2)
+    assert capsys.readouterr() == ("", "")
