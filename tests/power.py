@@ -136,18 +136,19 @@ class Expected:
             return f"{facts} is none of {[facts_of(state) for state in self.states]}"
         found = array[...]
         right = np.zeros(found.shape, bool)
+        axes = self.states[same[-1]].inserted
         for state in self.states:
-            values, inside = placed(state, array)
+            values, inside = placed(state, array, axes)
             right |= inside & (values == found)
         if same[-1] > 0:
             # Elements that have come since may be there without their values: the place holds zeros
             # or the fill value, what it held before, or the seal.
             since = self.states[: same[-1] + 1]
-            new = ~np.all([placed(state, array)[1] for state in since], axis=0)
+            new = ~np.all([placed(state, array, axes)[1] for state in since], axis=0)
             seal = np.frombuffer(SEAL_MAGIC + array._store.header.uuid, "i4")
             right |= new & np.isin(found, [array.fill_value, 0, *seal])
             for state in self.past:
-                values, inside = placed(state, array)
+                values, inside = placed(state, array, axes)
                 right |= new & inside & (values == found)
         return None if right.all() else f"{found.tolist()} at {np.argwhere(~right).tolist()}"
 
@@ -156,16 +157,26 @@ def facts_of(state):
     return state.shape, tuple(map(sum, zip(state.zero, state.origin, strict=True))), state.attrs
 
 
-def placed(state, array):
-    """The elements of a state where an array of other bounds has them, and which these are."""
+def placed(state, array, axes):
+    """The elements of a state where an array of other bounds has them, and which these are.
+
+    `axes` are the positions of those that the array has gained.  A state with more than these has
+    nothing that is not in the array: what adds an axis brings all before it to the disk.
+    """
     values = np.zeros(array.shape, "i4")
     inside = np.zeros(array.shape, bool)
+    if len(state.inserted) > len(axes):
+        return values, inside
+    data, origin = state.data, list(facts_of(state)[1])
+    for position in axes[len(state.inserted) :]:
+        data = np.expand_dims(data, position)
+        origin.insert(position, 0)
     ours, theirs = [], []
-    for n, m, a, b in zip(array.shape, state.shape, array.origin, facts_of(state)[1], strict=True):
+    for n, m, a, b in zip(array.shape, data.shape, array.origin, origin, strict=True):
         low, high = max(-a, -b), min(n - a, m - b)
         ours.append(slice(low + a, max(low, high) + a))
         theirs.append(slice(low + b, max(low, high) + b))
-    values[tuple(ours)] = state.data[tuple(theirs)]
+    values[tuple(ours)] = data[tuple(theirs)]
     inside[tuple(ours)] = True
     return values, inside
 
@@ -238,14 +249,14 @@ def look(path: Path, expected: Expected, where: str) -> bool:
             values = array[...]
         with xa.open(path, "r+") as array:
             assert np.array_equal(array[...], values), f"{where}: a writer sees another state"
-            rows, columns = array.shape
+            rows, *others, columns = array.shape
             array.extend(0, 3)
-            array.extend(1, 2, "start")
-            assert np.array_equal(array[:rows, 2:], values), where
+            array.extend(-1, 2, "start")
+            assert np.array_equal(array[:rows, ..., 2:], values), where
             assert (array[rows:] == array.fill_value).all(), f"{where}: what was lost comes back"
-            assert (array[:, :2] == array.fill_value).all(), f"{where}: what was lost comes back"
+            assert (array[..., :2] == array.fill_value).all(), f"{where}: what was lost comes back"
     with xa.open(path) as array:  # whole again: no warning
-        assert array.shape == (rows + 3, columns + 2), where
+        assert array.shape == (rows + 3, *others, columns + 2), where
     return bool(caught)
 
 

@@ -48,6 +48,7 @@ class Twin(Model):
         self.zero = array.origin
         self.data[...] = array[...]
         self.attrs = dict(array.attrs)
+        self.inserted: list[int] = []  # positions of axes that came since
 
     @property
     def ndim(self) -> int:
@@ -55,6 +56,11 @@ class Twin(Model):
 
     def write(self, selection, values) -> None:
         self.data[selection] = values
+
+    def add_axis(self, position) -> None:
+        super().add_axis(position)
+        self.zero = (*self.zero[:position], 0, *self.zero[position:])
+        self.inserted = [*self.inserted, position]
 
     def flush(self) -> None:
         """Nothing to do."""
@@ -117,6 +123,12 @@ def _reserve(rng, twin):
     return Call("reserve", (tuple(n + rng.choice([0, 3, 6]) for n in twin.shape),))
 
 
+def _add_axis(rng, twin):
+    if twin.ndim >= MOST_AXES:
+        return _extend(rng, twin)
+    return Call("add_axis", (rng.randint(0, twin.ndim),))
+
+
 def _write(rng, twin):
     kind = rng.choice(["box", "element", "list", "mask"] if twin.data.size else ["box"])
     if kind == "element":
@@ -150,11 +162,13 @@ KINDS = {
     "shrink": (_shrink, 5),
     "resize": (_resize, 2),
     "reserve": (_reserve, 1),
+    "add_axis": (_add_axis, 0.4),
     "write": (_write, 6),
     "attrs": (_attrs, 3),
     "flush": (_flush, 1),
 }
 LARGEST = 600
+MOST_AXES = 4
 
 
 def draw(rng: random.Random, twin: Twin, kinds=tuple(KINDS)) -> Call:
@@ -177,6 +191,8 @@ def create(path, rng: random.Random, **options):
         "order": rng.choice("CCFZ"),
         "sparse": rng.random() < 0.4,
         "engine": rng.choice(["mmap", "pread"]),
+        "growth": rng.choice(["exact", "exact", ("linear", 3), "cubical"]),
+        "checksum": rng.random() < 0.2,
         **options,
     }
     return xa.create(path, **options)
