@@ -185,7 +185,9 @@ class ExtArray(
         if isinstance(store, FileStore) and store.mode == "r":
             with self._growth:  # or a refresh comes in between
                 self._check()
-                self._know_cuts(*store.inner_box(self.axial))
+                number, inner = store.inner_box(self.axial)
+                self._watch_cuts()  # another counter, perhaps
+                self._know_cuts(number, inner)
         else:
             super()._look_at_cuts()
 

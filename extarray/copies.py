@@ -129,10 +129,15 @@ class CopiesMixin(StoredArray, Source):
         )
         passes = passes_between(self, header.chunks, header.dtype, None, path is None)
         work = Transformation(
-            type(self), self, header, self._store.attrs, passes, growth=self._store.growth
+            self._plain_kind(), self, header, self._store.attrs, passes, growth=self._store.growth
         )
         new: Self = work.in_memory() if path is None else work.on_disk(resolve_path(path))
         return new
+
+    @classmethod
+    def _plain_kind(cls) -> type[Self]:
+        """The class of copies, which nobody shares."""
+        return cls
 
     def repack(self, path: Any, *, checksum: bool | None = None) -> Self:
         """Write the elements inside the bounds into a fresh, dense array.

@@ -52,7 +52,8 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     Raises
     ------
     ArgumentError, ArgumentTypeError
-        An array twice, a block inside another, an array in the midst of an append; no arrays.
+        An array twice, one that writers share, a block inside another, an array in the midst of an
+        append; what is no array.
     ReadOnlyError, ClosedError
     StorageError
         Also at the end of the block; the arrays are as before, unless the message says that they
@@ -83,7 +84,14 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     >>> data.shape, times.shape
     ((1, 3), (1,))
     """
-    block = _Block(_checked(arrays))
+    members = _checked(arrays)
+    for array in members:
+        # Before the locks: of several openings of one array, each waits for the other.
+        if array._store.shared:
+            raise ArgumentError(
+                f"cannot commit {array._name()} with others while writers share it; open it alone"
+            )
+    block = _Block(members)
     if getattr(_of_thread, "inside", False):
         raise ArgumentError(
             "cannot begin a commit of several arrays inside another; name all arrays in one"
@@ -137,13 +145,15 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     with _locked(members):
         for array in members:
             array._check()
-        # An axis more is taken up alone: nothing that arrays have in common changes with it.
-        wider = [
-            array.refresh()
-            for array in members
-            if isinstance(array._store, FileStore) and array._store.was_superseded()
-        ]
-        return _refresh(members) or any(wider)
+        is_new = False
+        for _ in range(ATTEMPTS):
+            # An axis more is taken up alone: nothing that arrays have in common changes with it.
+            for array in members:
+                if isinstance(array._store, FileStore) and array._store.was_superseded():
+                    is_new |= array.refresh()
+            with contextlib.suppress(_Superseded):
+                return _refresh(members) or is_new
+        raise StorageError(errno.EAGAIN, "arrays gain axes faster than they can be looked at")
 
 
 def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
@@ -183,11 +193,6 @@ class _Block:
         """Hold the commits of all arrays."""
         for array in self.members:
             array._check("commit")
-            if array._store.shared:
-                raise ArgumentError(
-                    f"cannot commit {array._name()} with others while writers share it; open it "
-                    "alone"
-                )
             if array._filling:
                 raise ArgumentError(
                     f"cannot commit {array._name()} with others in the midst of an append to it"
@@ -287,6 +292,10 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+class _Superseded(Exception):  # noqa: N818 -- no error: look again
+    """The metadata of an array are another file by now."""
+
+
 # -- one look ------------------------------------------------------------------------------------
 
 
@@ -316,6 +325,7 @@ def _news(
     """What is new in arrays, at one moment; coordinators that must be asked go to the stack."""
     coordinators: dict[tuple[str, bytes], FileStore] = {}
     looks: list[Callable[[], Any]] = [store.look for _, store in readers]
+    stores = [store for _, store in readers]
     failures = 0
     for seen in _moments(looks):
         asked = len(coordinators)
@@ -341,6 +351,8 @@ def _news(
                 raise
             continue
         if len(coordinators) == asked:
+            if any(store.was_superseded() for store in (*coordinators.values(), *stores)):
+                raise _Superseded
             return found
     raise StorageError(
         errno.EAGAIN,

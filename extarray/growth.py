@@ -449,7 +449,10 @@ class Extendible(StoredArray):
             )
         self._store.settle()
         for start, stop in change.old_chunks_of_new_parts():
-            self._store_runs(self._store.reserve_again, change.chunks_of(start, stop))
+            box = change.chunks_of(start, stop)
+            if held is not None:
+                self._store_runs(held.keep, box)
+            self._store_runs(self._store.reserve_again, box)
             if clean:
                 self._restore_fill(start, stop)
 

@@ -43,11 +43,19 @@ def left_overs(names: tuple[str, str], header: Header | None) -> list[Problem]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         found += [entry.path for entry in entries if pattern.fullmatch(entry.name)]
     if header is not None:
-        own = f".{header.uuid.hex()[:12]}.new"
-        found = [name for name in found if not name.endswith(own)]
+        # The array's own data may have that name still.
+        own = f".xta.{header.uuid.hex()[:12]}.new"
+        found = [name for name in found if not name.endswith(own) and not _is_file(name, names[0])]
     what = "left by a creation that was interrupted, or is under way"
     remedy = "extarray check --repair removes it, if nobody is at work"
     return [Problem("left over", what, name, None, "warning", remedy) for name in sorted(found)]
+
+
+def _is_file(name: str, other: str) -> bool:
+    """Whether two names are of one file."""
+    with contextlib.suppress(OSError):
+        return os.path.samefile(name, other)
+    return False
 
 
 def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str]:
@@ -84,7 +92,7 @@ def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str
 def _opened(name: str) -> Iterator[int]:
     """Descriptor of a file for the length of a block; -1 where there is none."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         yield -1
         return

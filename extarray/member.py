@@ -31,18 +31,16 @@ from extarray.metadata import (
     PENDING_SLOTS,
     Pending,
     Superblock,
-    decode_header,
     decode_members,
     decode_pending,
     encode_members,
     encode_pending,
     encode_superblock,
-    header_bytes_of,
     superblock_bytes,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Self
 
     from extarray._core._mapping import Region
@@ -81,6 +79,15 @@ class Held:
     outcome: Superblock | None = None
     slot: int | None = None
 
+    def keep(self, start: int, stop: int) -> None:
+        """Do not give back bytes that a growth uses again."""
+        self.freed[:] = [
+            (a, b)
+            for first, last in self.freed
+            for a, b in ((first, min(last, start)), (max(first, stop), last))
+            if a < b
+        ]
+
 
 class Member:
     """Part of `FileStore`: its share in a commit of several arrays."""
@@ -115,6 +122,7 @@ class Member:
         def close(self) -> None: ...  # noqa: D102
         def number_of_cuts(self) -> int: ...  # noqa: D102
         def give_back(self, start: int, stop: int) -> None: ...  # noqa: D102
+        def _read_header(self) -> None: ...
         def release(self, old: int) -> None: ...  # noqa: D102
         def settle(self) -> None: ...  # noqa: D102
         def _close_files(self) -> None: ...
@@ -200,15 +208,22 @@ class Member:
         data = encode_members(members)
         offset = self.header.superblock_offset(GROUP_BLOCK)
         with family(f"cannot commit '{self.path}' with others"):
-            old = os.pread(self._metadata, BLOCK, offset)
-            if old.startswith(data):
+            if os.pread(self._metadata, BLOCK, offset).startswith(data):
                 return
-            known = {uuid for uuid, _ in members}
-            for uuid, path in decode_members(old):
-                if uuid not in known:
-                    self._conclude(os.path.join(folder, os.fsdecode(path)), uuid)
+            self.conclude_members({uuid for uuid, _ in members})
             write_all(self._metadata, data, offset)
             datasync(self._metadata)
+
+    def conclude_members(self, known: Collection[bytes] = ()) -> None:
+        """See to it that who took part in the last group needs its decision no more.
+
+        `known` are the uuids of those that may go on needing it.
+        """
+        folder = os.path.dirname(self.place)
+        offset = self.header.superblock_offset(GROUP_BLOCK)
+        for uuid, path in decode_members(os.pread(self._metadata, BLOCK, offset)):
+            if uuid not in known:
+                self._conclude(os.path.join(folder, os.fsdecode(path)), uuid)
 
     def _conclude(self, place: str, uuid: bytes) -> None:
         """See to it that a member of the last group needs its decision no more."""
@@ -289,9 +304,11 @@ class Member:
             self.state = held.outcome
         if held.slot is not None:
             # If this fails, the state still counts, by the decision.
-            with contextlib.suppress(OSError):
+            try:
                 self._write_live(self.state)
                 self._write_durable(self._older(FLUSHED_SLOTS), self.state)
+            except OSError:
+                held.freed.clear()  # readers look at the live states
         with contextlib.suppress(OSError):
             if held.freed:
                 self.settle()
@@ -401,14 +418,14 @@ class Member:
 
     def _open_metadata(self) -> None:
         """Open ``.xmd`` alone."""
-        fd = os.open(self._names[0], os.O_RDONLY | os.O_CLOEXEC)
+        # Whatever has that name, opening it must not wait.
+        self._metadata = os.open(self._names[0], os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            size = min(header_bytes_of(fd), os.fstat(fd).st_size)
-            self.header = decode_header(os.pread(fd, size, 0))
+            self._read_header()
         except BaseException:
+            fd, self._metadata = self._metadata, -1
             os.close(fd)
             raise
-        self._metadata = fd
 
     def _resolve_pendings(self, slot: int) -> None:
         """As a writer that begins with the state of a slot: whatever was pending is not any more.

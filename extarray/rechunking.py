@@ -23,6 +23,7 @@ from extarray.layout.transform import Transformation, finish_move, passes_betwee
 from extarray.lazy import LazyView
 from extarray.metadata import check_dtype
 from extarray.order import check_order
+from extarray.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,11 +140,8 @@ def rechunk(
         if in_place:
             if path is not None:
                 raise ArgumentError("in_place=True replaces the source; give no path beside it")
-            whole = _writable(src, resume)
-            if whole is None:
-                return open_array(src, "r+")  # type: ignore[arg-type]
-            array: Any = whole
-            path = array.path
+            array: Any = _writable(src)
+            path = _place_of(array)
             if array is not src:
                 stack.enter_context(array)
             # Nobody can grow what is about to be replaced.
@@ -161,6 +159,9 @@ def rechunk(
         if path is None:
             new = work.in_memory()
             return new
+        if in_place:
+            # Of a commit of several arrays, which it may have decided.
+            array._store.conclude_members()
         place = resolve_path(path)
         if resume and not in_place and finish_move(place):
             return open_array(place, "r+")
@@ -170,8 +171,20 @@ def rechunk(
         return new
 
 
-def _writable(src: Any, resume: bool) -> ExtArray | None:
-    """The source with its writer's lock; None where it has been replaced already."""
+def _place_of(array: ExtArray) -> str:
+    """Path of the files of an array, links followed, which are about to be replaced."""
+    assert isinstance(array._store, FileStore)
+    stems = array._store.real_stems(f"cannot replace '{array.path}'")
+    if len(stems) > 1:
+        raise ArgumentError(
+            f"cannot replace '{array.path}': its two files are links to files of different names; "
+            "give a path for a new array"
+        )
+    return stems.pop()
+
+
+def _writable(src: Any) -> ExtArray:
+    """The source with its writer's lock."""
     if isinstance(src, LazyView):
         raise ArgumentTypeError(
             "a view cannot be replaced in place; give its array, with chunks and axes"
@@ -187,11 +200,10 @@ def _writable(src: Any, resume: bool) -> ExtArray | None:
         src._check_free("replace")
         if src.mode == "r+":
             return src
-        array = open_array(src.path, "r+")
+        assert isinstance(src._store, FileStore)
+        array = open_array(src._store.absolute, "r+")
         src.close()
         return array
-    if resume and finish_move(resolve_path(src)):
-        return None
     return open_array(src, "r+")
 
 

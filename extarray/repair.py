@@ -95,6 +95,8 @@ class Repair:
                 "the others, which finishes it; or use force, which takes it back for this one"
             )
             return
+        if survey.pending is not None:
+            self._take_back_pending(survey.header)
         if survey.kinds & {"header", "copy"}:
             self._mend_header(survey.header)
         self._mend_bytes()
@@ -367,6 +369,15 @@ class Repair:
         state = state._replace(sealed=True)
         self._commit(state)
         self.done.append(plan.did)
+
+    def _take_back_pending(self, header: Header) -> None:
+        """Have a commit of several arrays that was not finished not count for this one."""
+        self._save_metadata()
+        for number in PENDING_SLOTS:
+            at = header.superblock_offset(number)
+            write_all(self.survey.metadata, bytes(superblock_bytes(header.ndim)), at)
+        os.fsync(self.survey.metadata)
+        self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
 
     def _end_to_save(self, block: Superblock) -> int:
         """Where what is cut off ``.xta`` ends: before the seal, if that stays in place."""

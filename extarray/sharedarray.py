@@ -78,9 +78,8 @@ class SharedArray(ExtArray):
     _locked: bool  # that thread holds the lock of commits
 
     @classmethod
-    def _create(cls, *args: Any, **options: Any) -> ExtArray:  # type: ignore[override]
-        """Fresh array; it is nobody's but its creator's."""
-        return ExtArray._create(*args, **options)
+    def _plain_kind(cls) -> type[ExtArray]:  # type: ignore[override]
+        return ExtArray
 
     @classmethod
     def _open(

@@ -32,6 +32,7 @@ from extarray.errors import (
     MissingError,
     PartnerError,
     RecoveryWarning,
+    ShapeError,
     TruncatedError,
     storage_error,
 )
@@ -176,6 +177,7 @@ class FileStore(Member):
         self.cuts: Counter | None = None
         self.cuts_known = 0
         self._cuts_made = 0  # as the file says
+        self._cuts_then: int | None = None  # when an axis came, and the count went elsewhere
         self.sums: Sums | None = None
         self._metadata = -1
         self._data = -1
@@ -258,6 +260,10 @@ class FileStore(Member):
         try:
             present._metadata = os.open(name, flags)
             fd = present._locked(name, flags, 0)
+            with contextlib.suppress(FormatError):  # what is damaged may be replaced
+                present._read_header()
+                present.state = present._read_state().state
+                present.conclude_members()
             present._metadata = -1
         finally:
             present._close_files()
@@ -830,6 +836,8 @@ class FileStore(Member):
                 try:
                     if blocks:
                         state = blocks[0][1]
+                        if state.superseded:
+                            number = self._cuts_elsewhere(number)
                         log = self._read_log(axial.segments, state.n_segments)
                         break
                 except CorruptError:
@@ -846,6 +854,33 @@ class FileStore(Member):
         ]
         low = [-n for n in zero]
         return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
+
+    def _cuts_elsewhere(self, number: int) -> int:
+        """Number of cuts of an array that has gained an axis: another file counts them now.
+
+        `number` is that of the file we have, which was raised by one when the axis came.  What is
+        cut off since cannot be told without that axis.
+        """
+        if self._cuts_then is None:
+            other = FileStore(self.path)
+            try:
+                other._open_metadata()
+                if other.header.uuid == self.header.uuid and other.header.ndim > self.header.ndim:
+                    self._cuts_then = (number - 1) % 2**64
+                    place, mapped = other.header.cuts_offset, self.engine == "mmap"
+                    self.cuts = Counter.file(other._metadata, place, mapped)
+            except FileNotFoundError:
+                pass
+            finally:
+                other._close_files()
+        if self._cuts_then is None or self.cuts is None:
+            return number
+        if self.cuts.value != self._cuts_then:
+            raise ShapeError(
+                f"'{self.path}' has gained an axis, and elements have been cut off since; refresh "
+                "to read it"
+            )
+        return self._cuts_then
 
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
@@ -917,6 +952,8 @@ class FileStore(Member):
                     sequence=self.state.sequence + 1, superseded=False, growth=growth
                 )
             )
+        if self.is_durable and self.held is None:
+            self._sync_commit("growth policy")
 
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
@@ -1057,7 +1094,7 @@ class FileStore(Member):
                 )
                 sums = self._sums_for(header)
                 records = [axial._record(n) for n in range(axial.segments)]
-                slots = (LIVE_SLOTS[state.sequence % 2], FLUSHED_SLOTS[0])
+                slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
                 fresh = encode_fresh(header, state, records, attrs, slots)
                 self._hand_on(fresh)
                 write_all(fd, fresh.image, 0)
@@ -1068,16 +1105,17 @@ class FileStore(Member):
                     self.state._replace(sequence=self.state.sequence + 1, superseded=True)
                 )
                 os.replace(temporary, name)
+                # So that readers who must know of cuts look, and see that they are told elsewhere.
+                self.begin_cut()
+                self._succeed(fd, fresh, attrs, sums)
             except BaseException:
                 if fd < 0 or not same_file(fd, name):
                     with contextlib.suppress(OSError):
                         os.unlink(temporary)
                     raise
-                # Interrupted when all was done.
+                # Interrupted when all was done, or failed to tell readers.
                 self._succeed(fd, fresh, attrs, sums)
                 raise
-            else:
-                self._succeed(fd, fresh, attrs, sums)
             finally:
                 if fd >= 0:
                     os.close(fd)
@@ -1096,6 +1134,11 @@ class FileStore(Member):
         ):
             data = read_all(self._metadata, length, old)
             fresh.image[new : new + len(data)] = data
+
+    def real_stems(self, what: str) -> set[str]:
+        """Paths of the two files without suffix, links followed; they must be those we have."""
+        self._own_name(what)
+        return {os.path.splitext(real_name(name))[0] for name in self._names}
 
     def _own_name(self, what: str) -> str:
         """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
@@ -1117,6 +1160,10 @@ class FileStore(Member):
     def _succeed(self, fd: int, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
         """Go on with a fresh ``.xmd``, which has taken the name."""
         self._new_entry = True
+        if self.sums is not None:
+            self.sums.in_doubt = (
+                True  # it must not say so to the new file, as other threads may ask
+            )
         # The lock stays with the open file; that of the old one ends with its last descriptor.
         os.dup2(fd, self._metadata, inheritable=False)
         self._take(fresh)
@@ -1368,10 +1415,14 @@ class FileStore(Member):
             problem = other._check_data(found.state)
             if problem is not None:
                 raise CorruptError(str(problem))
+            assert self.region is not None
+            if not self.region.holds(found.state.data_bytes):
+                self.region = self._map(found.state.data_bytes, False, True)
             # In the place of the old descriptor, in one step: other threads may be using it.
             os.dup2(other._metadata, self._metadata, inheritable=False)
             self.header = other.header
             self._count_cuts(False)
+            self._cuts_then = None
             self.adopt(News(found.state, None, found.extents, found.attrs, cuts))
             return found.axial
         finally:
@@ -1448,11 +1499,9 @@ class FileStore(Member):
         name = self._names[0] if same_file(fd, self._names[0]) else f"/dev/fd/{fd}"
         with contextlib.suppress(OSError):
             self._metadata = os.open(name, os.O_RDONLY | _OPEN_FLAGS)
+            self._count_cuts(False)
         # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would not.
         os.close(fd)
-        with contextlib.suppress(OSError):
-            self._metadata = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
-            self._count_cuts(False)
         self.cuts_known = self._cuts_made
         listener = None if self._fork_listener is None else self._fork_listener()
         if listener is not None:
@@ -1464,21 +1513,25 @@ class FileStore(Member):
         A pair that is overwritten stays valid for those who have it open; holding its writer's lock
         is up to the caller.
         """
-        names = tuple(os.path.abspath(name) for name in file_names(path))
+        before, names = self._names, tuple(os.path.abspath(name) for name in file_names(path))
         fresh = fresh_name(names[1], self.header.uuid)
         with family(f"cannot move '{self.path}' to '{path}'"):
             # From there it is found, as soon as the metadata have their name.
-            os.rename(self._names[1], fresh)
+            os.rename(before[1], fresh)
             try:
-                publish(self._names[0], names[0], overwrite)
+                _rename(self._metadata, before[0], names[0], overwrite)
+                if overwrite:
+                    sync_folders(names)
+                _rename(self._data, fresh, names[1], overwrite)
             except BaseException:
-                os.rename(fresh, self._names[1])
-                raise
-            self.path, self._names = path, names
-            self._new_entry = True
-            if overwrite:
-                sync_folders(names)
-            publish(fresh, names[1], overwrite)
+                if not (overwrite and same_file(self._metadata, names[0])):
+                    if same_file(self._metadata, names[0]):
+                        os.rename(names[0], before[0])
+                    os.rename(fresh, before[1])
+                    raise
+                # It has replaced the other one; the next writer does what is left.
+        self.path, self._names = path, names
+        self._new_entry = True
 
     def remove(self) -> None:
         """Remove the files; the metadata first, so that nothing is left that opens."""
@@ -1522,6 +1575,17 @@ class FileStore(Member):
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+
+def _rename(fd: int, name: str, other: str, overwrite: bool) -> None:
+    """Give an open file another name."""
+    try:
+        publish(name, other, overwrite)
+    except OSError:
+        if not same_file(fd, other):
+            raise
+        with contextlib.suppress(OSError):  # it has both
+            os.unlink(name)
 
 
 def _after_fork_in_child() -> None:

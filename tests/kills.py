@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import copy
 import itertools
-import mmap
 import os
 import random
 import signal
@@ -37,13 +36,13 @@ class Progress:
     _FORMAT = struct.Struct("2q")
 
     def __init__(self):
-        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+        self._file = os.memfd_create("progress")
 
     def set(self, begun: int, returned: int) -> None:
-        self._FORMAT.pack_into(self._page, 0, begun, returned)
+        os.pwrite(self._file, self._FORMAT.pack(begun, returned), 0)
 
     def get(self) -> tuple[int, int]:
-        return self._FORMAT.unpack_from(self._page, 0)
+        return self._FORMAT.unpack(os.pread(self._file, self._FORMAT.size, 0))
 
 
 def work(path, seed, options, progress, arm):

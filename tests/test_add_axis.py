@@ -750,3 +750,27 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
         assert reader.ndim == 3
     reader.close()
     assert sorted(os.listdir(tmp_path)) == ["copy.xmd", "copy.xta"]
+
+
+def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
+    """What was cut off is holes by now, which hold zeros: better no answer than these."""
+    with disk.array((4, 1024), chunks=(1, 1024), fill_value=7) as array:
+        array[...] = 3
+        with disk.open(array) as reader:
+            array.add_axis()
+            assert (reader[...] == 3).all()
+            array.shrink(1, 2)
+            with pytest.raises(xa.ShapeError, match="refresh"):
+                reader[...]
+            reader.refresh()
+            assert reader.shape == (1, 2, 1024)
+            assert (reader[...] == 3).all()
+
+
+def test_the_files_are_whole_behind_it(disk):
+    with disk.array((3, 4), checksum=True) as array:
+        array[...] = 1
+        array.close()
+        with disk.open(array, "r+") as again:
+            again.add_axis()
+        assert xa.check(array.path, data=True).problems == []

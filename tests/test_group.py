@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray import group
 
 
 @pytest.fixture
@@ -306,6 +307,7 @@ FORKED = """
 import os, sys
 import numpy as np
 import extarray as xa
+from extarray import group
 a = xa.zeros((2, 2), path=sys.argv[1], chunks=2)
 b, m = xa.zeros((2,), path=sys.argv[2]), xa.zeros((1,))
 try:
@@ -388,8 +390,51 @@ def test_the_coordinator_is_another_array_now(tmp_path):
     a, b = (xa.zeros((1,), path=tmp_path / name) for name in "ab")
     finish(a, b, lambda: grow([a, b], 2))
     xa.create(tmp_path / "a", (9,), overwrite=True).close()
-    with pytest.warns(xa.RecoveryWarning), xa.open(tmp_path / "b") as reader:
-        assert reader.shape == (1,)
+    # Who replaces it sees to those that need its decision.
+    with xa.open(tmp_path / "b") as reader:
+        assert reader.shape == (3,)
+
+
+def test_shared_openings_of_one_array(tmp_path):
+    """Refused before the locks, of which the one would wait for the other."""
+    xa.zeros((1,), path=tmp_path / "a").close()
+    with (
+        xa.open(tmp_path / "a", "r+", share=True) as a,
+        xa.open(tmp_path / "a", "r+", share=True) as b,
+        pytest.raises(xa.ArgumentError, match="share"),
+        xa.commit([a, b]),
+    ):
+        pass
+
+
+def test_elements_appended_where_the_block_has_cut(factory):
+    """In one chunk, which would have been given back at the end of the block."""
+    with factory.array((1,), "i8", chunks=4096) as array:
+        array[0] = 5
+        with xa.commit([array]):
+            array.shrink(0, 1, side="start")
+            array.append([9])
+        assert array[...].tolist() == [9]
+
+
+def test_an_axis_that_comes_while_arrays_are_looked_at(tmp_path, monkeypatch):
+    with xa.zeros((1, 3), path=tmp_path / "a") as a, xa.zeros((1,), path=tmp_path / "b") as b:
+        readers = [xa.open(tmp_path / name) for name in "ab"]
+        look = group._refresh
+
+        def late(members):
+            monkeypatch.setattr(group, "_refresh", look)
+            a.add_axis()
+            with xa.commit([a, b]):
+                a.extend(1, 1)
+                b.extend(0, 1)
+            return look(members)
+
+        monkeypatch.setattr(group, "_refresh", late)
+        assert xa.refresh(readers)
+        assert [reader.shape for reader in readers] == [(1, 2, 3), (2,)]
+        for reader in readers:
+            reader.close()
 
 
 def test_a_decision_is_remembered_until_it_is_needed_no_more(tmp_path):

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from peaks import peaks
 
 import extarray as xa
+from extarray import store
 from extarray.layout import execute
 from extarray.layout.execute import Mover
 from extarray.layout.plan import least_memory, plan_passes
-from extarray.store import FileStore
 
 
 def files_of(folder):
@@ -329,6 +329,7 @@ def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 import extarray as xa
+from extarray import store
 from extarray.layout import journal
 from extarray.layout.execute import Mover
 journal._INTERVAL = 0
@@ -418,25 +419,57 @@ def test_in_place(path, how):
     assert files_of(path.parent) == ["scene.xmd", "scene.xta"]
 
 
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
 @pytest.mark.parametrize("in_place", [True, False])
-def test_publication_between_its_two_files(tmp_path, monkeypatch, in_place):
+def test_killed_at_each_name(tmp_path, in_place, at):
+    """The names are those that `create` gives to the target, and then `move`."""
     values = np.arange(20).reshape(4, 5)
     xa.from_array(values, tmp_path / "old", chunks=(1, 5)).close()
     path = None if in_place else tmp_path / "new"
-    publish = FileStore.move
-
-    def half(self, place, overwrite):
-        os.replace(self._names[1], f"{place}.xta")
-        raise Stopped
-
-    monkeypatch.setattr(FileStore, "move", half)
-    with pytest.raises(Stopped):
+    pid = os.fork()
+    if pid == 0:
+        counted, publish = itertools.count(1), store.publish
+        store.publish = lambda *a: os._exit(9) if next(counted) == at else publish(*a)
         xa.rechunk(tmp_path / "old", path, chunks=(4, 1), in_place=in_place)
-    monkeypatch.setattr(FileStore, "move", publish)
-    with xa.rechunk(tmp_path / "old", path, chunks=(4, 1), in_place=in_place, resume=True) as b:
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    with xa.open(tmp_path / "old", "r+") as a:
+        assert_same(a[...], values)
+        if in_place:
+            a[0] = values[0] = 7
+    again = {"chunks": (4, 1), "in_place": in_place, "resume": True}
+    if path is not None and at == 4:  # it is there, and whole
+        with pytest.raises(xa.ExistsError):
+            xa.rechunk(tmp_path / "old", path, **again)
+        found = xa.open(path, "r+")
+    else:
+        found = xa.rechunk(tmp_path / "old", path, **again)
+    with found:
+        assert found.chunks == (4, 1)
+        assert_same(found[...], values)
+    # What a creation has left under other names is in nobody's way.
+    left = [name for name in files_of(tmp_path) if not name.endswith(".new")]
+    assert len(left) == (2 if in_place else 4)
+
+
+def test_in_place_through_links_and_from_another_folder(tmp_path, monkeypatch):
+    values = np.arange(20).reshape(4, 5)
+    (tmp_path / "big").mkdir()
+    xa.from_array(values, tmp_path / "big" / "a", chunks=(1, 5)).close()
+    for name in ("a.xmd", "a.xta"):
+        (tmp_path / name).symlink_to(tmp_path / "big" / name)
+    monkeypatch.chdir(tmp_path)
+    a = xa.open("a", "r+")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    with xa.rechunk(a, chunks=(4, 1), in_place=True) as b:
         assert b.chunks == (4, 1)
+    assert (tmp_path / "a.xmd").is_symlink()
+    assert (tmp_path / "a.xta").is_symlink()
+    assert files_of(tmp_path / "elsewhere") == []
+    assert files_of(tmp_path / "big") == ["a.xmd", "a.xta"]
+    with xa.open(tmp_path / "a") as b:
         assert_same(b[...], values)
-    assert len(files_of(tmp_path)) == (2 if in_place else 4)
 
 
 def test_a_name_that_is_taken_meanwhile(tmp_path):

@@ -950,6 +950,7 @@ cdef class ArrayCore:
             if cuts.look() != self.cuts_known:
                 self._look_at_cuts()
                 self._check_open()
+                cuts = self.cuts
             known = self.cuts_known
             self._move_box(s, values, False)
             if cuts.look() == known:
@@ -1157,6 +1158,7 @@ cdef class ArrayCore:
             if cuts.look() != self.cuts_known:
                 self._look_at_cuts()
                 self._check_open()
+                cuts = self.cuts
             known = self.cuts_known
             rank = self._check_query(query)
             self._move_points(query, values, False)

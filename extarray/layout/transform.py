@@ -17,7 +17,7 @@ from extarray._core._crc import crc32c
 from extarray.chunking import blocks
 from extarray.config import config
 from extarray.errors import ExistsError, FormatError, MissingError, StorageError
-from extarray.filesystem import family, file_names, publish
+from extarray.filesystem import family, file_names, fresh_name, publish
 from extarray.layout.execute import Mover
 from extarray.layout.journal import Journal
 from extarray.layout.plan import (
@@ -185,7 +185,7 @@ class Transformation:
         left = self._left(places) if resume else None
         if left is None:
             for place in places:
-                self._clear(place)
+                self._clear(place, path)
         try:
             new = self._pass_by_pass(places, left)
             with _closed_on_error(new):
@@ -262,8 +262,10 @@ class Transformation:
         Journal(new._store, self._job(i)).begin()
         return new
 
-    def _clear(self, place: Path) -> None:
-        """Remove what earlier work has left, unless somebody is at it."""
+    def _clear(self, place: Path, path: Path) -> None:
+        """Remove what earlier work on `path` has left, unless somebody is at it."""
+        with contextlib.suppress(FileNotFoundError), family(f"cannot begin '{path}'"):
+            os.unlink(_moved_data(file_names(place)[0], path))
         with contextlib.suppress(MissingError, FormatError):
             self.kind._open(place, "r+", 0, "auto").close()
         _remove(place)
@@ -343,7 +345,8 @@ def _temporary(path: Path, i: int) -> Path:
 def _remove(path: Path) -> None:
     # The metadata first: without them nothing opens.
     for name in file_names(path):
-        Path(name).unlink(missing_ok=True)
+        with family(f"cannot remove '{name}'"):
+            Path(name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -356,7 +359,7 @@ def _closed_on_error(array: Any) -> Iterator[None]:
 
 
 def finish_move(path: Path) -> bool:
-    """Give a complete target its second file, if something interrupted that.
+    """Publish a complete target, if something interrupted that.
 
     Parameters
     ----------
@@ -369,11 +372,19 @@ def finish_move(path: Path) -> bool:
         Whether there was something to finish.
     """
     for i in range(MOST_PASSES):
-        metadata, data = file_names(_temporary(path, i))
-        # Only publication takes the data away first, to where `open` finds them; see
-        # `FileStore.move`.
-        if os.path.lexists(metadata) and not os.path.lexists(data):
+        metadata, _ = file_names(_temporary(path, i))
+        if os.path.exists(_moved_data(metadata, path)):
             with family(f"cannot finish '{path}'"):
-                publish(metadata, file_names(path)[0], overwrite=True)
+                publish(metadata, file_names(path)[0], overwrite=False)
             return True
     return False
+
+
+def _moved_data(metadata: str, path: Path) -> str:
+    """Where `FileStore.move` has the data of a temporary pair, before the metadata go to `path`."""
+    try:
+        with open(metadata, "rb") as file:
+            uuid = file.read(32)[16:]
+    except FileNotFoundError:
+        uuid = b""
+    return fresh_name(file_names(path)[1], uuid)
