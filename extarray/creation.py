@@ -22,12 +22,13 @@ from extarray.protocols.blocks import Source
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from numpy.typing import ArrayLike, DTypeLike
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
-    Engine = Literal["auto", "mmap", "pread"]
+    Engine = Literal["auto", "mmap", "pread", "mpi-io"]
 
 __all__ = ["create", "empty", "from_array", "full", "ones", "open", "zeros"]
 
@@ -45,6 +46,8 @@ def create(
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
     engine: Engine | str = "auto",
+    comm: Any = None,
+    info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -73,13 +76,18 @@ def create(
         Attributes, JSON values.
     dims : sequence of str, optional
         Names of the axes, the attribute ``"dims"``.
-    engine : {"auto", "mmap", "pread"}
-        How the file is read and written; "auto" decides by the type of the file system.
+    engine : {"auto", "mmap", "pread", "mpi-io"}
+        How the file is read and written; "auto" decides by the type of the file system, and is
+        "mpi-io" with `comm`.
+    comm : mpi4py.MPI.Intracomm, optional
+        Processes that make the array together; all call, with the same arguments.
+    info : mapping, optional
+        Hints for MPI-IO, with `comm`.
 
     Returns
     -------
     ExtArray
-        Open in mode "r+".
+        Open in mode "r+"; with `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -102,23 +110,38 @@ def create(
     >>> a.shape, a.grid
     ((3, 217, 204), (1, 4, 4))
     """
-    kind = check_dtype(dtype)
-    extents = check_shape(shape)
-    chunk = check_chunks(chunks, extents, kind.itemsize)
-    check_order(order)
+
+    def check() -> tuple[Any, tuple[int, ...], Header, str, str, bool]:
+        kind = check_dtype(dtype)
+        extents = check_shape(shape)
+        chunk = check_chunks(chunks, extents, kind.itemsize)
+        check_order(order)
+        text = encode_attrs(attrs)
+        if dims is not None:
+            text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
+        header = Header(
+            uuid=uuid4().bytes,
+            dtype=kind,
+            chunks=chunk,
+            order=str(order),
+            fill=_fill_bytes(fill_value, kind),
+            sparse=bool(sparse),
+        )
+        return path, extents, header, text, engine, overwrite
+
+    if comm is not None:
+        from extarray.mpi.opening import create_together
+
+        return create_together(comm, info, check)
+    _check_alone(engine, info)
+    return ExtArray._create(*check())
+
+
+def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
+    """Refuse what is for arrays of several processes."""
+    if info is not None or engine == "mpi-io":
+        raise ArgumentError("info= and engine='mpi-io' are for MPI-IO: give a communicator, comm=")
     check_engine(engine)
-    text = encode_attrs(attrs)
-    if dims is not None:
-        text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
-    header = Header(
-        uuid=uuid4().bytes,
-        dtype=kind,
-        chunks=chunk,
-        order=str(order),
-        fill=_fill_bytes(fill_value, kind),
-        sparse=bool(sparse),
-    )
-    return ExtArray._create(path, extents, header, text, engine, overwrite)
 
 
 def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
@@ -140,6 +163,8 @@ def open(
     *,
     timeout: float | None = 0,
     engine: Engine | str = "auto",
+    comm: Any = None,
+    info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
     """Open a pair of files.
 
@@ -151,13 +176,18 @@ def open(
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
         Seconds to wait for the writer's lock; None: for ever.
-    engine : {"auto", "mmap", "pread"}
-        How the file is read and written; "auto" decides by the type of the file system.
+    engine : {"auto", "mmap", "pread", "mpi-io"}
+        How the file is read and written; "auto" decides by the type of the file system, and is
+        "mpi-io" with `comm`.
+    comm : mpi4py.MPI.Intracomm, optional
+        Processes that open the array together, as one writer; all call, with the same arguments.
+    info : mapping, optional
+        Hints for MPI-IO, with `comm`.
 
     Returns
     -------
     ExtArray
-        Also a context manager, which closes it.
+        Also a context manager, which closes it; with `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -182,12 +212,21 @@ def open(
     ...     a.shape
     (4, 3)
     """
-    if mode not in ("r", "r+"):
-        raise ArgumentError(
-            f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
-        )
-    check_engine(engine)
-    return ExtArray._open(resolve_path(path), mode, timeout, engine)
+
+    def check() -> tuple[Path, str, float | None, str]:
+        if mode not in ("r", "r+"):
+            raise ArgumentError(
+                f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new "
+                "array"
+            )
+        return resolve_path(path), mode, timeout, engine
+
+    if comm is not None:
+        from extarray.mpi.opening import open_together
+
+        return open_together(comm, info, check)
+    _check_alone(engine, info)
+    return ExtArray._open(*check())
 
 
 def zeros(

@@ -145,23 +145,25 @@ class Extendible(StoredArray):
         values = as_source(data)
         with self._growth:
             self._check("append to")
-            shape = self.shape
-            given = tuple(values.shape)
-            wanted = (*shape[:j], "n", *shape[j + 1 :])
-            text = f"({', '.join(map(str, wanted))}{',' if self.ndim == 1 else ''})"
-            if len(given) != self.ndim or any(
-                n != m for i, (n, m) in enumerate(zip(given, shape, strict=True)) if i != j
-            ):
-                raise ShapeError(
-                    f"cannot append data of shape {given} along axis {j} of an array of "
-                    f"shape {shape}: {text} is needed"
-                )
-            if not np.can_cast(values.dtype, self.dtype, "same_kind"):
-                raise CastingError(
-                    f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
-                    "'same_kind'; cast it first, with astype"
-                )
-            self._rebound(*_moved(shape, j, given[j], first), values)
+            self._check_slab(values, j)
+            self._rebound(*_moved(self.shape, j, values.shape[j], first), values)
+
+    def _check_slab(self, values: Any, axis: int) -> None:
+        """Raise where values, as `as_source` gives them, cannot be appended along an axis."""
+        shape, given = self.shape, tuple(values.shape)
+        if len(given) != self.ndim or any(
+            n != m for i, (n, m) in enumerate(zip(given, shape, strict=True)) if i != axis
+        ):
+            wanted = (*shape[:axis], "n", *shape[axis + 1 :])
+            raise ShapeError(
+                f"cannot append data of shape {given} along axis {axis} of an array of shape "
+                f"{shape}: ({', '.join(map(str, wanted))}{',' if self.ndim == 1 else ''}) is needed"
+            )
+        if not np.can_cast(values.dtype, self.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
+                "'same_kind'; cast it first, with astype"
+            )
 
     def resize(
         self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
