@@ -42,7 +42,7 @@ module          cimported by                         imported by
 ``_array``      nobody                               array, creation
 ``_gather``     ``_array``                           nobody
 ``_parts``      nobody                               mpi.plans
-``_copy``                                            ``_array``, ``_gather``, ``_parts`` nobody
+``_copy``       ``_array``, ``_gather``, ``_parts``  nobody
 ``_axial``      ``_array``, ``_gather``, ``_copy``   the face, array, store
 ``_mapping``    ``_array``, ``_copy``                store, engine
 ``_selection``  ``_array``, ``_copy``                nobody

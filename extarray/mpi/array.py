@@ -84,6 +84,7 @@ class ParallelArray(ExtArray):
         "_distribution",
         "_hints",
         "_known",
+        "_stage",
         "_views",
         "_worker",
         "comm",
@@ -95,6 +96,7 @@ class ParallelArray(ExtArray):
     _distribution: Distribution | None  # None: no axes
     _hints: Mapping[str, Any]
     _known: int  # segments that all ranks know, while rank 0 changes the bounds
+    _stage: int  # bytes that are staged at once
     _views: FileViews | None  # of all ranks; None where MPI-IO is not used
     _worker: ThreadPoolExecutor | None
 
@@ -105,6 +107,7 @@ class ParallelArray(ExtArray):
         agreement: Agreement,
         hints: Mapping[str, Any],
         views: FileViews | None,
+        stage: int,
     ) -> ParallelArray:
         """The array of all ranks, given that of each rank's store."""
         self = cls._from_store(array._store, array.axial, array.shape)
@@ -115,6 +118,7 @@ class ParallelArray(ExtArray):
         self._distribution = Distribution("block", (1,) * n, None) if n else None
         self._hints = hints
         self._known = 0
+        self._stage = stage
         self._views = views
         self._worker = None
         return self
@@ -522,7 +526,23 @@ class ParallelArray(ExtArray):
             self._check(verb)
             return self._carry_out(plan())
         self._check()
-        transfer, result, failure, rounds, is_done = None, None, None, Rounds(), False
+        if self._views is None:
+            with self._agreement.step() as step:
+                step.arguments = what
+                self._check(verb)
+                transfer = plan()
+            with self._agreement.step():
+                result = transfer.finish()
+        else:
+            result = self._in_rounds(self._views, what, verb, plan)
+        return result
+
+    def _in_rounds(
+        self, views: FileViews, what: str, verb: str | None, plan: Callable[[], Transfer]
+    ) -> Any:
+        """Carry out a transfer through MPI-IO, job by job, as long as any rank has one."""
+        transfer, result, is_done = None, None, False
+        failure, rounds = None, Rounds()
         while True:
             with self._agreement.step() as step:
                 step.arguments = what
@@ -535,18 +555,17 @@ class ParallelArray(ExtArray):
                 job = next(transfer.jobs, None)
                 if job is None and not is_done:
                     result, is_done = transfer.finish(), True
-                rounds = Rounds(job)
+                rounds = Rounds(job, self._stage)
                 step.numbers = [job is not None, rounds.n_views, rounds.n_pieces]
             more, n_views, n_pieces = step.numbers
             if not more:
                 return result
-            assert self._views is not None
-            failure = self._views.transfer(rounds, what != "read", n_views, n_pieces)
+            failure = views.transfer(rounds, what != "read", n_views, n_pieces)
 
     def _carry_out(self, transfer: Transfer) -> Any:
         """Carry out a transfer alone."""
         for job in transfer.jobs:
-            rounds = Rounds(job)
+            rounds = Rounds(job, self._stage)
             self._own_views().transfer_alone(rounds, transfer.write)
             rounds.finish()
         return transfer.finish()

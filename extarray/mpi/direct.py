@@ -1,7 +1,7 @@
 """What a rank reads or writes by its own engine, a mapping or pread: no MPI-IO.
 
-The functions are those of `extarray.mpi.transfers`.  Their transfers have no jobs: all is done at
-the end, which is when the ranks agree whether it went well.
+The functions are those of `extarray.mpi.transfers`.  They say whether something is possible; their
+transfers have no jobs, and do all at the end, when the ranks have agreed that it is.
 """
 
 from __future__ import annotations
@@ -12,13 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.array import ExtArray
-from extarray.mpi.transfers import Transfer, cast_blocks, check_local, in_turn, size_of
+from extarray.mpi.transfers import (
+    Transfer,
+    cast_blocks,
+    check_local,
+    in_turn,
+    parsed_read,
+    parsed_write,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from extarray.mpi.array import ParallelArray
     from extarray.mpi.zones import Zone
 
 __all__ = ["filling", "reading", "reading_zones", "writing", "writing_zones"]
@@ -29,24 +38,28 @@ def _at_the_end(action: Callable[[], Any], write: bool) -> Transfer:
 
 
 def reading(
-    array: ExtArray, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    array: ParallelArray, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
 ) -> Transfer:
     """See `extarray.mpi.transfers.reading`."""
+    parsed_read(array, selection, out, order)
     return _at_the_end(lambda: ExtArray.read(array, selection, out, order), False)
 
 
-def writing(array: ExtArray, selection: Any, values: Any) -> Transfer:
+def writing(array: ParallelArray, selection: Any, values: Any) -> Transfer:
     """See `extarray.mpi.transfers.writing`."""
-    return _at_the_end(lambda: ExtArray.write(array, selection, values), True)
+    *_, given = parsed_write(array, selection, values)
+    return _at_the_end(lambda: ExtArray.write(array, selection, given), True)
 
 
-def reading_zones(array: ExtArray, ranges: list[list[slice]], out: NDArray[Any] | None) -> Transfer:
+def reading_zones(
+    array: ParallelArray, ranges: list[list[slice]], out: NDArray[Any] | None
+) -> Transfer:
     """See `extarray.mpi.transfers.reading_zones`."""
+    size = size_of(ranges)
+    if out is not None:
+        array._check_out(out, (size,), array.dtype)
 
     def action() -> NDArray[Any]:
-        size = size_of(ranges)
-        if out is not None:
-            array._check_out(out, (size,), array.dtype)
         local = np.empty(size, array.dtype) if out is None else out
         for zone, (place, _) in zip(itertools.product(*ranges), in_turn(ranges), strict=True):
             local[place] = ExtArray.read(array, zone).reshape(-1)
@@ -55,18 +68,18 @@ def reading_zones(array: ExtArray, ranges: list[list[slice]], out: NDArray[Any] 
     return _at_the_end(action, False)
 
 
-def writing_zones(array: ExtArray, ranges: list[list[slice]], local: Any) -> Transfer:
+def writing_zones(array: ParallelArray, ranges: list[list[slice]], local: Any) -> Transfer:
     """See `extarray.mpi.transfers.writing_zones`."""
+    values = check_local(ranges, local)
 
     def action() -> None:
-        values = check_local(ranges, local)
         for zone, (place, box) in zip(itertools.product(*ranges), in_turn(ranges), strict=True):
             _write(array, zone, values[place].reshape([s.stop - s.start for s in box]))
 
     return _at_the_end(action, True)
 
 
-def filling(array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+def filling(array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
     """See `extarray.mpi.transfers.filling`."""
 
     def action() -> None:
@@ -76,6 +89,6 @@ def filling(array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any) -> Tra
     return _at_the_end(action, True)
 
 
-def _write(array: ExtArray, box: Zone, values: NDArray[Any]) -> None:
+def _write(array: ParallelArray, box: Zone, values: NDArray[Any]) -> None:
     """Write to a box of allocated elements, inside the bounds or not."""
     array._write_box([s.start for s in box], [s.stop for s in box], values)

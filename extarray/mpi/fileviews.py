@@ -18,7 +18,6 @@ import numpy as np
 
 from extarray.errors import StorageError
 from extarray.mpi.library import library, make_info, storage_error_of
-from extarray.mpi.plans import STAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,6 +44,8 @@ class Rounds:
     ----------
     job : Job, optional
         None: nothing to move.
+    stage : int
+        Bytes of a piece at most, unless one part has more.
 
     Attributes
     ----------
@@ -52,9 +53,9 @@ class Rounds:
         Number of views, and of the pieces of the one that has most.
     """
 
-    def __init__(self, job: Job | None = None) -> None:
+    def __init__(self, job: Job | None = None, stage: int = 0) -> None:
         self.job = job
-        self.views = [] if job is None else list(_views(job.plan))
+        self.views = [] if job is None else list(_views(job.plan, stage))
         self.n_views = len(self.views)
         self.n_pieces = max((len(edges) - 1 for edges in self.views), default=0)
         self._ends = np.zeros(1, np.int64)
@@ -107,7 +108,7 @@ class Rounds:
         return self.job.plan.runs(edges[0], edges[-1])
 
 
-def _views(plan: Plan) -> Iterator[list[int]]:
+def _views(plan: Plan, stage: int) -> Iterator[list[int]]:
     ends, run_ends = plan.nbytes.cumsum(), plan.n_runs.cumsum()
     first, n = 0, len(ends)
     while first < n:
@@ -115,7 +116,7 @@ def _views(plan: Plan) -> Iterator[list[int]]:
         view = max(first + 1, min(view, _behind(run_ends, first, _VIEW_RUNS)))
         edges = [first]
         while edges[-1] < view:
-            edges.append(min(view, max(edges[-1] + 1, _behind(ends, edges[-1], STAGE_BYTES))))
+            edges.append(min(view, max(edges[-1] + 1, _behind(ends, edges[-1], stage))))
         yield edges
         first = view
 

@@ -12,7 +12,7 @@ from extarray.extras import require
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_comm", "default_hints", "library", "make_info", "storage_error_of"]
+__all__ = ["check_comm", "default_hints", "library", "make_info", "stage_bytes", "storage_error_of"]
 
 # Older ones abort in file views with the large counts of mpi4py 4.
 _LEAST_MPICH = (5, 0, 0)
@@ -86,6 +86,27 @@ def default_hints(fd: int) -> dict[str, str]:
     dict
     """
     return _EXACT_WRITES if is_remote(fd) else {**_EXACT_WRITES, **_PLAIN_READS}
+
+
+def stage_bytes(fd: int) -> int:
+    """Size of the staging buffer, by the file system.
+
+    Parameters
+    ----------
+    fd : int
+        Open descriptor of the file.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    In the page cache pieces of the size of a processor's cache are fastest, and leave small folios,
+    without which every small write costs several times more.  File systems of several hosts want
+    larger requests.
+    """
+    return 1 << 24 if is_remote(fd) else 1 << 18
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:

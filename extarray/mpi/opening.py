@@ -13,7 +13,7 @@ from extarray.metadata import encode_dtype
 from extarray.mpi.agreement import Agreement
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
-from extarray.mpi.library import check_comm, default_hints, library
+from extarray.mpi.library import check_comm, default_hints, library, stage_bytes
 from extarray.mpi.replica import ReplicaStore, pair_of
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ def _joined(
             if array is None:
                 store = ReplicaStore(path, pair, own)
                 array = ExtArray._from_store(store, store.axial, store.shape)
-        views = None
-        hints = {**_hints(array), **hints}
+        views, fd = None, cast("FileStore", array._store)._data
+        hints = {**default_hints(fd), **hints}
         with agreement.step():
             if engine in ("auto", "mpi-io"):
                 views = FileViews(comm, f"{pair.path}.xta", pair.mode == "r+", hints)
@@ -168,11 +168,7 @@ def _joined(
                 array._discard()
             array.close()
         raise
-    return ParallelArray._join(array, agreement, hints, views)
-
-
-def _hints(array: ExtArray) -> dict[str, str]:
-    return default_hints(cast("FileStore", array._store)._data)
+    return ParallelArray._join(array, agreement, hints, views, stage_bytes(fd))
 
 
 def _is_one_host(agreement: Agreement) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from extarray._core._parts import Parts
+from extarray.errors import BoundsError
 from extarray.indexing.factors import Mask, Points, Progression
 from extarray.order import positions
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "Layout", "Plan", "Range", "box_jobs", "query_jobs"]
 
-# Bytes of the staging buffer: contiguous transfers of this size are as fast as larger ones, and
-# what was read is still in the cache when it is scattered.
-STAGE_BYTES = 1 << 22
 # Parts, and elements of a list, that are planned at once.
 _PARTS = 1 << 18
 _ELEMENTS = 1 << 20
@@ -114,6 +112,8 @@ class Layout:
         Elements of the grid of `axial` before index 0.
     order : {"C", "F", "Z", "H"}
     itemsize : int
+    stage : int
+        Bytes that are moved at once: chunks that have more are cut.
     """
 
     axial: Axial
@@ -121,6 +121,7 @@ class Layout:
     offset: tuple[int, ...]
     order: str
     itemsize: int
+    stage: int
 
     @property
     def chunk_bytes(self) -> int:
@@ -192,9 +193,9 @@ class _Pieces(NamedTuple):
 def _tile(layout: Layout) -> list[int]:
     """Extents of the part of a chunk that is moved at once: what the staging buffer holds."""
     tile, strides = list(layout.chunks), layout.strides
-    if layout.chunk_bytes > STAGE_BYTES:
+    if layout.chunk_bytes > layout.stage:
         for j in layout.slow_to_fast:
-            tile[j] = max(1, min(tile[j], STAGE_BYTES // strides[j]))
+            tile[j] = max(1, min(tile[j], layout.stage // strides[j]))
             if tile[j] > 1:
                 break
     return tile
@@ -306,8 +307,9 @@ def query_jobs(layout: Layout, query: Query, values: NDArray[Any], write: bool) 
         yield from box_jobs(layout, *_as_box(query, values), write)
         return
     for part, piece in _cut(query):
+        inner: tuple[Any, ...] = (*part, ...)
         if piece.size:
-            yield _listed(layout, piece, values[part], write)
+            yield _listed(layout, piece, values[inner], write)
 
 
 def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDArray[Any]]:
@@ -315,7 +317,7 @@ def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDAr
     ranges: list[list[Range]] = []
     dims = [factor.dims[0] for factor in query.factors if factor.dims]
     # What is left has one element: np.newaxis.
-    view = values[tuple(slice(None) if d in dims else 0 for d in range(len(query.shape)))]
+    view = values[(*(slice(None) if d in dims else 0 for d in range(len(query.shape))), ...)]
     for factor in query.factors:
         assert isinstance(factor, Progression)
         start, step, count = factor.start, factor.step, factor.count
@@ -369,7 +371,7 @@ def _places(layout: Layout, query: Query) -> NDArray[np.int64]:
     inner = np.zeros(query.shape, np.int64)
     steps = _inner_steps(layout)
     for factor in query.factors:
-        for axis, indices in _indices(factor, n_dims):
+        for axis, indices in _indices(factor, query.extents, n_dims):
             at = indices + layout.offset[axis]
             chunk[..., axis] = at // layout.chunks[axis]
             inner += at % layout.chunks[axis] * steps[axis]
@@ -388,7 +390,9 @@ def _inner_steps(layout: Layout) -> list[int]:
     return [math.prod(layout.chunks[j + 1 :]) for j in range(len(layout.chunks))]
 
 
-def _indices(factor: Any, n_dims: int) -> Iterator[tuple[int, NDArray[Any]]]:
+def _indices(
+    factor: Any, extents: tuple[int, ...], n_dims: int
+) -> Iterator[tuple[int, NDArray[Any]]]:
     """Axes of the array that a factor selects from, and indices that broadcast to the result."""
     shape = [1] * n_dims
     if isinstance(factor, Progression):
@@ -400,8 +404,12 @@ def _indices(factor: Any, n_dims: int) -> Iterator[tuple[int, NDArray[Any]]]:
         for axis, indices in zip(factor.axes, factor.indices, strict=True):
             for dim, n in zip(factor.dims, indices.shape, strict=True):
                 shape[dim] = n
+            n = extents[axis]
+            # Parsing has seen to the bounds; others may have changed the indices since.
+            if ((indices < -n) | (indices >= n)).any():
+                raise BoundsError(f"indices have moved out of bounds for axis {axis} with size {n}")
             # The dimensions of arrays stand side by side, in their order.
-            yield axis, indices.reshape(shape)
+            yield axis, np.where(indices < 0, indices + n, indices).reshape(shape)
     else:
         assert isinstance(factor, Mask)
         shape[factor.dim] = factor.count

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.array import ExtArray
+    from extarray.mpi.array import ParallelArray
     from extarray.mpi.plans import Job
     from extarray.mpi.zones import Zone
 
@@ -34,6 +34,8 @@ __all__ = [
     "check_local",
     "filling",
     "in_turn",
+    "parsed_read",
+    "parsed_write",
     "reading",
     "reading_zones",
     "size_of",
@@ -59,12 +61,12 @@ class Transfer:
     finish: Callable[[], Any] = lambda: None
 
 
-def layout_of(array: ExtArray) -> Layout:
+def layout_of(array: ParallelArray) -> Layout:
     """Where the elements of an array are, as its indices count now.
 
     Parameters
     ----------
-    array : ExtArray
+    array : ParallelArray
 
     Returns
     -------
@@ -74,17 +76,17 @@ def layout_of(array: ExtArray) -> Layout:
     axial = array.axial
     starts = axial._mark()[2]  # chunks that the axes have grown at their starts
     offset = [n * c - o for n, c, o in zip(starts, array.chunks, array.origin, strict=True)]
-    return Layout(axial, array.chunks, tuple(offset), array.order, array.itemsize)
+    return Layout(axial, array.chunks, tuple(offset), array.order, array.itemsize, array._stage)
 
 
 def reading(
-    array: ExtArray, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    array: ParallelArray, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
 ) -> Transfer:
     """The transfer of ``array.read(selection, out, order)``.
 
     Parameters
     ----------
-    array : ExtArray
+    array : ParallelArray
     selection : index expression
     out : ndarray or None
     order : {"C", "F"}
@@ -93,16 +95,9 @@ def reading(
     -------
     Transfer
     """
-    if order not in ("C", "F"):
-        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
-    if out is not None and not isinstance(out, np.ndarray):
-        raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
-    query, fields = _parsed(array, selection)
+    query, fields = parsed_read(array, selection, out, order)
     dtype = array.dtype if query.field is None else query.field.dtype
     result = out
-    if out is not None:
-        given = dtype if fields is None else dtype_of_fields(array.dtype, fields)
-        array._check_out(out, (*query.shape, *given.shape), given.base)
     is_direct = out is not None and out.dtype == dtype.base and not array._overlaps(out)
     target = out if is_direct else None
     if target is None:
@@ -119,12 +114,12 @@ def reading(
     return Transfer(query_jobs(layout_of(array), query, target, False), False, finish)
 
 
-def writing(array: ExtArray, selection: Any, values: Any) -> Transfer:
+def writing(array: ParallelArray, selection: Any, values: Any) -> Transfer:
     """The transfer of ``array.write(selection, values)``.
 
     Parameters
     ----------
-    array : ExtArray
+    array : ParallelArray
     selection : index expression
     values : array_like
 
@@ -132,19 +127,71 @@ def writing(array: ExtArray, selection: Any, values: Any) -> Transfer:
     -------
     Transfer
     """
-    query, fields = _parsed(array, selection)
+    query, fields, given = parsed_write(array, selection, values)
     layout = layout_of(array)
     if fields is None:
-        block = _values(array, query, values)
+        block = _broadcast(array, query, given)
         return Transfer(query_jobs(layout, query, block, True), True)
     records = np.empty(query.shape, dtype_of_fields(array.dtype, fields))
-    records[...] = np.asarray(values)
+    records[...] = np.asarray(given)
     queries = [(replace(query, field=field_of(array.dtype, name)), name) for name in fields]
     jobs = (query_jobs(layout, q, np.ascontiguousarray(records[name]), True) for q, name in queries)
     return Transfer(itertools.chain.from_iterable(jobs), True)
 
 
-def _parsed(array: ExtArray, selection: Any) -> tuple[Query, list[str] | None]:
+def parsed_read(
+    array: ParallelArray, selection: Any, out: Any, order: str
+) -> tuple[Query, list[str] | None]:
+    """What a read is of: raises where it is not possible.
+
+    Parameters
+    ----------
+    array, selection, out, order
+        As for `reading`.
+
+    Returns
+    -------
+    query : Query
+    fields : list of str or None
+        Where the selection is a list of fields.
+    """
+    if order not in ("C", "F"):
+        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+    if out is not None and not isinstance(out, np.ndarray):
+        raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    query, fields = _parsed(array, selection)
+    if out is not None:
+        dtype = _dtype_of(array, query, fields)
+        array._check_out(out, (*query.shape, *dtype.shape), dtype.base)
+    return query, fields
+
+
+def parsed_write(
+    array: ParallelArray, selection: Any, values: Any
+) -> tuple[Query, list[str] | None, Any]:
+    """What a write is of: raises where it is not possible.
+
+    Parameters
+    ----------
+    array, selection, values
+        As for `writing`.
+
+    Returns
+    -------
+    query : Query
+    fields : list of str or None
+        Where the selection is a list of fields.
+    values : ndarray, or an array of ours
+        They stay as they are while the array is written.
+    """
+    query, fields = _parsed(array, selection)
+    dtype = _dtype_of(array, query, fields)
+    given = array._as_values(values, dtype.base)
+    check_values(query, given.shape, (*query.shape, *dtype.shape))
+    return query, fields, given
+
+
+def _parsed(array: ParallelArray, selection: Any) -> tuple[Query, list[str] | None]:
     """A selection as a query, and the names where it is a list of fields."""
     fields = names_of(selection, array.dtype)
     query = as_query(selection if fields is None else ..., array.shape, array.dtype)
@@ -153,12 +200,16 @@ def _parsed(array: ExtArray, selection: Any) -> tuple[Query, list[str] | None]:
     return query, None if fields is None else list(fields)
 
 
-def _values(array: ExtArray, query: Query, values: Any) -> NDArray[Any]:
+def _dtype_of(array: ParallelArray, query: Query, fields: list[str] | None) -> np.dtype[Any]:
+    if fields is not None:
+        return dtype_of_fields(array.dtype, fields)
+    return array.dtype if query.field is None else query.field.dtype
+
+
+def _broadcast(array: ParallelArray, query: Query, given: Any) -> NDArray[Any]:
     """Values of the dtype that is stored, broadcast to a query."""
     dtype = array.dtype if query.field is None else query.field.dtype
     shape = (*query.shape, *dtype.shape)
-    given = array._as_values(values, dtype.base)
-    check_values(query, given.shape, shape)
     block = np.asarray(given)
     while block.ndim > len(shape):
         block = block[0]  # NumPy, too, lets leading axes of length 1 go
@@ -173,7 +224,7 @@ def _values(array: ExtArray, query: Query, values: Any) -> NDArray[Any]:
 
 
 def reading_zones(
-    array: ExtArray,
+    array: ParallelArray,
     ranges: list[list[slice]],
     out: NDArray[Any] | None,
 ) -> Transfer:
@@ -181,7 +232,7 @@ def reading_zones(
 
     Parameters
     ----------
-    array : ExtArray
+    array : ParallelArray
     ranges : list of list of slice
         What the rank has of each axis; the zones are the outer product.
     out : ndarray or None
@@ -207,12 +258,12 @@ def reading_zones(
     return Transfer(jobs, False, finish)
 
 
-def writing_zones(array: ExtArray, ranges: list[list[slice]], local: Any) -> Transfer:
+def writing_zones(array: ParallelArray, ranges: list[list[slice]], local: Any) -> Transfer:
     """The transfer of a 1-D array to the zones of a rank.
 
     Parameters
     ----------
-    array : ExtArray
+    array : ParallelArray
     ranges : list of list of slice
         What the rank has of each axis, as `array` counts elements; it need not have them yet.
     local : array_like
@@ -270,7 +321,7 @@ def check_local(ranges: list[list[slice]], local: Any) -> NDArray[Any]:
 
 
 def _zones(
-    array: ExtArray, ranges: list[list[slice]], write: bool
+    array: ParallelArray, ranges: list[list[slice]], write: bool
 ) -> tuple[Iterator[Job], NDArray[Any]]:
     """Jobs between zones and an array that has the ranges of each axis side by side."""
     extents = [sum(r.stop - r.start for r in some) for some in ranges]
@@ -326,12 +377,12 @@ def box_query(box: Zone) -> Query:
     return Query(shape, shape, tuple(factors))
 
 
-def filling(array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+def filling(array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
     """The transfer of parts of what is appended, to allocated elements.
 
     Parameters
     ----------
-    array : ExtArray
+    array : ParallelArray
     parts : list of (tuple of slice, tuple of slice)
         Boxes of elements, as the array counts them before it has grown, and of `values`.
     values : ndarray, or any object with ``shape``, ``dtype`` and slicing
@@ -350,7 +401,7 @@ def filling(array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any) -> Tra
 
 
 def cast_blocks(
-    array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any
+    array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any
 ) -> Iterator[tuple[Zone, NDArray[Any]]]:
     """Parts of values, in blocks that memory has room for, of the dtype of an array.
 

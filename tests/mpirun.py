@@ -1,0 +1,77 @@
+"""Running programs under mpiexec: the environment's own launcher, and always with a timeout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent / "mpi"
+
+
+class Launcher:
+    """Runs scripts of tests/mpi on several ranks."""
+
+    def __init__(self, mpiexec: Path, environment: dict[str, str]):
+        self.mpiexec = mpiexec
+        # Ranks outnumber the processors: who waits lets the others run.
+        self.environment = {**environment, "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
+
+    def command(self, ranks: int, program, *args) -> list[str]:
+        # Without mpi4py's runner a rank that fails would leave the others waiting.
+        script = SCRIPTS / program
+        python = [sys.executable, "-W", "error", "-m", "mpi4py", script]
+        return list(map(str, [self.mpiexec, "-n", ranks, *python, *args]))
+
+    def start(self, ranks: int, program, *args) -> subprocess.Popen:
+        """Starts a program in a session of its own, which `kill` ends."""
+        return subprocess.Popen(
+            self.command(ranks, program, *args),
+            stdin=subprocess.DEVNULL,  # the launcher forwards it, and may wait for it
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+            start_new_session=True,
+        )
+
+    def __call__(self, ranks: int, program, *args, timeout=150) -> str:
+        """What a program prints; it has to end well."""
+        status, text = self.status(ranks, program, *args, timeout=timeout)
+        assert status == 0, f"exit status {status}\n{text}"
+        return text
+
+    def status(self, ranks: int, program, *args, timeout=150) -> tuple[int, str]:
+        """Exit status of a program, and what it prints."""
+        process = self.start(ranks, program, *args)
+        try:
+            text, _ = process.communicate(timeout=timeout)
+        finally:
+            kill(process)
+        return process.returncode, text
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Ends a launcher and its ranks, which are of its session, at once."""
+    for pid in members(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def members(session: int) -> list[int]:
+    """Processes of a session, or (where the system has no /proc) its leader."""
+    found = [session]
+    for place in Path("/proc").glob("[0-9]*"):
+        pid = int(place.name)
+        try:
+            if os.getsid(pid) == session and pid != session:
+                found.append(pid)
+        except ProcessLookupError:
+            continue
+    return found
