@@ -27,7 +27,7 @@ class Launcher:
         return list(map(str, [self.mpiexec, "-n", ranks, *python, *args]))
 
     def start(self, ranks: int, program, *args) -> subprocess.Popen:
-        """Starts a program in a session of its own, which `kill` ends."""
+        """Starts a program, which `kill` ends."""
         return subprocess.Popen(
             self.command(ranks, program, *args),
             stdin=subprocess.DEVNULL,  # the launcher forwards it, and may wait for it
@@ -35,7 +35,6 @@ class Launcher:
             stderr=subprocess.STDOUT,
             text=True,
             env=self.environment,
-            start_new_session=True,
         )
 
     def __call__(self, ranks: int, program, *args, timeout=150) -> str:
@@ -50,13 +49,14 @@ class Launcher:
         try:
             text, _ = process.communicate(timeout=timeout)
         finally:
-            kill(process)
+            if process.poll() is None:
+                kill(process)
         return process.returncode, text
 
 
 def kill(process: subprocess.Popen) -> None:
-    """Ends a launcher and its ranks, which are of its session, at once."""
-    for pid in members(process.pid):
+    """Ends a launcher and its ranks at once."""
+    for pid in family(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait(timeout=60)
@@ -64,14 +64,15 @@ def kill(process: subprocess.Popen) -> None:
         process.stdout.close()
 
 
-def members(session: int) -> list[int]:
-    """Processes of a session, or (where the system has no /proc) its leader."""
-    found = [session]
-    for place in Path("/proc").glob("[0-9]*"):
-        pid = int(place.name)
-        try:
-            if os.getsid(pid) == session and pid != session:
-                found.append(pid)
-        except ProcessLookupError:
-            continue
+def family(pid: int) -> list[int]:
+    """A process that runs, and those that descend from it (as far as the system has /proc)."""
+    children: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # Behind the name, which may have spaces: state, parent.
+            parent = int(place.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(place.parent.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
     return found
