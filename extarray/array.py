@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
+from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.chunking import grid_of
 from extarray.copies import CopiesMixin
@@ -87,6 +88,9 @@ class ExtArray(
     __slots__ = ("_filling",)
 
     _filling: bool  # by an append, which may run any code
+
+    _fetch = ArrayCore.read  # type: ignore[assignment]
+    _put = ArrayCore.write
 
     def __init__(self) -> None:
         raise ArgumentTypeError(

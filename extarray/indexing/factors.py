@@ -362,7 +362,7 @@ def _size(box: Box) -> int:
 
 
 def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
-    return mask[box].copy() if isinstance(mask, np.ndarray) else mask.read(box)
+    return mask[box].copy() if isinstance(mask, np.ndarray) else mask._fetch(box)
 
 
 def _counted(

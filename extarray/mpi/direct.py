@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.array import ParallelArray
+    from extarray.mpi.transfers import Staged
     from extarray.mpi.zones import Zone
 
 __all__ = ["filling", "reading", "reading_zones", "writing", "writing_zones"]
@@ -38,22 +38,20 @@ def _at_the_end(action: Callable[[], Any], write: bool) -> Transfer:
 
 
 def reading(
-    array: ParallelArray, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    array: Staged, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
 ) -> Transfer:
     """See `extarray.mpi.transfers.reading`."""
     parsed_read(array, selection, out, order)
     return _at_the_end(lambda: ExtArray.read(array, selection, out, order), False)
 
 
-def writing(array: ParallelArray, selection: Any, values: Any) -> Transfer:
+def writing(array: Staged, selection: Any, values: Any) -> Transfer:
     """See `extarray.mpi.transfers.writing`."""
     *_, given = parsed_write(array, selection, values)
     return _at_the_end(lambda: ExtArray.write(array, selection, given), True)
 
 
-def reading_zones(
-    array: ParallelArray, ranges: list[list[slice]], out: NDArray[Any] | None
-) -> Transfer:
+def reading_zones(array: Staged, ranges: list[list[slice]], out: NDArray[Any] | None) -> Transfer:
     """See `extarray.mpi.transfers.reading_zones`."""
     size = size_of(ranges)
     if out is not None:
@@ -68,7 +66,7 @@ def reading_zones(
     return _at_the_end(action, False)
 
 
-def writing_zones(array: ParallelArray, ranges: list[list[slice]], local: Any) -> Transfer:
+def writing_zones(array: Staged, ranges: list[list[slice]], local: Any) -> Transfer:
     """See `extarray.mpi.transfers.writing_zones`."""
     values = check_local(ranges, local)
 
@@ -79,7 +77,7 @@ def writing_zones(array: ParallelArray, ranges: list[list[slice]], local: Any) -
     return _at_the_end(action, True)
 
 
-def filling(array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+def filling(array: Staged, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
     """See `extarray.mpi.transfers.filling`."""
 
     def action() -> None:
@@ -89,6 +87,6 @@ def filling(array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any) -
     return _at_the_end(action, True)
 
 
-def _write(array: ParallelArray, box: Zone, values: NDArray[Any]) -> None:
+def _write(array: Staged, box: Zone, values: NDArray[Any]) -> None:
     """Write to a box of allocated elements, inside the bounds or not."""
     array._write_box([s.start for s in box], [s.stop for s in box], values)

@@ -24,9 +24,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.array import ParallelArray
+    from extarray.array import ExtArray
     from extarray.mpi.plans import Job
     from extarray.mpi.zones import Zone
+
+    class Staged(ExtArray):
+        """Array that knows how many bytes are staged at once: a `ParallelArray`."""
+
+        _stage: int
+
 
 __all__ = [
     "Transfer",
@@ -61,12 +67,12 @@ class Transfer:
     finish: Callable[[], Any] = lambda: None
 
 
-def layout_of(array: ParallelArray) -> Layout:
+def layout_of(array: Staged) -> Layout:
     """Where the elements of an array are, as its indices count now.
 
     Parameters
     ----------
-    array : ParallelArray
+    array : Staged
 
     Returns
     -------
@@ -80,13 +86,13 @@ def layout_of(array: ParallelArray) -> Layout:
 
 
 def reading(
-    array: ParallelArray, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    array: Staged, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
 ) -> Transfer:
     """The transfer of ``array.read(selection, out, order)``.
 
     Parameters
     ----------
-    array : ParallelArray
+    array : Staged
     selection : index expression
     out : ndarray or None
     order : {"C", "F"}
@@ -114,12 +120,12 @@ def reading(
     return Transfer(query_jobs(layout_of(array), query, target, False), False, finish)
 
 
-def writing(array: ParallelArray, selection: Any, values: Any) -> Transfer:
+def writing(array: Staged, selection: Any, values: Any) -> Transfer:
     """The transfer of ``array.write(selection, values)``.
 
     Parameters
     ----------
-    array : ParallelArray
+    array : Staged
     selection : index expression
     values : array_like
 
@@ -140,7 +146,7 @@ def writing(array: ParallelArray, selection: Any, values: Any) -> Transfer:
 
 
 def parsed_read(
-    array: ParallelArray, selection: Any, out: Any, order: str
+    array: Staged, selection: Any, out: Any, order: str
 ) -> tuple[Query, list[str] | None]:
     """What a read is of: raises where it is not possible.
 
@@ -166,9 +172,7 @@ def parsed_read(
     return query, fields
 
 
-def parsed_write(
-    array: ParallelArray, selection: Any, values: Any
-) -> tuple[Query, list[str] | None, Any]:
+def parsed_write(array: Staged, selection: Any, values: Any) -> tuple[Query, list[str] | None, Any]:
     """What a write is of: raises where it is not possible.
 
     Parameters
@@ -191,7 +195,7 @@ def parsed_write(
     return query, fields, given
 
 
-def _parsed(array: ParallelArray, selection: Any) -> tuple[Query, list[str] | None]:
+def _parsed(array: Staged, selection: Any) -> tuple[Query, list[str] | None]:
     """A selection as a query, and the names where it is a list of fields."""
     fields = names_of(selection, array.dtype)
     query = as_query(selection if fields is None else ..., array.shape, array.dtype)
@@ -200,13 +204,13 @@ def _parsed(array: ParallelArray, selection: Any) -> tuple[Query, list[str] | No
     return query, None if fields is None else list(fields)
 
 
-def _dtype_of(array: ParallelArray, query: Query, fields: list[str] | None) -> np.dtype[Any]:
+def _dtype_of(array: Staged, query: Query, fields: list[str] | None) -> np.dtype[Any]:
     if fields is not None:
         return dtype_of_fields(array.dtype, fields)
     return array.dtype if query.field is None else query.field.dtype
 
 
-def _broadcast(array: ParallelArray, query: Query, given: Any) -> NDArray[Any]:
+def _broadcast(array: Staged, query: Query, given: Any) -> NDArray[Any]:
     """Values of the dtype that is stored, broadcast to a query."""
     dtype = array.dtype if query.field is None else query.field.dtype
     shape = (*query.shape, *dtype.shape)
@@ -224,7 +228,7 @@ def _broadcast(array: ParallelArray, query: Query, given: Any) -> NDArray[Any]:
 
 
 def reading_zones(
-    array: ParallelArray,
+    array: Staged,
     ranges: list[list[slice]],
     out: NDArray[Any] | None,
 ) -> Transfer:
@@ -232,7 +236,7 @@ def reading_zones(
 
     Parameters
     ----------
-    array : ParallelArray
+    array : Staged
     ranges : list of list of slice
         What the rank has of each axis; the zones are the outer product.
     out : ndarray or None
@@ -258,12 +262,12 @@ def reading_zones(
     return Transfer(jobs, False, finish)
 
 
-def writing_zones(array: ParallelArray, ranges: list[list[slice]], local: Any) -> Transfer:
+def writing_zones(array: Staged, ranges: list[list[slice]], local: Any) -> Transfer:
     """The transfer of a 1-D array to the zones of a rank.
 
     Parameters
     ----------
-    array : ParallelArray
+    array : Staged
     ranges : list of list of slice
         What the rank has of each axis, as `array` counts elements; it need not have them yet.
     local : array_like
@@ -321,7 +325,7 @@ def check_local(ranges: list[list[slice]], local: Any) -> NDArray[Any]:
 
 
 def _zones(
-    array: ParallelArray, ranges: list[list[slice]], write: bool
+    array: Staged, ranges: list[list[slice]], write: bool
 ) -> tuple[Iterator[Job], NDArray[Any]]:
     """Jobs between zones and an array that has the ranges of each axis side by side."""
     extents = [sum(r.stop - r.start for r in some) for some in ranges]
@@ -377,12 +381,12 @@ def box_query(box: Zone) -> Query:
     return Query(shape, shape, tuple(factors))
 
 
-def filling(array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+def filling(array: Staged, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
     """The transfer of parts of what is appended, to allocated elements.
 
     Parameters
     ----------
-    array : ParallelArray
+    array : Staged
     parts : list of (tuple of slice, tuple of slice)
         Boxes of elements, as the array counts them before it has grown, and of `values`.
     values : ndarray, or any object with ``shape``, ``dtype`` and slicing
@@ -401,7 +405,7 @@ def filling(array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any) -
 
 
 def cast_blocks(
-    array: ParallelArray, parts: list[tuple[Zone, Zone]], values: Any
+    array: Staged, parts: list[tuple[Zone, Zone]], values: Any
 ) -> Iterator[tuple[Zone, NDArray[Any]]]:
     """Parts of values, in blocks that memory has room for, of the dtype of an array.
 

@@ -102,6 +102,16 @@ class Source:
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
+    # What streaming calls is of this process alone, also where `read` and `write` are of several.
+
+    def _fetch(self, selection: Any = ..., **options: Any) -> NDArray[Any]:
+        """Copy of a selection."""
+        return self.read(selection, **options)
+
+    def _put(self, selection: Any, values: Any) -> None:
+        """Write to a selection."""
+        self.write(selection, values)
+
     @property
     def _layout(self) -> tuple[Line, ...] | None:
         """Where the elements are in the stored array, axis by axis of it; None: not known."""
@@ -232,7 +242,7 @@ def box_bytes(kept: int = 0) -> int:
 def load(source: Source, box: Box) -> NDArray[Any]:
     """Elements of a box, to be read only: without a copy where they lie in one mapped chunk."""
     view = source._peek(box)
-    return source.read(box) if view is None else view
+    return source._fetch(box) if view is None else view
 
 
 def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:

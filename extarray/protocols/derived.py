@@ -151,7 +151,7 @@ class Flat(_Derived):
             low = start - piece.start
             block = values[low : low + math.prod(extents)].reshape(extents)
             if isinstance(self.base, Source):
-                self.base.write(part, block)
+                self.base._put(part, block)
             else:
                 self.base[(*part, ...)] = block
 

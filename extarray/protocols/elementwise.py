@@ -177,7 +177,7 @@ def stream(
             if selected:
                 _write_some(out, box, target, options["where"])
             else:
-                out.write(box, target)
+                out._put(box, target)
 
     boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
     run(work, boxes, math.prod(shape) * itemsize)
@@ -195,10 +195,10 @@ def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
     """Write the selected elements of a box, and touch no others."""
     chosen = np.broadcast_to(where, block.shape)
     if chosen.all():
-        out.write(box, block)
+        out._put(box, block)
     elif chosen.any():
         places = np.nonzero(chosen)
-        out.write(tuple(i + s.start for i, s in zip(places, box, strict=True)), block[places])
+        out._put(tuple(i + s.start for i, s in zip(places, box, strict=True)), block[places])
 
 
 def as_operand(x: Any) -> Any:
@@ -368,7 +368,7 @@ def copy_of(x: Any) -> NDArray[Any]:
         "an operand shares elements with the output: a copy of it",
         "an output of its own",
     )
-    copy: NDArray[Any] = x.read()
+    copy: NDArray[Any] = x._fetch()
     return copy
 
 

@@ -125,7 +125,7 @@ def in_memory(x: Any, name: str) -> Any:
         return x
     nbytes = math.prod(x.shape) * x.dtype.itemsize
     check_result(nbytes, f"an argument that {name} needs whole", "a smaller argument")
-    return x.read()
+    return x._fetch()
 
 
 def step_bytes(parts: int = 4) -> int:
@@ -178,7 +178,7 @@ def store(target: Any, box: Box, values: Any) -> None:
         Broadcast and cast as NumPy's assignment does.
     """
     if isinstance(target, Source):
-        target.write(box, values)
+        target._put(box, values)
     else:
         target[(*box, ...)] = values
 

@@ -117,6 +117,18 @@ def run(order, dtype, chunks, **options):
     a.write(slice(0) if nothing else ..., 1)
     model[...] = 1
     assert np.array_equal(a.read(), model)
+    # What is not collective is of one rank alone.
+    if not nothing:
+        assert a.sum() == model.size and np.sort(a, axis=1).shape == shape
+        assert (a == 1)[...].all() and a.astype(dtype)[0].tolist() == [[1] * 5] * 14
+        assert np.concatenate([a, a]).shape == (18, 14, 5) and a.lazy[1].T[...].shape == (5, 14)
+        held = xa.zeros(shape, dtype)
+        held[...] = a
+        held[...] = a.astype(dtype)
+        assert np.array_equal(held[...], model) and np.array_equal(a.copy()[...], model)
+        a.read_direct(out := np.zeros(shape, dtype))
+        a.write_direct(out)
+        assert a.read(..., collective=False).size == a.flat[:].size
     requests = [a.iread(box(shape, own)) for _ in range(3)]
     assert all((request.wait() == 1).all() for request in requests)
     assert all(request.test() for request in requests)
