@@ -23,7 +23,7 @@ LAYERS = [
     ["extarray.rawfile"],
     ["extarray.creation"],
     ["extarray.mpi", "extarray.mpi.opening"],
-    ["extarray.mpi.array"],
+    ["extarray.mpi.array", "extarray.mpi.globalarray"],
     ["extarray.mpi.direct"],
     ["extarray.mpi.transfers"],
     ["extarray.mpi.agreement", "extarray.mpi.fileviews", "extarray.mpi.replica"],

@@ -4,6 +4,8 @@
 
 ``opening``
     Making and opening: rank 0 does, the others follow.
+``globalarray``
+    `GlobalArray`: elements in the memory of all ranks, read and written one-sided.
 ``array``
     `ParallelArray`: collective reading, writing and growth.
 ``transfers``, ``direct``
@@ -23,6 +25,7 @@
 """
 
 from extarray.mpi.array import ParallelArray
+from extarray.mpi.globalarray import GlobalArray
 from extarray.mpi.requests import Request
 
-__all__ = ["ParallelArray", "Request"]
+__all__ = ["GlobalArray", "ParallelArray", "Request"]

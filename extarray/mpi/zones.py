@@ -18,7 +18,7 @@ from extarray.errors import ArgumentError, ArgumentTypeError, BoundsError, Shape
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Distribution", "Zone", "Zones", "default_process_grid"]
+__all__ = ["Distribution", "Zone", "Zones", "default_process_grid", "extents"]
 
 Index = tuple[int, ...]
 Zone = tuple[slice, ...]
@@ -146,6 +146,26 @@ def _factorizations(n: int, k: int) -> Iterator[Index]:
                 yield (first, *others)
 
 
+def extents(zone: Zone) -> Index:
+    """Elements along each axis of a zone.
+
+    Parameters
+    ----------
+    zone : tuple of slice
+        With start and stop.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> extents((slice(2, 5), slice(4, 4)))
+    (3, 0)
+    """
+    return tuple(s.stop - s.start for s in zone)
+
+
 class Zones:
     """The zones of a box of elements.
 
@@ -162,6 +182,7 @@ class Zones:
 
     Attributes
     ----------
+    low, high, chunks : tuple of int
     grid : tuple of int
         Chunks that hold the box, along each axis.
     process_grid : tuple of int
@@ -189,7 +210,7 @@ class Zones:
     ) -> None:
         self.distribution = distribution
         self.low, self.high = tuple(low), tuple(high)
-        self._offset, self._chunks = tuple(offset), tuple(chunks)
+        self._offset, self.chunks = tuple(offset), tuple(chunks)
         self._first = tuple((a + b) // c for a, b, c in zip(low, offset, chunks, strict=True))
         self.grid = tuple(
             -(-(z + b) // c) - first if a < z else 0
@@ -248,7 +269,7 @@ class Zones:
                 raise BoundsError(
                     f"index {i} is out of bounds for axis {j} with size {self.high[j]}"
                 )
-            chunk = (i + self._offset[j]) // self._chunks[j] - self._first[j]
+            chunk = (i + self._offset[j]) // self.chunks[j] - self._first[j]
             n = self.process_grid[j]
             if self.distribution.kind == "block":
                 each, larger = divmod(self.grid[j], n)
@@ -284,7 +305,7 @@ class Zones:
         """Elements of the box in chunks first ... last - 1 of it."""
 
         def edge(chunk: int) -> int:
-            start = (self._first[axis] + chunk) * self._chunks[axis] - self._offset[axis]
+            start = (self._first[axis] + chunk) * self.chunks[axis] - self._offset[axis]
             return min(max(start, self.low[axis]), self.high[axis])
 
         return slice(edge(first), edge(last))
