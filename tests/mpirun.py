@@ -15,16 +15,16 @@ SCRIPTS = Path(__file__).resolve().parent / "mpi"
 class Launcher:
     """Runs scripts of tests/mpi on several ranks."""
 
-    def __init__(self, mpiexec: Path, environment: dict[str, str]):
+    def __init__(self, mpiexec: Path, environment: dict[str, str], *options: str):
         self.mpiexec = mpiexec
+        self.options = options  # of mpi4py's runner
         # Ranks outnumber the processors: who waits lets the others run.
         self.environment = {**environment, "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
 
     def command(self, ranks: int, program, *args) -> list[str]:
         # Without mpi4py's runner a rank that fails would leave the others waiting.
-        script = SCRIPTS / program
-        python = [sys.executable, "-W", "error", "-m", "mpi4py", script]
-        return list(map(str, [self.mpiexec, "-n", ranks, *python, *args]))
+        python = [sys.executable, "-W", "error", "-m", "mpi4py", *self.options]
+        return list(map(str, [self.mpiexec, "-n", ranks, *python, SCRIPTS / program, *args]))
 
     def start(self, ranks: int, program, *args) -> subprocess.Popen:
         """Starts a program, which `kill` ends."""

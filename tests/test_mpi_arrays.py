@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from mpirun import SCRIPTS, family, kill
+from mpirun import SCRIPTS, Launcher, family, kill
 
 import extarray as xa
 
@@ -30,6 +30,11 @@ def test_selections_in_many_pieces(mpirun, path):
 )
 def test_zones(mpirun, path, ranks, engine):
     mpirun(ranks, "zones.py", path, engine)
+
+
+def test_zones_where_mpi_allows_one_thread(mpiexec, script, path):
+    mpirun = Launcher(mpiexec, script.environment, "-rc", "thread_level=funneled")
+    mpirun(2, "zones.py", path, "mpi-io")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ import numpy as np
 
 from extarray.array import ExtArray
 from extarray.chunking import check_shape
-from extarray.errors import ArgumentError, BoundsError, CastingError, ShapeError
+from extarray.errors import (
+    ArgumentError,
+    BoundsError,
+    CastingError,
+    ShapeError,
+    StorageError,
+)
 from extarray.growth import _count, _integer, _is_start, _moved, as_source
 from extarray.mpi import direct, transfers
 from extarray.mpi.agreement import Agreement, agreed, is_agreed, portable, received
@@ -587,9 +593,7 @@ class ParallelArray(ExtArray):
             self._own_views()
             MPI = library()
             if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-                done: Future[Any] = Future()
-                done.set_result(self._carry_out(transfer))
-                return Request(done)
+                return Request(_done(lambda: self._carry_out(transfer)))
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, "extarray-mpi")
         run = contextvars.copy_context().run
@@ -972,6 +976,16 @@ class ParallelArray(ExtArray):
             # The others are elsewhere; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
+
+
+def _done(call: Callable[[], Any]) -> Future[Any]:
+    """What a thread would give for a call, made at once."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except StorageError as error:
+        future.set_exception(error)
+    return future
 
 
 def _shifted(zone: Zone, axis: int, by: int) -> Zone:

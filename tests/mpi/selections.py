@@ -149,6 +149,17 @@ else:
     run("F", "c16", (1, 1, 1), sparse=True)
     run("C", ">f8", (9, 2, 5))
 
+# Places in the file beyond 32 bits.
+far = 9 << 30
+a = xa.create(
+    path, (far,), "u1", chunks=1 << 20, overwrite=True, sparse=True, engine=engine, comm=comm
+)  # fmt: skip
+a.write(slice(far - 1000 + comm.rank, None, comm.size), comm.rank + 1)
+model = np.resize(np.arange(1, comm.size + 1, dtype="u1"), 1000)
+assert np.array_equal(a.read(slice(far - 1000, None)), model)
+assert np.array_equal(a.read(np.arange(-1000, -1, 3)), model[:-1:3])
+a.close()
+
 # Fields of records, and arrays without axes.
 kind = np.dtype([("x", "i4"), ("y", "f8", (2,)), ("z", "S3")])
 a = xa.create(path, (6, 4), kind, chunks=4, overwrite=True, engine=engine, comm=comm)
