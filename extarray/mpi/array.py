@@ -78,10 +78,10 @@ class ParallelArray(ExtArray):
 
     Examples
     --------
-    >>> import tempfile, extarray as xa
-    >>> from mpi4py import MPI  # doctest: +SKIP
-    >>> with xa.create("scene", (10, 12), chunks=(2, 3), comm=MPI.COMM_WORLD) as a:
-    ...     a.write_zone(np.full_like(a.read_zone(), a.comm.rank))  # doctest: +SKIP
+    >>> with xa.create("scene", (10, 12), comm=MPI.COMM_WORLD) as a:  # doctest: +SKIP
+    ...     a.write_zone(a.comm.rank)
+    ...     a.append(np.ones((2, 12)))
+    ...     a.read((slice(None), 0))
     """
 
     __slots__ = (
@@ -581,8 +581,9 @@ class ParallelArray(ExtArray):
         with self._growth:
             if self._alone is None:
                 store = cast("FileStore", self._store)
+                name, writable = f"{store.absolute}.xta", store.mode == "r+"
                 self._alone = FileViews(
-                    library().COMM_SELF, f"{store.absolute}.xta", store.mode == "r+", self._hints
+                    library().COMM_SELF, name, store._data, writable, self._hints
                 )
             return self._alone
 

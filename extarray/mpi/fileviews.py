@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import StorageError
+from extarray.errors import PartnerError, StorageError
 from extarray.mpi.library import library, make_info, storage_error_of
 
 if TYPE_CHECKING:
@@ -138,12 +139,22 @@ class FileViews:
         Of those who share the views.
     path : str
         Absolute.
+    fd : int
+        Descriptor of the file, open as it shall be here.
     writable : bool
     hints : mapping
         For MPI-IO.
+
+    Raises
+    ------
+    StorageError
+    PartnerError
+        A ValueError: another file has taken the name.
     """
 
-    def __init__(self, comm: Any, path: str, writable: bool, hints: Mapping[str, Any]) -> None:
+    def __init__(
+        self, comm: Any, path: str, fd: int, writable: bool, hints: Mapping[str, Any]
+    ) -> None:
         MPI = library()
         self._path = path
         # A view is a state of the file: one transfer at a time.
@@ -156,10 +167,13 @@ class FileViews:
             raise storage_error_of(error, f"cannot open '{path}' through MPI-IO") from error
         finally:
             info.Free()
+        # MPI opens names, and they may have become those of another pair.
+        if not os.path.samestat(os.stat(path), os.fstat(fd)):
+            raise PartnerError(f"'{path}' was overwritten since it was opened; open it again")
 
     def transfer(
         self, rounds: Rounds, write: bool, n_views: int, n_pieces: int
-    ) -> StorageError | None:
+    ) -> Exception | None:
         """Carry out a job together with the others, who have jobs of their own or none.
 
         Parameters
@@ -172,7 +186,7 @@ class FileViews:
 
         Returns
         -------
-        StorageError or None
+        Exception or None
             What went wrong on this rank, which all the same takes part in all rounds: the others
             wait for it in each of them.
         """
@@ -204,7 +218,7 @@ class FileViews:
 
     def _show(
         self, rounds: Rounds, edges: list[int], write: bool, n_pieces: int | None
-    ) -> StorageError | None:
+    ) -> Exception | None:
         """Move the parts of one view; returns what went wrong.
 
         `n_pieces` is the number of calls that all ranks make together; None: this one is alone.
@@ -214,11 +228,15 @@ class FileViews:
             call = file.Write_at if write else file.Read_at
         else:
             call = file.Write_at_all if write else file.Read_at_all
-        lengths, places = rounds.runs(edges)
+        failure: Exception | None = None
+        try:
+            lengths, places = rounds.runs(edges)
+        except MemoryError as error:
+            failure, lengths, places = error, [], []
         file_type = MPI.BYTE.Create_hindexed(lengths, places).Commit()
         pieces = [*pairwise(edges)]
         pieces += [(0, 0)] * ((n_pieces or 0) - len(pieces))
-        status, failure, done = MPI.Status(), None, 0
+        status, done = MPI.Status(), 0
         try:
             file.Set_view(0, MPI.BYTE, file_type)
             for first, stop in pieces:
@@ -227,8 +245,10 @@ class FileViews:
                     if write and n:
                         rounds.move(first, stop)
                     call(done, [rounds.buffer, n, MPI.BYTE], status)
-                    if n and status.Get_elements(MPI.BYTE) != n:
-                        failure = self._failure(write, "the file is shorter than it should be")
+                    moved = status.Get_elements(MPI.BYTE) if n else 0
+                    if moved != n:
+                        why = f"{self._what(write)}: {moved} of {n} bytes were moved"
+                        failure = StorageError(errno.EIO, why)
                     elif n and not write:
                         rounds.move(first, stop)
                 except MPI.Exception as error:
@@ -240,9 +260,6 @@ class FileViews:
 
     def _what(self, write: bool) -> str:
         return f"cannot {'write to' if write else 'read'} '{self._path}'"
-
-    def _failure(self, write: bool, why: str) -> StorageError:
-        return StorageError(errno.EIO, f"{self._what(write)}: {why}")
 
     def sync(self) -> StorageError | None:
         """Have all ranks see what all have written, on every host; collective.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from extarray.array import ExtArray
 from extarray.config import check_engine
-from extarray.errors import ArgumentError, ArgumentTypeError, PartnerError
+from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.filesystem import resolve_path
 from extarray.metadata import encode_dtype
 from extarray.mpi.agreement import Agreement
@@ -163,12 +162,7 @@ def _joined(
         with agreement.step():
             if engine in ("auto", "mpi-io"):
                 name = f"{pair.path}.xta"
-                views = FileViews(comm, name, pair.mode == "r+", hints)
-                # MPI opens names; meanwhile they may have become those of another pair.
-                if not os.path.samestat(os.stat(name), os.fstat(fd)):
-                    raise PartnerError(
-                        f"'{path}' was overwritten while it was opened; open it again"
-                    )
+                views = FileViews(comm, name, fd, pair.mode == "r+", hints)
     except BaseException:
         if array is not None:
             if is_new and not comm.rank:

@@ -167,3 +167,14 @@ assert b.closed
 with raises(xa.ReadOnlyError), xa.open(path, comm=comm, engine=engine) as b:
     b.extend(0, 1)
 xa.open(path, "r+", comm=comm, timeout=20).close()
+
+# Whoever has an array open keeps it when it is overwritten, and never reads another one.
+b = xa.open(path, comm=comm, engine=engine)
+comm.Barrier()
+if last:
+    xa.create(path, (9, 6), "i4", chunks=(2, 3), fill_value=7, overwrite=True).close()
+comm.Barrier()
+assert np.array_equal(b.read(), model)
+with raises(xa.PartnerError, "overwritten", when=engine == "mpi-io"):
+    assert np.array_equal(b.read(collective=False), model)
+b.close()
