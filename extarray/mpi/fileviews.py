@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import PartnerError, StorageError
-from extarray.mpi.library import library, make_info, storage_error_of
+from extarray.mpi.library import library, loses_errors, make_info, storage_error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -224,7 +224,7 @@ class FileViews:
         `n_pieces` is the number of calls that all ranks make together; None: this one is alone.
         """
         MPI, file = library(), self._file
-        if n_pieces is None:
+        if n_pieces is None or loses_errors():
             call = file.Write_at if write else file.Read_at
         else:
             call = file.Write_at_all if write else file.Read_at_all

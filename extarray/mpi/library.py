@@ -12,7 +12,15 @@ from extarray.extras import require
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_comm", "default_hints", "library", "make_info", "stage_bytes", "storage_error_of"]
+__all__ = [
+    "check_comm",
+    "default_hints",
+    "library",
+    "loses_errors",
+    "make_info",
+    "stage_bytes",
+    "storage_error_of",
+]
 
 # Older ones abort in file views with the large counts of mpi4py 4.
 _LEAST_MPICH = (5, 0, 0)
@@ -49,6 +57,21 @@ def library() -> Any:
             'newer with: pip install "extarray[mpi]"'
         )
     return MPI
+
+
+def loses_errors() -> bool:
+    """Whether collective transfers of the MPI library may fail and say nothing.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    In Open MPI 5 some ranks transfer for the others, and what goes wrong there is printed and
+    forgotten.
+    """
+    return bool(library().get_vendor()[0] == "Open MPI")
 
 
 def check_comm(comm: Any) -> Any:
