@@ -27,7 +27,7 @@ from extarray.mpi.library import check_comm, library
 from extarray.mpi.zones import Distribution, Zones, extents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -68,8 +68,9 @@ class GlobalArray:
 
     Notes
     -----
-    Collective: `create`, `from_array`, `to_array`, `fill`, `sync`, `destroy`.  `get`, `put`,
-    `accumulate` and `read_inc` are one-sided: any rank calls them alone, for any part of the array.
+    `get`, `put`, `accumulate` and `read_inc` are one-sided: any rank calls them alone, for any part
+    of the array.  So are `access` and `distribution`, which need no other rank.  All else is
+    collective.
 
     What a rank puts or accumulates, its own later `get` sees at once, and all ranks after `sync`.
     What it writes to `access`, others see after `sync`.  Several ranks may accumulate to the same
@@ -235,9 +236,144 @@ class GlobalArray:
             item = np.zeros((), self.dtype)
             item[()] = value
             step.arguments = f"fill with {item.tobytes()!r}"
+        self._set(lambda zone: item)
+
+    def zero(self) -> None:
+        """Set all elements to zero; collective.
+
+        Examples
+        --------
+        >>> g.zero()  # doctest: +SKIP
+        """
+        self._set(lambda zone: np.zeros((), self.dtype))
+
+    def scale(self, factor: Any) -> None:
+        """Multiply all elements; collective.
+
+        Parameters
+        ----------
+        factor : scalar
+
+        Examples
+        --------
+        >>> g.scale(0.5)  # doctest: +SKIP
+        """
+        self._set(lambda zone: self.access() * factor)
+
+    def add(self, alpha: Any, a: GlobalArray, beta: Any, b: GlobalArray) -> None:
+        """Become ``alpha * a + beta * b``; collective.
+
+        Parameters
+        ----------
+        alpha, beta : scalar
+        a, b : GlobalArray
+            Of the same shape, however they are distributed; also this array itself.
+
+        Raises
+        ------
+        ShapeError
+
+        Examples
+        --------
+        >>> g.add(1, g, -1, h)  # doctest: +SKIP
+        """
+        self._check_shape(a.shape)
+        self._check_shape(b.shape)
+        self._set(lambda zone: alpha * a.get(zone) + beta * b.get(zone))
+
+    def dot(self, b: GlobalArray) -> Any:
+        """Sum of the products of the elements of two arrays; collective.
+
+        Parameters
+        ----------
+        b : GlobalArray
+            Of the same shape, however it is distributed.
+
+        Returns
+        -------
+        scalar
+            The same on all ranks.
+
+        Raises
+        ------
+        ShapeError
+
+        Examples
+        --------
+        >>> g.dot(g)  # doctest: +SKIP
+        """
+        self._check_shape(b.shape)
         self.sync()
-        self.access()[...] = item
+        products = self.access() * b.get(self.distribution())
+        total = self.comm.allreduce(products.sum(dtype=products.dtype))
         self.sync()
+        return total
+
+    def transpose(self, a: GlobalArray) -> None:
+        """Become the transpose of another array; collective.
+
+        Parameters
+        ----------
+        a : GlobalArray
+
+        Raises
+        ------
+        ShapeError
+
+        Examples
+        --------
+        >>> g.transpose(h)  # doctest: +SKIP
+        """
+        self._check_shape(a.shape[::-1])
+        self._set(lambda zone: a.get(zone[::-1]).T)
+
+    def copy_to(self, b: GlobalArray) -> None:
+        """Copy all elements to another array; collective.
+
+        Parameters
+        ----------
+        b : GlobalArray
+            Of the same shape, however it is distributed.
+
+        Raises
+        ------
+        ShapeError
+
+        Examples
+        --------
+        >>> g.copy_to(h)  # doctest: +SKIP
+        """
+        b._check_shape(self.shape)
+        b._set(self.get)
+
+    def duplicate(self) -> Self:
+        """Array of the same elements and zones; collective.
+
+        Returns
+        -------
+        GlobalArray
+
+        Examples
+        --------
+        >>> h = g.duplicate()  # doctest: +SKIP
+        """
+        grid = self._zones.process_grid
+        new = self.create(self.shape, self.dtype, self.comm, self.chunks, grid)
+        self.copy_to(new)
+        return new
+
+    def _set(self, values: Callable[[Zone], Any]) -> None:
+        """Give each zone new values, which are made of what all have written."""
+        self.sync()
+        new = values(self.distribution())
+        self.comm.Barrier()  # what is read may be this very array
+        self.access()[...] = new
+        self.sync()
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        self._check()
+        if shape != self.shape:
+            raise ShapeError(f"shapes {self.shape} and {shape} do not fit")
 
     def sync(self) -> None:
         """Have all ranks see what all have written; collective.

@@ -95,6 +95,30 @@ with GlobalArray.create((4, 4), "i8", comm) as g:
     with pytest.raises(xa.SelectionError):
         g.read_inc(0)
 
+# What all ranks do together, also between arrays of different zones.
+shape = (6, 8)
+left, right = rng.random(shape), rng.random(shape)
+g, h = (GlobalArray.create(shape, "f8", comm, grid) for grid in (None, (4, 4)))
+t = GlobalArray.create(shape[::-1], "f8", comm)
+g.access()[...] = left[g.distribution()]
+h.access()[...] = right[h.distribution()]
+assert np.isclose(g.dot(h), (left * right).sum())
+g.add(2, g, -1, h)
+g.scale(3)
+left = 3 * (2 * left - right)
+assert np.allclose(g.get(), left)
+t.transpose(g)
+assert np.allclose(t.get(), left.T)
+g.copy_to(h)
+copy = h.duplicate()
+h.zero()
+assert np.allclose(copy.get(), left) and (h.get() == 0).all()
+assert copy.distribution() == h.distribution()
+with pytest.raises(xa.ShapeError):
+    g.add(1, t, 1, h)
+for array in (g, h, t, copy):
+    array.destroy()
+
 # From files, and back.
 shape = (11, 13)
 model = np.arange(143, dtype="f8").reshape(shape)
