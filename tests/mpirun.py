@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,12 +57,24 @@ class Launcher:
 
 def kill(process: subprocess.Popen) -> None:
     """Ends a launcher and its ranks at once."""
-    for pid in family(process.pid):
+    processes = family(process.pid)
+    left = {name for pid in processes for name in shared_memory(pid)}
+    for pid in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait(timeout=60)
+    for name in left:
+        Path(name).unlink(missing_ok=True)
     if process.stdout is not None:
         process.stdout.close()
+
+
+def shared_memory(pid: int) -> list[str]:
+    """Shared memory that an MPI library would have removed in the end."""
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        return re.findall(r"(/dev/shm/mpich\S+)$", maps, re.MULTILINE)
+    return []
 
 
 def family(pid: int) -> list[int]:

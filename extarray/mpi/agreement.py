@@ -101,6 +101,10 @@ class Agreement:
 class Step:
     """What a rank does alone, in a with statement, before all go on together.
 
+    Parameters
+    ----------
+    agreement : Agreement
+
     Attributes
     ----------
     arguments : str or None

@@ -928,6 +928,11 @@ class ParallelArray(ExtArray):
     def follow(self, *args: Any, **kwargs: Any) -> Any:
         """Not possible: ranks would see news at different times.
 
+        Parameters
+        ----------
+        *args, **kwargs
+            As for `ExtArray.follow`.
+
         Raises
         ------
         ArgumentError

@@ -40,19 +40,49 @@ def _at_the_end(action: Callable[[], Any], write: bool) -> Transfer:
 def reading(
     array: Staged, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
 ) -> Transfer:
-    """See `extarray.mpi.transfers.reading`."""
+    """As `extarray.mpi.transfers.reading`.
+
+    Parameters
+    ----------
+    array, selection, out, order
+        As there.
+
+    Returns
+    -------
+    Transfer
+    """
     parsed_read(array, selection, out, order)
     return _at_the_end(lambda: ExtArray.read(array, selection, out, order), False)
 
 
 def writing(array: Staged, selection: Any, values: Any) -> Transfer:
-    """See `extarray.mpi.transfers.writing`."""
+    """As `extarray.mpi.transfers.writing`.
+
+    Parameters
+    ----------
+    array, selection, values
+        As there.
+
+    Returns
+    -------
+    Transfer
+    """
     *_, given = parsed_write(array, selection, values)
     return _at_the_end(lambda: ExtArray.write(array, selection, given), True)
 
 
 def reading_zones(array: Staged, ranges: list[list[slice]], out: NDArray[Any] | None) -> Transfer:
-    """See `extarray.mpi.transfers.reading_zones`."""
+    """As `extarray.mpi.transfers.reading_zones`.
+
+    Parameters
+    ----------
+    array, ranges, out
+        As there.
+
+    Returns
+    -------
+    Transfer
+    """
     size = size_of(ranges)
     if out is not None:
         array._check_out(out, (size,), array.dtype)
@@ -67,7 +97,17 @@ def reading_zones(array: Staged, ranges: list[list[slice]], out: NDArray[Any] | 
 
 
 def writing_zones(array: Staged, ranges: list[list[slice]], local: Any) -> Transfer:
-    """See `extarray.mpi.transfers.writing_zones`."""
+    """As `extarray.mpi.transfers.writing_zones`.
+
+    Parameters
+    ----------
+    array, ranges, local
+        As there.
+
+    Returns
+    -------
+    Transfer
+    """
     values = check_local(ranges, local)
 
     def action() -> None:
@@ -78,7 +118,17 @@ def writing_zones(array: Staged, ranges: list[list[slice]], local: Any) -> Trans
 
 
 def filling(array: Staged, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
-    """See `extarray.mpi.transfers.filling`."""
+    """As `extarray.mpi.transfers.filling`.
+
+    Parameters
+    ----------
+    array, parts, values
+        As there.
+
+    Returns
+    -------
+    Transfer
+    """
 
     def action() -> None:
         for box, block in cast_blocks(array, parts, values):

@@ -57,6 +57,12 @@ class GlobalArray:
 
     Made by `GlobalArray.create` and `GlobalArray.from_array`.
 
+    Parameters
+    ----------
+    agreement : Agreement
+    zones : Zones
+    dtype : dtype
+
     Attributes
     ----------
     comm : mpi4py.MPI.Intracomm

@@ -56,7 +56,18 @@ class Plan(Protocol):
         """Runs of bytes in the file that each part is made of."""
 
     def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
-        """Lengths and displacements of the runs of some parts."""
+        """Lengths and displacements of the runs of some parts.
+
+        Parameters
+        ----------
+        first, stop : int
+            Parts; the last is not one of them.
+
+        Returns
+        -------
+        lengths, displacements : list of int
+            In bytes, by rising displacement; neighbours are joined.
+        """
 
     def move(
         self,
@@ -67,7 +78,19 @@ class Plan(Protocol):
         write: bool,
         stream: bool,
     ) -> None:
-        """Move elements of some parts between the buffer and memory."""
+        """Move elements of some parts between the buffer and memory.
+
+        Parameters
+        ----------
+        first, stop : int
+            Parts; the last is not one of them.
+        buffer : ndarray of uint8
+        values : ndarray
+        write : bool
+            From memory to the buffer; else the other way.
+        stream : bool
+            Store past the caches.
+        """
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,11 @@ __all__ = ["Request"]
 class Request:
     """A transfer under way, as `ParallelArray.iread` and its like give it.
 
+    Parameters
+    ----------
+    future : Future
+        Of the thread that makes the transfer.
+
     Notes
     -----
     A thread of the rank makes the transfer, so it goes on without calls to MPI.  Transfers of one
