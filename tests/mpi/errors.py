@@ -52,6 +52,12 @@ with raises(xa.ArgumentError, "engine"):
 model = np.arange(24, dtype="i4").reshape(4, 6)
 a = create(overwrite=True, info={"romio_cb_write": "automatic", "cb_nodes": 1})
 a.write_zone(model[a.zone()])
+if engine == "mpi-io" and MPI.get_vendor()[0] == "MPICH":
+    # The user's hints come after the package's own.
+    hints = a._views._file.Get_info()
+    assert (hints.Get("romio_cb_write"), hints.Get("cb_nodes")) == ("automatic", "1")
+    assert (hints.Get("romio_ds_write"), hints.Get("romio_cb_read")) == ("disable", "disable")
+    hints.Free()
 with raises(xa.ExistsError):
     create()
 with raises(xa.LockedError):
