@@ -137,6 +137,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     with _locked(members):
         for array in members:
             array._check()
+            array._check_sole(f"refresh {array._name()} with others")
         # An axis more is taken up alone: nothing that arrays have in common changes with it.
         wider = [
             array.refresh()
@@ -183,11 +184,7 @@ class _Block:
         """Hold the commits of all arrays."""
         for array in self.members:
             array._check("commit")
-            if array._store.shared:
-                raise ArgumentError(
-                    f"cannot commit {array._name()} with others while writers share it; open it "
-                    "alone"
-                )
+            array._check_sole(f"commit {array._name()} with others")
             if array._filling:
                 raise ArgumentError(
                     f"cannot commit {array._name()} with others in the midst of an append to it"

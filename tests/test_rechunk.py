@@ -50,7 +50,7 @@ class Counted:
         self.values = np.zeros(shape, "u2")
         self.times = np.zeros(shape, int)
 
-    def write(self, box, values):
+    def _put(self, box, values):
         self.values[box] = values
         self.times[box] += 1
 
@@ -61,7 +61,7 @@ class Chunked:
     def __init__(self, values):
         self.values = values
 
-    def read(self, box, out):
+    def _fetch(self, box, out):
         out[...] = self.values[box]
 
 
