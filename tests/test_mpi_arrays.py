@@ -61,6 +61,14 @@ def test_growth_from_outside(mpirun, path, engine):
     mpirun(3, "outside.py", path, engine)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "engine", "fill"),
+    [(1, "mpi-io", 7), (3, "mpi-io", 0), (2, "mpi-io", 7), (2, "mmap", 7)],
+)
+def test_axes_policies_and_durability(mpirun, path, ranks, engine, fill):
+    mpirun(ranks, "axes.py", path, engine, fill)
+
+
 def check_planes(path):
     """What `appending.py` leaves is whole, and nobody has it locked."""
     with xa.open(path, "r+", timeout=20) as array:

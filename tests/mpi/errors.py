@@ -49,6 +49,10 @@ with raises(xa.ArgumentError, "communicator"):
     xa.create(path, (2, 2), info={"cb_nodes": 1})
 with raises(xa.ArgumentError, "engine"):
     create(engine="threads")
+with raises(xa.ArgumentError, "checksums"):
+    create(checksum=True)
+with raises(xa.ArgumentError, "share=True or comm"):
+    xa.open(path, "r+", share=True, comm=comm)
 model = np.arange(24, dtype="i4").reshape(4, 6)
 a = create(overwrite=True, info={"romio_cb_write": "automatic", "cb_nodes": 1})
 a.write_zone(model[a.zone()])
@@ -143,8 +147,15 @@ assert a.shape == (9, 6) and np.array_equal(a.read(), model)
 resource.setrlimit(resource.RLIMIT_FSIZE, old)
 with raises(ValueError, "follow"):
     a.follow()
-# Copies are of one process.
+# Copies are of one process, and so is what is done with several arrays.
 assert type(a.copy()) is xa.ExtArray
+with xa.rechunk(a, chunks=(3, 2)) as other:
+    assert np.array_equal(other[...], model)
+with raises(xa.ArgumentError, "communicator"), xa.commit([a]):
+    pass
+with raises(xa.ArgumentError, "communicator"):
+    xa.rechunk(a, chunks=(3, 2), in_place=True)
+assert np.array_equal(a.read(), model)
 a.flush()
 a.close()
 a.close()
@@ -168,11 +179,23 @@ a.close()
 with raises(xa.ReadOnlyError, "reopen"), xa.open(path, comm=comm, engine=engine) as b:
     assert np.array_equal(b.read_zone(), model[b.zone()])
     assert b.refresh() is False
+    with raises(xa.ArgumentError, "communicator"):
+        xa.refresh([b])
     b.write_zone(0)
 assert b.closed
 with raises(xa.ReadOnlyError), xa.open(path, comm=comm, engine=engine) as b:
     b.extend(0, 1)
 xa.open(path, "r+", comm=comm, timeout=20).close()
+
+# Nobody knows of all chunks that are written, whose checksums would be needed.
+sums = path + "-sums"
+if last:
+    xa.from_array(model, sums, checksum=True).close()
+comm.Barrier()
+with raises(xa.ArgumentError, "checksums"):
+    xa.open(sums, "r+", comm=comm, engine=engine)
+with xa.open(sums, comm=comm, engine=engine) as b:
+    assert np.array_equal(b.read(), model)
 
 # Whoever has an array open keeps it when it is overwritten, and never reads another one.
 b = xa.open(path, comm=comm, engine=engine)
