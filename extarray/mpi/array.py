@@ -618,12 +618,13 @@ class ParallelArray(ExtArray):
 
     def _sync_together(self) -> None:
         """Have on the disk what all ranks have written, on every host."""
+        if self._store.mode == "r":
+            return
         failure = None if self._views is None else self._views.sync()
         with self._agreement.step():
             if failure is not None:
                 raise failure
-            if self._store.mode == "r+":
-                self._sync_elements()
+            self._sync_elements()
 
     def _own_views(self) -> FileViews:
         """The file, open through MPI-IO for this rank alone."""

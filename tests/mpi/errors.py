@@ -179,6 +179,7 @@ a.close()
 with raises(xa.ReadOnlyError, "reopen"), xa.open(path, comm=comm, engine=engine) as b:
     assert np.array_equal(b.read_zone(), model[b.zone()])
     assert b.refresh() is False
+    b.flush()
     with raises(xa.ArgumentError, "communicator"):
         xa.refresh([b])
     b.write_zone(0)
