@@ -111,4 +111,8 @@ for step in range(steps):
         assert np.array_equal(a.read(), model.data), (step, kind)
         assert np.array_equal(a[...], model.data)
         comm.Barrier()
+a.growth = "cubical"
+a.add_axis(1)
+a.append(np.full_like(a[...], 1), axis=1)
+a.append(np.full_like(a[...], 2), axis=2, side="start")
 a.close()
