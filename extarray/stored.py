@@ -84,11 +84,11 @@ class StoredArray(ArrayCore):
             )
 
     def _check_sole(self, what: str) -> None:
-        """Raise where others than this process write to the array, so that `what` is not possible.
+        """Raise where `what` is not possible because this process is not the only one that writes.
 
         `what` has the array's name in it.
         """
-        if self._store.shared:
+        if self._store.shared and self.mode == "r+":  # not in a forked child, which reads
             raise ArgumentError(f"cannot {what} while writers share it; open it alone")
 
     def _axis(self, axis: SupportsIndex) -> int:
