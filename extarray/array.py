@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.access import AccessMixin
 from extarray.axes import AxesMixin, places_of
@@ -97,6 +98,9 @@ class ExtArray(
     __slots__ = ("_filling",)
 
     _filling: bool  # by an append, which may run any code
+
+    _fetch = ArrayCore.read  # type: ignore[assignment]
+    _put = ArrayCore.write
 
     def __init__(self) -> None:
         raise ArgumentTypeError(

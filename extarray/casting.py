@@ -172,7 +172,7 @@ class AsType(NumpyMixin, DlpackMixin):
         source = self._source
         whole = tuple(slice(0, n) for n in self.shape) if selection is ... else selection
         if not _is_box(whole, self.shape):
-            return source.read(selection).astype(self._dtype, copy=False)
+            return source._fetch(selection).astype(self._dtype, copy=False)
         result = np.empty([cut.stop - cut.start for cut in whole], self._dtype)
 
         def fill(_: int, box: Box) -> None:

@@ -26,6 +26,7 @@ from extarray.sharedarray import SharedArray
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from numpy.typing import ArrayLike, DTypeLike
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
-    Engine = Literal["auto", "mmap", "pread"]
+    Engine = Literal["auto", "mmap", "pread", "mpi-io"]
     Durability = Literal["flush", "commit"]
 
 __all__ = ["create", "empty", "from_array", "full", "ones", "open", "zeros"]
@@ -55,6 +56,8 @@ def create(
     durability: Durability | str = "flush",
     growth: Growth = "exact",
     checksum: bool = False,
+    comm: Any = None,
+    info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
     """Create an array, on disk or in memory.
 
@@ -83,8 +86,9 @@ def create(
         Attributes, JSON values.
     dims : sequence of str, optional
         Names of the axes, the attribute ``"dims"``.
-    engine : {"auto", "mmap", "pread"}
-        How the file is read and written; "auto" decides by the type of the file system.
+    engine : {"auto", "mmap", "pread", "mpi-io"}
+        How the file is read and written; "auto" decides by the type of the file system, and is
+        "mpi-io" with `comm`.
     durability : {"flush", "commit"}
         What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
         all that returned, this call included.  Then each call that changes anything waits for the
@@ -93,12 +97,17 @@ def create(
         What growth allocates ahead, see `ExtArray.growth`.
     checksum : bool
         Keep a checksum of each chunk, by which `check` tells damaged elements.  `flush` and `close`
-        then read once more what was written, and writing single elements takes longer.
+        then read once more what was written, and writing single elements takes longer.  Not
+        possible with `comm`.
+    comm : mpi4py.MPI.Intracomm, optional
+        Processes that make the array together; all call, with the same arguments.
+    info : mapping, optional
+        Hints for MPI-IO, with `comm`.
 
     Returns
     -------
     ExtArray
-        Open in mode "r+".
+        Open in mode "r+"; with `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -121,29 +130,45 @@ def create(
     >>> a.shape, a.grid
     ((3, 217, 204), (1, 4, 4))
     """
-    kind = check_dtype(dtype)
-    extents = check_shape(shape)
-    chunk = check_chunks(chunks, extents, kind.itemsize)
-    check_order(order)
+
+    def check() -> tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]:
+        kind = check_dtype(dtype)
+        extents = check_shape(shape)
+        chunk = check_chunks(chunks, extents, kind.itemsize)
+        check_order(order)
+        check_durability(durability)
+        if checksum and path is None:
+            raise ArgumentError(
+                "checksums are kept in files; give a path, or leave out checksum=True"
+            )
+        text = encode_attrs(attrs)
+        if dims is not None:
+            text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
+        header = Header(
+            uuid=uuid4().bytes,
+            dtype=kind,
+            chunks=chunk,
+            order=str(order),
+            fill=_fill_bytes(fill_value, kind),
+            sparse=bool(sparse),
+            checksum=bool(checksum),
+        )
+        policy = encode_policy(growth)
+        return path, extents, header, text, engine, overwrite, durability, policy
+
+    if comm is not None:
+        from extarray.mpi.opening import create_together
+
+        return create_together(comm, info, check)
+    _check_alone(engine, info)
+    return ExtArray._create(*check())
+
+
+def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
+    """Refuse what is for arrays of several processes."""
+    if info is not None or engine == "mpi-io":
+        raise ArgumentError("info= and engine='mpi-io' are for MPI-IO: give a communicator, comm=")
     check_engine(engine)
-    check_durability(durability)
-    if checksum and path is None:
-        raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
-    text = encode_attrs(attrs)
-    if dims is not None:
-        text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
-    header = Header(
-        uuid=uuid4().bytes,
-        dtype=kind,
-        chunks=chunk,
-        order=str(order),
-        fill=_fill_bytes(fill_value, kind),
-        sparse=bool(sparse),
-        checksum=bool(checksum),
-    )
-    return ExtArray._create(
-        path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
-    )
 
 
 def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
@@ -167,6 +192,8 @@ def open(
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
     share: bool = False,
+    comm: Any = None,
+    info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
     """Open a pair of files.
 
@@ -178,17 +205,22 @@ def open(
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
         Seconds to wait for the writer's lock; None: for ever.
-    engine : {"auto", "mmap", "pread"}
-        How the file is read and written; "auto" decides by the type of the file system.
+    engine : {"auto", "mmap", "pread", "mpi-io"}
+        How the file is read and written; "auto" decides by the type of the file system, and is
+        "mpi-io" with `comm`.
     durability : {"flush", "commit"}
         As for `create`; of no effect in mode "r".
     share : bool
         In mode "r+": as one of several writers, which all share the array, on this host.
+    comm : mpi4py.MPI.Intracomm, optional
+        Processes that open the array together, as one writer; all call, with the same arguments.
+    info : mapping, optional
+        Hints for MPI-IO, with `comm`.
 
     Returns
     -------
     ExtArray
-        Also a context manager, which closes it.
+        Also a context manager, which closes it; with `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -228,16 +260,32 @@ def open(
     >>> one.close(), two.close()
     (None, None)
     """
-    if mode not in ("r", "r+"):
-        raise ArgumentError(
-            f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new array"
-        )
-    check_engine(engine)
-    check_durability(durability)
-    if share and mode != "r+":
-        raise ArgumentError("share=True is for writers; open with mode='r+', or without share=True")
+
+    def check() -> tuple[Path, str, float | None, str, str]:
+        if mode not in ("r", "r+"):
+            raise ArgumentError(
+                f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new "
+                "array"
+            )
+        check_durability(durability)
+        if share and mode != "r+":
+            raise ArgumentError(
+                "share=True is for writers; open with mode='r+', or without share=True"
+            )
+        if share and comm is not None:
+            raise ArgumentError(
+                "the ranks of a communicator are one writer, who shares the array with no other; "
+                "give share=True or comm, not both"
+            )
+        return resolve_path(path), mode, timeout, engine, durability
+
+    if comm is not None:
+        from extarray.mpi.opening import open_together
+
+        return open_together(comm, info, check)
+    _check_alone(engine, info)
     kind = SharedArray if share else ExtArray
-    return kind._open(resolve_path(path), mode, timeout, engine, durability)
+    return kind._open(*check())
 
 
 def zeros(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from extarray._core._mapping import filesystem
 from extarray.config import check_engine, config
 
-__all__ = ["choose_engine", "maps_no_holes"]
+__all__ = ["choose_engine", "is_remote", "maps_no_holes"]
 
 # Numbers of statfs(2).  Mapping is slow there, or not coherent between hosts.
 _REMOTE = {
@@ -48,6 +48,21 @@ def maps_no_holes(fd: int) -> bool:
     bool
     """
     return filesystem(fd) in _IN_MEMORY
+
+
+def is_remote(fd: int) -> bool:
+    """Whether a file lies on a file system that other hosts may share.
+
+    Parameters
+    ----------
+    fd : int
+        Open descriptor of the file.
+
+    Returns
+    -------
+    bool
+    """
+    return filesystem(fd) in _REMOTE
 
 
 def choose_engine(asked: str, fd: int, writable: bool) -> str:

@@ -87,10 +87,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
     members = _checked(arrays)
     for array in members:
         # Before the locks: of several openings of one array, each waits for the other.
-        if array._store.shared:
-            raise ArgumentError(
-                f"cannot commit {array._name()} with others while writers share it; open it alone"
-            )
+        array._check_sole(f"commit {array._name()} with others")
     block = _Block(members)
     if getattr(_of_thread, "inside", False):
         raise ArgumentError(
@@ -145,6 +142,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     with _locked(members):
         for array in members:
             array._check()
+            array._check_sole(f"refresh {array._name()} with others")
         is_new = False
         for _ in range(ATTEMPTS):
             # An axis more is taken up alone: nothing that arrays have in common changes with it.

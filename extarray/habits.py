@@ -80,12 +80,12 @@ class HabitsMixin(StoredArray):
         is_view = isinstance(target, np.ndarray) and np.may_share_memory(target, dest)
         if is_view and np.can_cast(self.dtype, target.dtype, "same_kind"):
             try:
-                self.read(source, out=target)
+                ArrayCore.read(self, source, out=target)  # of this process alone
             except ShapeError:  # nothing was read: to be broadcast, if possible
                 pass
             else:
                 return
-        dest[place] = self.read(source)
+        dest[place] = ArrayCore.read(self, source)
 
     def write_direct(self, source: ArrayLike, source_sel: Any = None, dest_sel: Any = None) -> None:
         """Write a part of an array: ``a[dest_sel] = source[source_sel]``.
@@ -117,7 +117,7 @@ class HabitsMixin(StoredArray):
             if not isinstance(source, (np.ndarray, ArrayCore)):
                 values = np.asarray(source)
             values = values[source_sel]
-        self.write(... if dest_sel is None else dest_sel, values)
+        ArrayCore.write(self, ... if dest_sel is None else dest_sel, values)
 
     @overload
     def iter_chunks(

@@ -193,10 +193,7 @@ def _writable(src: Any) -> ExtArray:
         src._check()
         if src.path is None:
             raise ArgumentError("an array in memory has no files to replace; leave in_place away")
-        if src._store.shared:
-            raise ArgumentError(
-                f"cannot replace {src._name()} while writers share it; open it alone"
-            )
+        src._check_sole(f"replace {src._name()}")
         src._check_free("replace")
         if src.mode == "r+":
             return src

@@ -982,6 +982,7 @@ class FileStore(Member):
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
         if not self.state.sealed:
+            self._check_length()
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
@@ -1452,8 +1453,18 @@ class FileStore(Member):
             self._sync_data()
             self._sync_state()
 
+    def _check_length(self) -> None:
+        """Raise where another program has cut ``.xta`` off: what is gone must not look like zeros."""
+        size = os.fstat(self._data).st_size
+        if size < self.state.data_bytes:
+            raise TruncatedError(
+                f"'{self.path}.xta' has {size} bytes, and its chunks take {self.state.data_bytes}: "
+                "another program has cut it off; restore it from a copy"
+            )
+
     def _sync_data(self) -> None:
         """Bring the data to the disk."""
+        self._check_length()
         datasync(self._data)
         self._safe_bytes = self.state.data_bytes
 

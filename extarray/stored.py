@@ -10,7 +10,13 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray.attrs import Attributes
 from extarray.dims import check_dims, known_dims
-from extarray.errors import ArgumentTypeError, AxisError, ClosedError, ReadOnlyError
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    ClosedError,
+    ReadOnlyError,
+)
 from extarray.policy import Growth, decode_policy, encode_policy
 
 if TYPE_CHECKING:
@@ -76,6 +82,14 @@ class StoredArray(ArrayCore):
             raise ReadOnlyError(
                 f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
+
+    def _check_sole(self, what: str) -> None:
+        """Raise where `what` is not possible because this process is not the only one that writes.
+
+        `what` has the array's name in it.
+        """
+        if self._store.shared and self.mode == "r+":  # not in a forked child, which reads
+            raise ArgumentError(f"cannot {what} while writers share it; open it alone")
 
     def _axis(self, axis: SupportsIndex) -> int:
         """Number of an axis, counted from 0."""
@@ -198,6 +212,9 @@ class StoredArray(ArrayCore):
 
     @growth.setter
     def growth(self, growth: Growth) -> None:
+        self._set_policy(growth)
+
+    def _set_policy(self, growth: Growth) -> None:
         value = encode_policy(growth)
         with self._growth:
             self._check("change the growth policy of")

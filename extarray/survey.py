@@ -235,7 +235,10 @@ class Survey:
         size = int.from_bytes(first[12:16], "little")
         if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes - offset:
             first = os.pread(self.metadata, size, offset)
-        return decode_header(first), header_content(first)
+        header = decode_header(first)
+        if header.header_bytes > self.metadata_bytes - offset:
+            raise CorruptError("the header is damaged: it is longer than the file")
+        return header, header_content(first)
 
     def _look_at_header(self) -> None:
         damage: Exception | None = None
@@ -571,6 +574,9 @@ class Survey:
         if self.sums is None:
             return
         n_chunks = min(state.data_bytes, self.data_bytes) // header.chunk_bytes
+        if not n_chunks:
+            self.compared = not state.data_bytes
+            return
         comparison = Comparison(self.metadata, self.data, header, state.end)
         self.wrong = comparison.run(n_chunks, progress)
         self.compared = n_chunks * header.chunk_bytes == state.data_bytes

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from mpirun import Launcher
 
 import extarray as xa
 
@@ -172,3 +175,18 @@ def place(request, tmp_path):
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
+
+
+@pytest.fixture(scope="session")
+def mpiexec():
+    """The environment's own launcher: another one belongs to another MPI library."""
+    launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
+    if importlib.util.find_spec("mpi4py") is None or not launcher.exists():
+        pytest.skip("mpi4py and mpich are not installed (extra 'mpi')")
+    return launcher
+
+
+@pytest.fixture(scope="session")
+def mpirun(mpiexec, script):
+    """Runs scripts of tests/mpi on several ranks."""
+    return Launcher(mpiexec, script.environment)

@@ -27,13 +27,15 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-# The command of this very interpreter, whether or not its environment is active.
-SHELL = f'extarray() {{ {shlex.quote(sys.executable)} -m extarray "$@"; }}\n'
+# The commands of this very interpreter, whether or not its environment is active.
+SHELL = f"PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH\n"
+SHELL += f'extarray() {{ {shlex.quote(sys.executable)} -m extarray "$@"; }}\n'
 SETTINGS = {"EXTARRAY_ENGINE", "EXTARRAY_MAX_MEMORY", "EXTARRAY_NUM_THREADS"}
 SETTINGS |= {"EXTARRAY_MAX_RESULT", "EXTARRAY_WARN_RESULT"}
 RUN = {"python", "pycon", "sh"}

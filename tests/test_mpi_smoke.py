@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
-import sysconfig
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 import extarray as xa
 
@@ -32,15 +28,6 @@ if comm.rank == 0:
     np.save(sys.argv[2], np.concatenate(parts))
     print(comm.size, "ranks")
 """
-
-
-@pytest.fixture(scope="session")
-def mpiexec():
-    """The environment's own launcher: another one belongs to another MPI library."""
-    launcher = Path(sysconfig.get_path("scripts")) / "mpiexec"
-    if importlib.util.find_spec("mpi4py") is None or not launcher.exists():
-        pytest.skip("mpi4py and mpich are not installed (extra 'mpi')")
-    return launcher
 
 
 def test_ranks_read_their_parts(mpiexec, script, path, tmp_path):

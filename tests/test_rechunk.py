@@ -50,7 +50,7 @@ class Counted:
         self.values = np.zeros(shape, "u2")
         self.times = np.zeros(shape, int)
 
-    def write(self, box, values):
+    def _put(self, box, values):
         self.values[box] = values
         self.times[box] += 1
 
@@ -61,7 +61,7 @@ class Chunked:
     def __init__(self, values):
         self.values = values
 
-    def read(self, box, out):
+    def _fetch(self, box, out):
         out[...] = self.values[box]
 
 
@@ -164,7 +164,7 @@ def test_several_passes(tmp_path):
 
 def test_each_chunk_is_read_and_written_once(tmp_path, monkeypatch):
     a = xa.from_array(np.arange(160 * 144).reshape(160, 144), chunks=(32, 9))
-    visits, read = np.zeros(a.grid, int), xa.ExtArray.read
+    visits, fetch = np.zeros(a.grid, int), xa.ExtArray._fetch
 
     def counted(self, selection=..., out=None, order="C"):
         if self is a:
@@ -173,9 +173,9 @@ def test_each_chunk_is_read_and_written_once(tmp_path, monkeypatch):
             visits[
                 rows.start // 32 : -(-rows.stop // 32), columns.start // 9 : columns.stop // 9
             ] += 1
-        return read(self, selection, out, order)
+        return fetch(self, selection, out, order)
 
-    monkeypatch.setattr(xa.ExtArray, "read", counted)
+    monkeypatch.setattr(xa.ExtArray, "_fetch", counted)
     monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
     xa.rechunk(a, tmp_path / "new", chunks=(5, 16), max_memory=8 * 1344).close()
     assert (visits == 1).all()

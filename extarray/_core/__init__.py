@@ -14,6 +14,9 @@ From the top down; each module uses some of those below it, and none above:
     Queries: lists of points, masks and progressions, made into parts of one chunk each (``Plan``)
     and moved visit by visit to chunks, in the order of their addresses.  ``_gather.h`` has the
     loops over points, masks and lists.
+``_parts``
+    Parts of chunks in the order of the file: the runs of bytes of a file view, and the copying
+    between its staging buffer and the user's memory.
 ``_copy``
     The kernels of a transfer, without the GIL.  ``prepare`` cuts a selection into pieces, one a
     chunk along each axis; ``run`` walks boxes of chunks with affine addresses and moves the bytes,
@@ -33,18 +36,19 @@ From the top down; each module uses some of those below it, and none above:
 ``_crc``
     CRC-32C of the metadata.  Beside the others: uses none of them and serves none of them.
 
-==============  ==================================  ======================
-module          cimported by                        imported by
-==============  ==================================  ======================
-``_array``      nobody                              array, creation
-``_gather``     ``_array``                          nobody
-``_copy``       ``_array``, ``_gather``             nobody
-``_axial``      ``_array``, ``_gather``, ``_copy``  the face, array, store
-``_mapping``    ``_array``, ``_copy``               store, engine
-``_selection``  ``_array``, ``_copy``               nobody
-``_types.pxd``  all but ``_crc``                    nobody
-``_crc``        nobody                              metadata, store
-==============  ==================================  ======================
+==============  ===================================  ======================
+module          cimported by                         imported by
+==============  ===================================  ======================
+``_array``      nobody                               array, creation
+``_gather``     ``_array``                           nobody
+``_parts``      nobody                               mpi.plans
+``_copy``       ``_array``, ``_gather``, ``_parts``  nobody
+``_axial``      ``_array``, ``_gather``, ``_copy``   the face, array, store
+``_mapping``    ``_array``, ``_copy``                store, engine
+``_selection``  ``_array``, ``_copy``                nobody
+``_types.pxd``  all but ``_crc``                     nobody
+``_crc``        nobody                               metadata, store
+==============  ===================================  ======================
 
 Of the package's Python modules the core imports `extarray.errors`, and ``_array`` also
 `extarray.config`; no others.

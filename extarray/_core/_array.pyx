@@ -761,7 +761,7 @@ cdef class ArrayCore:
         else:
             value = self._as_values(value, self.kind)
             if is_late(value):
-                value = value.read()
+                value = value._fetch()
         self._check_writable()          # and so may converting
         while value.ndim > s.result_ndim and value.shape[0] == 1:
             value = value[0, ...]       # NumPy, too, lets leading axes of length 1 go

@@ -30,14 +30,14 @@ Piece = tuple[Index, "NDArray[Any]"]
 class Readable(Protocol):
     """What a pass reads from."""
 
-    def read(self, selection: Any, out: NDArray[Any]) -> Any:
+    def _fetch(self, selection: Any, out: NDArray[Any]) -> Any:
         """Read a box into memory."""
 
 
 class Writable(Protocol):
     """What a pass writes to."""
 
-    def write(self, selection: Any, values: Any) -> None:
+    def _put(self, selection: Any, values: Any) -> None:
         """Write a box from memory."""
 
 
@@ -116,7 +116,7 @@ class Mover:
         block = self._buffer[(*held, ...)]
         fresh: tuple[Any, ...] = tuple(slice(s.read - a, None) for s, a in pairs)
         new = block[(*fresh, ...)]
-        self._source.read(tuple(slice(s.read, s.end) for s in steps), out=new)
+        self._source._fetch(tuple(slice(s.read, s.end) for s in steps), out=new)
         ready: list[Piece] = [(tuple(first), block)]
         if k is not None:
             ready = [(tuple(first), _part(block, k, 0, steps[k].complete - steps[k].written))]
@@ -129,7 +129,7 @@ class Mover:
         for origin, values in ready:
             if values.size:
                 box = tuple(slice(a, a + n) for a, n in zip(origin, values.shape, strict=True))
-                self._target.write(box, values)
+                self._target._put(box, values)
         # What waits along a slower axis may come from where elements of a faster one are held.
         for j, (origin, values) in reversed(waiting):
             self._place(j, steps, start, origin, values.shape)[...] = values

@@ -319,8 +319,8 @@ class Transformation:
         limit = max((p.memory for p in self.passes), default=0) // 4
         grain = tuple(max(1, min(c, n)) for c, n in zip(new.chunks, new.shape, strict=True))
         for box in blocks(new.shape, grain, new.itemsize, limit):
-            wanted = self.source.read(box).astype(new.dtype, copy=False)
-            if _checksum(wanted) != _checksum(new.read(box)):
+            wanted = self.source._fetch(box).astype(new.dtype, copy=False)
+            if _checksum(wanted) != _checksum(new._fetch(box)):
                 where = ", ".join(f"{s.start}:{s.stop}" for s in box)
                 raise StorageError(
                     errno.EIO,

@@ -102,16 +102,28 @@ class Source:
 
         def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
 
+    # What streaming calls is of this process alone, also where `read` and `write` are of several.
+
+    def _fetch(self, selection: Any = ..., **options: Any) -> NDArray[Any]:
+        """Copy of a selection."""
+        return self.read(selection, **options)
+
+    def _put(self, selection: Any, values: Any) -> None:
+        """Write to a selection."""
+        self.write(selection, values)
+
+    # And who goes through an array part by part selects on each axis that it had when this began.
+
     def _check_axes(self, ndim: int) -> None:
         """Raise where there are other axes than `ndim` by now: arrays gain axes, and only they."""
 
     def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Copy of a selection that has an entry for each axis, as there were when it was made."""
-        return self.read(key)
+        return self._fetch(key)
 
     def _write_exact(self, key: tuple[Any, ...], values: Any) -> None:
         """Write to such a selection."""
-        self.write(key, values)
+        self._put(key, values)
 
     @property
     def _layout(self) -> tuple[Line, ...] | None:

@@ -115,7 +115,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
 
 def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
     """A selection of an array of ours, or of NumPy's: a copy of one that is the output too."""
-    selected: NDArray[Any] = a.read(key) if isinstance(a, Source) else a[key]
+    selected: NDArray[Any] = a._fetch(key) if isinstance(a, Source) else a[key]
     return selected
 
 
@@ -329,9 +329,9 @@ def _put_where(target: Source, start: int, chosen: NDArray[np.bool], values: Any
     """Write to the chosen elements of a range in C order, and touch no others."""
     places = np.flatnonzero(chosen) + start
     if target.shape:
-        target.write(np.unravel_index(places, target.shape), values)
+        target._put(np.unravel_index(places, target.shape), values)
     else:
-        target.write((), values[0])
+        target._put((), values[0])
 
 
 # -- finding -------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def nonzero(a: Any) -> Any:
     """Streamed form: the indices of the elements that are not zero, an array for each axis."""
     a = as_array(a)
     if not isinstance(a, Source) or not a.shape:
-        return np.nonzero(a.read() if isinstance(a, Source) else a)
+        return np.nonzero(a._fetch() if isinstance(a, Source) else a)
     found = _flat_places(a)
     return np.unravel_index(found, a.shape) if len(a.shape) > 1 else (found,)
 

@@ -371,7 +371,7 @@ def copy_of(x: Any) -> NDArray[Any]:
         "an operand shares elements with the output: a copy of it",
         "an output of its own",
     )
-    copy: NDArray[Any] = x.read()
+    copy: NDArray[Any] = x._fetch()
     return copy
 
 

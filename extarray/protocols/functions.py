@@ -195,7 +195,7 @@ class _Whole:
             "parts of the arrays: the functions that stream are listed in the reference",
         )
         # The pairs keep the arrays of ours alive, whose ids are the keys.
-        self._pairs = {key: (source, source.read()) for key, source in found.items()}
+        self._pairs = {key: (source, source._fetch()) for key, source in found.items()}
 
     def exchange(self, value: Any) -> Any:
         """The same arguments, with NumPy arrays in place of ours."""
@@ -215,7 +215,7 @@ class _Whole:
         ours = {}
         for source, whole in self._pairs.values():
             if any(source is array for array in changed):
-                source.write(..., whole)
+                source._put(..., whole)
                 ours[id(whole)] = source
         if isinstance(result, tuple) and type(result) is tuple:
             return tuple(ours.get(id(item), item) for item in result)

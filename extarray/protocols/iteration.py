@@ -103,7 +103,7 @@ class FlatElements:
         check_result(
             len(places) * self.base.dtype.itemsize, "the result of flat", "fewer elements at a time"
         )
-        return flat(self.base).read((slice(places.start, places.start + len(places)),))
+        return flat(self.base)._fetch((slice(places.start, places.start + len(places)),))
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         if isinstance(key, tuple) and not key:
@@ -124,7 +124,7 @@ class FlatElements:
         step = max(1, step_bytes() // (dtype.itemsize + place_bytes(elements)))
         for low in range(0, len(places), step):
             some = places[low : low + step]
-            elements.write(
+            elements._put(
                 (slice(some.start, some.stop),), cycled(new, low, low + len(some)).astype(dtype)
             )
 
@@ -178,7 +178,7 @@ class FlatElements:
         >>> xa.ones((2, 2)).flat.copy()
         array([1., 1., 1., 1.])
         """
-        elements: NDArray[Any] = self.base.read().reshape(-1)
+        elements: NDArray[Any] = self.base._fetch().reshape(-1)
         return elements
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -177,7 +177,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
                 "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
                 "views that chunk() gives"
             )
-        result = self.read()
+        result = self._fetch()
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -239,7 +239,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     def __contains__(self, value: object) -> bool:
         equal = Computed(operator.eq, self, value, dtype=bool)
         found = reduce(np.logical_or, equal, axis=None)
-        return bool(equal.read().any() if found is NotImplemented else found)
+        return bool(equal._fetch().any() if found is NotImplemented else found)
 
     def __bool__(self) -> bool:
         return bool(self._lone())
@@ -258,7 +258,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     def _lone(self) -> NDArray[Any]:
         """The only element, as an array; where there are more, NumPy refuses what it is for."""
-        return self.read() if self.size <= 1 else shadow(self)
+        return self._fetch() if self.size <= 1 else shadow(self)
 
     # -- methods -----------------------------------------------------------------------------
 
@@ -378,7 +378,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         """
         one = np.empty((), self.dtype)
         one.fill(value)  # refuses what NumPy refuses; a tuple may be a record
-        self.write(..., one)
+        self._put(..., one)
 
     def item(self, *args: Any) -> Any:
         """As `numpy.ndarray.item`: one element, as Python's number.
@@ -404,7 +404,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
             args = tuple([int(i) for i in index])
         elif args and isinstance(args[0], tuple):
             (args,) = args
-        return self.read(args).item() if args else self.read().item()
+        return self._fetch(args).item() if args else self._fetch().item()
 
     def reshape(self, *shape: Any, **options: Any) -> NDArray[Any]:
         """As `numpy.ndarray.reshape`; by the function `numpy.reshape`.
@@ -514,7 +514,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> xa.ones(3, "u1").tobytes()
         b'\x01\x01\x01'
         """
-        return self.read().tobytes(order)
+        return self._fetch().tobytes(order)
 
     def tolist(self) -> Any:
         """As `numpy.ndarray.tolist`.
@@ -530,7 +530,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> xa.ones((2, 3), int).tolist()
         [[1, 1, 1], [1, 1, 1]]
         """
-        return self.read().tolist()
+        return self._fetch().tolist()
 
     def transpose(self, *axes: Any) -> Any:
         """As `numpy.ndarray.transpose`; by the function `numpy.transpose`.
@@ -599,7 +599,7 @@ def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other
     if _decides(other, function.__name__):
         return fall_back(function, (a, other), {})
     if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
-        return function(a.read(), other.read() if isinstance(other, Source) else other)
+        return function(a._fetch(), other._fetch() if isinstance(other, Source) else other)
     if a.dtype.kind == "V":
         function(empty(a), empty(as_operand(other)))  # NumPy's refusal
     try:

@@ -125,7 +125,7 @@ def in_memory(x: Any, name: str) -> Any:
         return x
     nbytes = math.prod(x.shape) * x.dtype.itemsize
     check_result(nbytes, f"an argument that {name} needs whole", "a smaller argument")
-    return x.read()
+    return x._fetch()
 
 
 def step_bytes(parts: int = 4) -> int:

@@ -30,13 +30,13 @@ class DlpackMixin(Source):
         copy: bool | None = None,
     ) -> Any:
         # A copy, unless a view is asked for: then one chunk has to hold everything.
-        elements = self._view() if copy is False else self.read()
+        elements = self._view() if copy is False else self._fetch()
         return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def _view(self) -> NDArray[Any]:
         """View of all elements."""
         if self.size == 0:
-            return self.read()
+            return self._fetch()
         everything = tuple(slice(0, n) for n in self.shape)
         view = self._peek(everything, True)
         if view is None:

@@ -172,9 +172,9 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
         return NotImplemented
     values = tuple([in_memory(value, "at") for value in values])
     if not a.shape:
-        whole = a.read()
+        whole = a._fetch()
         ufunc.at(whole, indices, *values)
-        a.write(..., whole)
+        a._put(..., whole)
         return None
     # NumPy itself tells where the selected elements are: it takes them from arrays that have the
     # index along one axis everywhere, and no memory.
@@ -188,9 +188,9 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
     ]
     flat, inverse = np.unique(np.ravel_multi_index(places, a.shape), return_inverse=True)
     key = np.unravel_index(flat, a.shape)
-    elements = a.read(key)
+    elements = a._fetch(key)
     ufunc.at(elements, inverse.reshape(shape), *values)
-    a.write(key, elements)
+    a._put(key, elements)
     return None
 
 

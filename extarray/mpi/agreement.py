@@ -1,0 +1,201 @@
+"""Agreement: a step that all ranks take, or none.
+
+What a rank does alone may fail there and nowhere else.  At the end of a step all ranks say whether
+theirs went well, in one reduction; if one did not, all raise, and nobody waits for a rank that has
+left.  The same reduction compares arguments, and finds the largest of some numbers.
+"""
+
+from __future__ import annotations
+
+import pickle
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.errors import ArgumentError, ExtArrayError
+from extarray.mpi.library import library
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Agreement", "Step", "agreed", "is_agreed", "portable", "received"]
+
+# Of numbers that a step finds the largest of.
+_NUMBERS = 3
+
+
+class Agreement:
+    """Steps of the ranks of a communicator.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self._largest = library().MAX
+        self._all = np.empty(3 + _NUMBERS, np.int64)
+
+    def step(self) -> Step:
+        """A step of all ranks, for a with statement.
+
+        Returns
+        -------
+        Step
+        """
+        return Step(self)
+
+    def settle(
+        self, arguments: str | None, error: BaseException | None, numbers: list[int]
+    ) -> list[int]:
+        """End a step; returns the largest of the numbers of all ranks.
+
+        Parameters
+        ----------
+        arguments : str or None
+        error : BaseException or None
+            What went wrong on this rank.
+        numbers : list of int
+
+        Raises
+        ------
+        BaseException
+            `error`; where this rank has none, that of the first rank that has one.
+        ArgumentError
+            A ValueError: the ranks differ in the arguments.
+        """
+        comm = self.comm
+        mark = 0 if arguments is None else _digest(arguments)
+        mine = np.array(
+            [0 if error is None else comm.size - comm.rank, mark, -mark, *numbers], np.int64
+        )
+        comm.Allreduce(mine, self._all, self._largest)
+        first, most, least, *largest = self._all.tolist()
+        if first:
+            raise self._spread(error, comm.size - first)
+        if most != -least:
+            raise agreed(self._difference(arguments))
+        return largest
+
+    def _spread(self, error: BaseException | None, rank: int) -> BaseException:
+        """The error of a rank, on every rank that has none of its own."""
+        message = portable(error) if error is not None and self.comm.rank == rank else None
+        message = self.comm.bcast(message, rank)
+        if error is None:
+            return received(message, rank)
+        return agreed(error)
+
+    def _difference(self, arguments: str | None) -> ArgumentError:
+        """The error that says in what the ranks differ."""
+        given = self.comm.allgather(arguments)
+        other = next(rank for rank, text in enumerate(given) if text != given[0])
+        return ArgumentError(
+            f"the ranks ask for different things: rank 0 {given[0]}, rank {other} {given[other]}; "
+            "give the same arguments on all of them"
+        )
+
+
+class Step:
+    """What a rank does alone, in a with statement, before all go on together.
+
+    Parameters
+    ----------
+    agreement : Agreement
+
+    Attributes
+    ----------
+    arguments : str or None
+        Set inside the statement: what must be the same on all ranks, in words.
+    numbers : list of int
+        Set inside the statement; behind it, the largest of all ranks.
+    """
+
+    def __init__(self, agreement: Agreement) -> None:
+        self._agreement = agreement
+        self.arguments: str | None = None
+        self.numbers = [0] * _NUMBERS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.numbers = self._agreement.settle(self.arguments, error, self.numbers)
+
+
+def is_agreed(error: BaseException | None) -> bool:
+    """Whether all ranks have raised an error together.
+
+    Parameters
+    ----------
+    error : BaseException or None
+
+    Returns
+    -------
+    bool
+    """
+    return getattr(error, "_extarray_agreed", False)
+
+
+def agreed(error: BaseException) -> BaseException:
+    """An error that all ranks raise, marked as such.
+
+    Parameters
+    ----------
+    error : BaseException
+
+    Returns
+    -------
+    BaseException
+    """
+    error._extarray_agreed = True  # type: ignore[attr-defined]
+    return error
+
+
+def received(data: bytes, rank: int) -> BaseException:
+    """The error that `portable` made bytes of, on another rank.
+
+    Parameters
+    ----------
+    data : bytes
+    rank : int
+        Where it was raised.
+
+    Returns
+    -------
+    BaseException
+    """
+    error: BaseException = pickle.loads(data)
+    error.__notes__ = [f"raised on rank {rank}"]  # Python 3.11 shows them
+    return agreed(error)
+
+
+def _digest(text: str) -> int:
+    """A number that two texts hardly share."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")
+
+
+def portable(error: BaseException) -> bytes:
+    """An error as bytes, or where it cannot be sent one with its words.
+
+    Parameters
+    ----------
+    error : BaseException
+
+    Returns
+    -------
+    bytes
+    """
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except (TypeError, ValueError, AttributeError, pickle.PickleError):
+        return pickle.dumps(ExtArrayError(f"{type(error).__name__}: {error}"))
+    return data

@@ -1,0 +1,280 @@
+"""Transfers through MPI-IO: a file view on the runs of a job, and a staging buffer.
+
+The file type of a view names the runs of bytes in increasing order; behind it the file looks like
+one run, of which a staging buffer takes a piece at a time.  (A memory type that scatters would need
+no buffer, and is several times slower.)  Views and pieces are far below 2 GiB, which some MPI
+libraries cannot count beyond.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.errors import PartnerError, StorageError
+from extarray.mpi.library import library, loses_errors, make_info, storage_error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from extarray.mpi.plans import Job, Plan
+
+__all__ = ["FileViews", "Rounds"]
+
+# Of one view: its type has to be described to MPI, and sizes are counted in 32 bits by some.
+_VIEW_BYTES = 1 << 30
+_VIEW_RUNS = 1 << 20
+
+
+# A view of no parts: the first part of each piece, and the one behind the last.
+_NOTHING = [0]
+
+
+class Rounds:
+    """A job, cut into views and these into pieces, and the staging buffer.
+
+    Parameters
+    ----------
+    job : Job, optional
+        None: nothing to move.
+    stage : int
+        Bytes of a piece at most, unless one part has more.
+
+    Attributes
+    ----------
+    n_views, n_pieces : int
+        Number of views, and of the pieces of the one that has most.
+    """
+
+    def __init__(self, job: Job | None = None, stage: int = 0) -> None:
+        self.job = job
+        self.views = [] if job is None else list(_views(job.plan, stage))
+        self.n_views = len(self.views)
+        self.n_pieces = max((len(edges) - 1 for edges in self.views), default=0)
+        self._ends = np.zeros(1, np.int64)
+        if job is not None:
+            self._ends = np.append(self._ends, job.plan.nbytes.cumsum())
+        pieces = [self.nbytes(*piece) for edges in self.views for piece in pairwise(edges)]
+        self.buffer = np.empty(max(pieces, default=0), np.uint8)
+
+    def nbytes(self, first: int, stop: int) -> int:
+        """Bytes of some parts.
+
+        Parameters
+        ----------
+        first, stop : int
+
+        Returns
+        -------
+        int
+        """
+        return int(self._ends[stop] - self._ends[first])
+
+    def move(self, first: int, stop: int) -> None:
+        """Move parts between memory and the buffer.
+
+        Parameters
+        ----------
+        first, stop : int
+        """
+        if self.job is not None and first < stop:
+            self.job.move(first, stop, self.buffer)
+
+    def finish(self) -> None:
+        """Do what is left to do when all is moved."""
+        if self.job is not None and self.job.finish is not None:
+            self.job.finish()
+
+    def runs(self, edges: list[int]) -> tuple[list[int], list[int]]:
+        """Lengths and displacements of the runs of a view.
+
+        Parameters
+        ----------
+        edges : list of int
+
+        Returns
+        -------
+        tuple of list of int
+        """
+        if self.job is None or len(edges) == 1:
+            return [], []
+        return self.job.plan.runs(edges[0], edges[-1])
+
+
+def _views(plan: Plan, stage: int) -> Iterator[list[int]]:
+    ends, run_ends = plan.nbytes.cumsum(), plan.n_runs.cumsum()
+    first, n = 0, len(ends)
+    while first < n:
+        view = _behind(ends, first, _VIEW_BYTES)
+        view = max(first + 1, min(view, _behind(run_ends, first, _VIEW_RUNS)))
+        edges = [first]
+        while edges[-1] < view:
+            edges.append(min(view, max(edges[-1] + 1, _behind(ends, edges[-1], stage))))
+        yield edges
+        first = view
+
+
+def _behind(ends: NDArray[np.int64], first: int, most: int) -> int:
+    """The part behind those from `first` on that have so much together, given running sums."""
+    before = int(ends[first - 1]) if first else 0
+    return int(np.searchsorted(ends, before + most, "right"))
+
+
+class FileViews:
+    """A file that is open through MPI-IO.
+
+    Opening and closing are collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Of those who share the views.
+    path : str
+        Absolute.
+    fd : int
+        Descriptor of the file, open as it shall be here.
+    writable : bool
+    hints : mapping
+        For MPI-IO.
+
+    Raises
+    ------
+    StorageError
+    PartnerError
+        A ValueError: another file has taken the name.
+    """
+
+    def __init__(
+        self, comm: Any, path: str, fd: int, writable: bool, hints: Mapping[str, Any]
+    ) -> None:
+        MPI = library()
+        self._path = path
+        # A view is a state of the file: one transfer at a time.
+        self._lock = threading.Lock()
+        info = make_info(hints)
+        mode = MPI.MODE_RDWR if writable else MPI.MODE_RDONLY
+        try:
+            self._file = MPI.File.Open(comm, path, mode, info)
+        except MPI.Exception as error:
+            raise storage_error_of(error, f"cannot open '{path}' through MPI-IO") from error
+        finally:
+            info.Free()
+        # MPI opens names, and they may have become those of another pair.
+        if not os.path.samestat(os.stat(path), os.fstat(fd)):
+            raise PartnerError(f"'{path}' was overwritten since it was opened; open it again")
+
+    def transfer(
+        self, rounds: Rounds, write: bool, n_views: int, n_pieces: int
+    ) -> Exception | None:
+        """Carry out a job together with the others, who have jobs of their own or none.
+
+        Parameters
+        ----------
+        rounds : Rounds
+        write : bool
+            The same on all ranks.
+        n_views, n_pieces : int
+            The greatest of all ranks.
+
+        Returns
+        -------
+        Exception or None
+            What went wrong on this rank, which all the same takes part in all rounds: the others
+            wait for it in each of them.
+        """
+        with self._lock:
+            failure = None
+            views = itertools.chain(rounds.views, itertools.repeat(_NOTHING))
+            for edges in itertools.islice(views, n_views):
+                shown = edges if failure is None else _NOTHING
+                failure = self._show(rounds, shown, write, n_pieces) or failure
+        return failure
+
+    def transfer_alone(self, rounds: Rounds, write: bool) -> None:
+        """Carry out a job without the others.
+
+        Parameters
+        ----------
+        rounds : Rounds
+        write : bool
+
+        Raises
+        ------
+        StorageError
+        """
+        with self._lock:
+            for edges in rounds.views:
+                failure = self._show(rounds, edges, write, None)
+                if failure is not None:
+                    raise failure
+
+    def _show(
+        self, rounds: Rounds, edges: list[int], write: bool, n_pieces: int | None
+    ) -> Exception | None:
+        """Move the parts of one view; returns what went wrong.
+
+        `n_pieces` is the number of calls that all ranks make together; None: this one is alone.
+        """
+        MPI, file = library(), self._file
+        if n_pieces is None or loses_errors():
+            call = file.Write_at if write else file.Read_at
+        else:
+            call = file.Write_at_all if write else file.Read_at_all
+        failure: Exception | None = None
+        try:
+            lengths, places = rounds.runs(edges)
+        except MemoryError as error:
+            failure, lengths, places = error, [], []
+        file_type = MPI.BYTE.Create_hindexed(lengths, places).Commit()
+        pieces = [*pairwise(edges)]
+        pieces += [(0, 0)] * ((n_pieces or 0) - len(pieces))
+        status, done = MPI.Status(), 0
+        try:
+            file.Set_view(0, MPI.BYTE, file_type)
+            for first, stop in pieces:
+                n = 0 if failure else rounds.nbytes(first, stop)
+                try:
+                    if write and n:
+                        rounds.move(first, stop)
+                    call(done, [rounds.buffer, n, MPI.BYTE], status)
+                    moved = status.Get_elements(MPI.BYTE) if n else 0
+                    if moved != n:
+                        why = f"{self._what(write)}: {moved} of {n} bytes were moved"
+                        failure = StorageError(errno.EIO, why)
+                    elif n and not write:
+                        rounds.move(first, stop)
+                except MPI.Exception as error:
+                    failure = storage_error_of(error, self._what(write))
+                done += n
+        finally:
+            file_type.Free()
+        return failure
+
+    def _what(self, write: bool) -> str:
+        return f"cannot {'write to' if write else 'read'} '{self._path}'"
+
+    def sync(self) -> StorageError | None:
+        """Have all ranks see what all have written, on every host; collective.
+
+        Returns
+        -------
+        StorageError or None
+            What went wrong on this rank.
+        """
+        try:
+            self._file.Sync()
+        except library().Exception as error:
+            return storage_error_of(error, f"cannot flush '{self._path}'")
+        return None
+
+    def close(self) -> None:
+        """Close the file; collective."""
+        self._file.Close()

@@ -1,0 +1,175 @@
+"""The MPI library: loaded when a communicator is given, and not before."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from extarray.engine import is_remote
+from extarray.errors import ArgumentTypeError, MissingExtraError, StorageError
+from extarray.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "check_comm",
+    "default_hints",
+    "library",
+    "loses_errors",
+    "make_info",
+    "stage_bytes",
+    "storage_error_of",
+]
+
+# Older ones abort in file views with the large counts of mpi4py 4.
+_LEAST_MPICH = (5, 0, 0)
+
+# Two-phase writing and data sieving read what lies between the bytes of a rank, and write it back:
+# that could undo what others write there meanwhile (I9).
+_EXACT_WRITES = {"romio_cb_write": "disable", "romio_ds_write": "disable"}
+# On one host they cost several times what they save, for reading too.
+_PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
+
+
+def library() -> Any:
+    """The module ``mpi4py.MPI``.
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    MissingExtraError
+        mpi4py is not installed, or finds no MPI library that it can use.
+    """
+    try:
+        MPI = require("mpi4py.MPI", "mpi", "a communicator")
+    except RuntimeError as error:  # what mpi4py raises where there is no library
+        raise MissingExtraError(
+            f'mpi4py finds no MPI library; install one with: pip install "extarray[mpi]" ({error})'
+        ) from None
+    vendor, version = MPI.get_vendor()
+    if vendor == "MPICH" and version < _LEAST_MPICH:
+        raise MissingExtraError(
+            f"MPICH {'.'.join(map(str, version))} has file views that abort; install MPICH 5 or "
+            'newer with: pip install "extarray[mpi]"'
+        )
+    return MPI
+
+
+def loses_errors() -> bool:
+    """Whether collective transfers of the MPI library may fail and say nothing.
+
+    Returns
+    -------
+    bool
+
+    Notes
+    -----
+    In Open MPI 5 some ranks transfer for the others, and what goes wrong there is printed and
+    forgotten.
+    """
+    return bool(library().get_vendor()[0] == "Open MPI")
+
+
+def check_comm(comm: Any) -> Any:
+    """A communicator.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+
+    Returns
+    -------
+    mpi4py.MPI.Intracomm
+
+    Raises
+    ------
+    ArgumentTypeError, MissingExtraError
+    """
+    if not isinstance(comm, library().Intracomm):
+        raise ArgumentTypeError(
+            f"comm must be a communicator of mpi4py, as MPI.COMM_WORLD, not {type(comm).__name__}"
+        )
+    return comm
+
+
+def default_hints(fd: int) -> dict[str, str]:
+    """Hints for MPI-IO, by the file system.
+
+    Parameters
+    ----------
+    fd : int
+        Open descriptor of the file.
+
+    Returns
+    -------
+    dict
+    """
+    return _EXACT_WRITES if is_remote(fd) else {**_EXACT_WRITES, **_PLAIN_READS}
+
+
+def stage_bytes(fd: int) -> int:
+    """Size of the staging buffer, by the file system.
+
+    Parameters
+    ----------
+    fd : int
+        Open descriptor of the file.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    In the page cache pieces of the size of a processor's cache are fastest, and leave small folios,
+    without which every small write costs several times more.  File systems of several hosts want
+    larger requests.
+    """
+    return 1 << 24 if is_remote(fd) else 1 << 18
+
+
+def make_info(hints: Mapping[str, Any]) -> Any:
+    """Info object of MPI.  The caller frees it.
+
+    Parameters
+    ----------
+    hints : mapping
+        Names and values; values become texts.
+
+    Returns
+    -------
+    mpi4py.MPI.Info
+    """
+    info = library().Info.Create()
+    for name, value in hints.items():
+        info.Set(str(name), str(value))
+    return info
+
+
+def storage_error_of(error: Any, what: str) -> StorageError:
+    """The family's error for one of MPI-IO.
+
+    Parameters
+    ----------
+    error : mpi4py.MPI.Exception
+    what : str
+        What was asked.
+
+    Returns
+    -------
+    StorageError
+    """
+    MPI = library()
+    numbers = {
+        MPI.ERR_NO_SPACE: errno.ENOSPC,
+        MPI.ERR_QUOTA: errno.EDQUOT,
+        MPI.ERR_ACCESS: errno.EACCES,
+        MPI.ERR_READ_ONLY: errno.EROFS,
+        MPI.ERR_NO_SUCH_FILE: errno.ENOENT,
+    }
+    number = numbers.get(error.Get_error_class(), errno.EIO)
+    return StorageError(number, f"{what}: {error.Get_error_string()}")

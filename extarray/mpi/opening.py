@@ -1,0 +1,208 @@
+"""Making and opening arrays of several processes: rank 0 does, and the others follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from extarray.array import ExtArray
+from extarray.config import check_engine
+from extarray.errors import ArgumentError, ArgumentTypeError
+from extarray.filesystem import resolve_path
+from extarray.metadata import encode_dtype
+from extarray.mpi.agreement import Agreement
+from extarray.mpi.array import ParallelArray
+from extarray.mpi.fileviews import FileViews
+from extarray.mpi.library import check_comm, default_hints, library, stage_bytes
+from extarray.mpi.replica import ReplicaStore, pair_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from extarray.metadata import Header
+    from extarray.store import FileStore
+
+__all__ = ["create_together", "open_together"]
+
+# What `extarray.create` gives: path, shape, header, attributes, engine, overwrite, durability, and
+# the growth policy.
+_Checked = tuple[Any, tuple[int, ...], "Header", str, str, bool, str, int]
+
+
+def create_together(
+    comm: Any, info: Mapping[str, Any] | None, check: Callable[[], _Checked]
+) -> ParallelArray:
+    """Create an array; collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    info : mapping or None
+        Hints for MPI-IO.
+    check : callable
+        Gives the arguments, checked.
+
+    Returns
+    -------
+    ParallelArray
+        Open in mode "r+".
+    """
+    agreement = Agreement(check_comm(comm).Dup())
+    try:
+        with agreement.step() as step:
+            path, shape, header, attrs, engine, overwrite, durability, growth = check()
+            if path is None:
+                raise ArgumentError(
+                    "an array under a communicator lies in files; give a path, or leave comm away"
+                )
+            if header.checksum:
+                raise _no_checksums("create")
+            place, hints = resolve_path(path), _check_info(info)
+            _check_engine(engine)
+            step.arguments = (
+                f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
+                f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
+                f"sparse {header.sparse}, overwrite {overwrite}, attributes {attrs}, engine "
+                f"{engine}, durability {durability}, growth policy {growth}, info {hints}"
+            )
+        return _joined(
+            agreement,
+            place,
+            engine,
+            hints,
+            lambda engine: ExtArray._create(
+                place, shape, header, attrs, engine, overwrite, durability, growth
+            ),
+            is_new=True,
+        )
+    except BaseException:
+        agreement.comm.Free()
+        raise
+
+
+def open_together(
+    comm: Any,
+    info: Mapping[str, Any] | None,
+    check: Callable[[], tuple[Path, str, float | None, str, str]],
+) -> ParallelArray:
+    """Open an array; collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    info : mapping or None
+        Hints for MPI-IO.
+    check : callable
+        Gives path, mode, timeout, engine and durability, checked.
+
+    Returns
+    -------
+    ParallelArray
+    """
+    agreement = Agreement(check_comm(comm).Dup())
+    try:
+        with agreement.step() as step:
+            place, mode, timeout, engine, durability = check()
+            hints = _check_info(info)
+            _check_engine(engine)
+            step.arguments = (
+                f"open '{place}' with mode {mode!r}, engine {engine}, durability {durability}, "
+                f"info {hints}"
+            )
+        return _joined(
+            agreement,
+            place,
+            engine,
+            hints,
+            lambda engine: _open_alone(place, mode, timeout, engine, durability),
+            is_new=False,
+        )
+    except BaseException:
+        agreement.comm.Free()
+        raise
+
+
+def _open_alone(
+    path: Path, mode: str, timeout: float | None, engine: str, durability: str
+) -> ExtArray:
+    """The array of rank 0."""
+    array = ExtArray._open(path, mode, timeout, engine, durability)
+    if array._store.sums is not None:
+        array.close()
+        raise _no_checksums("write to")
+    return array
+
+
+def _no_checksums(what: str) -> ArgumentError:
+    return ArgumentError(
+        f"cannot {what} an array with checksums under a communicator: a rank cannot tell which "
+        "chunks others have written; leave out checksum=True, or comm"
+    )
+
+
+def _check_engine(engine: str) -> None:
+    if engine != "mpi-io":
+        check_engine(engine)
+
+
+def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
+    """Hints as texts, in the order of their names."""
+    if info is None:
+        return {}
+    try:
+        return {str(name): str(value) for name, value in sorted(dict(info).items())}
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"info must be a mapping of names and values, not {info!r}"
+        ) from None
+
+
+def _joined(
+    agreement: Agreement,
+    path: Path,
+    engine: str,
+    hints: dict[str, str],
+    make: Callable[[str], ExtArray],
+    is_new: bool,
+) -> ParallelArray:
+    """The array of all ranks, which `make` makes or opens on rank 0 by an engine."""
+    comm = agreement.comm
+    own = engine
+    if engine in ("auto", "mpi-io"):
+        # Ranks of one host share its page cache; a mapping on another host would not.
+        own = "auto" if _is_one_host(agreement) else "pread"
+    array = None
+    try:
+        with agreement.step():
+            pair = None
+            if not comm.rank:
+                array = make(own)
+                pair = pair_of(cast("FileStore", array._store), array.axial)
+        pair = comm.bcast(pair)
+        with agreement.step():
+            if array is None:
+                store = ReplicaStore(path, pair, own)
+                array = ExtArray._from_store(store, store.axial)
+        views, fd = None, cast("FileStore", array._store)._data
+        hints = {**default_hints(fd), **hints}
+        with agreement.step():
+            if engine in ("auto", "mpi-io"):
+                name = f"{pair.path}.xta"
+                views = FileViews(comm, name, fd, pair.mode == "r+", hints)
+    except BaseException:
+        if array is not None:
+            if is_new and not comm.rank:
+                array._discard()
+            array.close()
+        raise
+    return ParallelArray._join(array, agreement, hints, views, stage_bytes(fd))
+
+
+def _is_one_host(agreement: Agreement) -> bool:
+    """Whether all ranks are on one host."""
+    comm = agreement.comm
+    host = comm.Split_type(library().COMM_TYPE_SHARED)
+    with agreement.step() as step:
+        step.numbers[0] = int(host.size < comm.size)
+    host.Free()
+    return not step.numbers[0]

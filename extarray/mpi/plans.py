@@ -1,0 +1,489 @@
+"""Plans: what a transfer moves between a file and memory, as parts in the order of the file.
+
+A selection of integers and slices goes as boxes, cut into parts of one chunk each (`Parts` of the
+core).  Any other, fields of records, and chunks in the orders "Z" and "H" go as lists of elements.
+Both kinds name runs of bytes for a file type, and move elements to and from a staging buffer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from extarray._core._parts import Parts
+from extarray.errors import BoundsError
+from extarray.indexing.factors import Mask, Points, Progression
+from extarray.order import positions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.indexing.query import Query
+
+__all__ = ["Job", "Layout", "Plan", "Range", "box_jobs", "query_jobs"]
+
+# Parts, and elements of a list, that are planned at once.
+_PARTS = 1 << 18
+_ELEMENTS = 1 << 20
+# Results beyond the caches.
+_STREAM_BYTES = 1 << 23
+
+
+class Range(NamedTuple):
+    """Elements of one axis: `start`, `start + step`, ..., `n` of them; `step` is positive."""
+
+    start: int
+    step: int
+    n: int
+
+
+class Plan(Protocol):
+    """Parts of a transfer, by rising place in the file."""
+
+    @property
+    def nbytes(self) -> NDArray[np.int64]:
+        """Bytes of each part in the staging buffer."""
+
+    @property
+    def n_runs(self) -> NDArray[np.int64]:
+        """Runs of bytes in the file that each part is made of."""
+
+    def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
+        """Lengths and displacements of the runs of some parts.
+
+        Parameters
+        ----------
+        first, stop : int
+            Parts; the last is not one of them.
+
+        Returns
+        -------
+        lengths, displacements : list of int
+            In bytes, by rising displacement; neighbours are joined.
+        """
+
+    def move(
+        self,
+        first: int,
+        stop: int,
+        buffer: NDArray[np.uint8],
+        values: NDArray[Any],
+        write: bool,
+        stream: bool,
+    ) -> None:
+        """Move elements of some parts between the buffer and memory.
+
+        Parameters
+        ----------
+        first, stop : int
+            Parts; the last is not one of them.
+        buffer : ndarray of uint8
+        values : ndarray
+        write : bool
+            From memory to the buffer; else the other way.
+        stream : bool
+            Store past the caches.
+        """
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan, and the memory of the user.
+
+    Attributes
+    ----------
+    plan : Plan
+    values : ndarray
+    write : bool
+    finish : callable, optional
+        What is left to do when all is moved.
+    """
+
+    plan: Plan
+    values: NDArray[Any]
+    write: bool
+    finish: Callable[[], None] | None = None
+
+    def move(self, first: int, stop: int, buffer: NDArray[np.uint8]) -> None:
+        """Move some parts between the buffer and memory.
+
+        Parameters
+        ----------
+        first, stop : int
+        buffer : ndarray of uint8
+        """
+        stream = not self.write and self.values.nbytes >= _STREAM_BYTES
+        self.plan.move(first, stop, buffer, self.values, self.write, stream)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of an array are.
+
+    Attributes
+    ----------
+    axial : Axial
+    chunks : tuple of int
+    offset : tuple of int
+        Elements of the grid of `axial` before index 0.
+    order : {"C", "F", "Z", "H"}
+    itemsize : int
+    stage : int
+        Bytes that are moved at once: chunks that have more are cut.
+    """
+
+    axial: Axial
+    chunks: tuple[int, ...]
+    offset: tuple[int, ...]
+    order: str
+    itemsize: int
+    stage: int
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk."""
+        return self.itemsize * math.prod(self.chunks)
+
+    @property
+    def slow_to_fast(self) -> list[int]:
+        """Axes by falling stride in a chunk."""
+        axes = list(range(len(self.chunks)))
+        return axes[::-1] if self.order == "F" else axes
+
+    @property
+    def strides(self) -> list[int]:
+        """Bytes in a chunk from one index to the next, along each axis; not for "Z" and "H"."""
+        strides, size = [0] * len(self.chunks), self.itemsize
+        for j in reversed(self.slow_to_fast):
+            strides[j] = size
+            size *= self.chunks[j]
+        return strides
+
+
+# -- boxes ---------------------------------------------------------------------------------------
+
+
+def box_jobs(
+    layout: Layout, ranges: Sequence[Sequence[Range]], values: NDArray[Any], write: bool
+) -> Iterator[Job]:
+    """Jobs that move a box, in turn.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of an order with strides.
+    ranges : sequence of sequence of Range
+        What is selected of each axis: ranges of one step, which follow each other in memory.
+    values : ndarray
+        One axis for each of the array, of the extents that `ranges` have together.
+    write : bool
+
+    Yields
+    ------
+    Job
+    """
+    if values.size == 0:
+        return
+    tile = _tile(layout)
+    axes = [
+        _pieces(list(some), b, c, t)
+        for some, b, c, t in zip(ranges, layout.offset, layout.chunks, tile, strict=True)
+    ]
+    # With a step beyond the chunk every part has one element.
+    steps = [
+        some[0].step if some[0].step < c else 1
+        for some, c in zip(ranges, layout.chunks, strict=True)
+    ]
+    for box in _halved([(0, len(pieces.first)) for pieces in axes]):
+        yield Job(_parts(layout, axes, steps, box, gaps=not write), values, write)
+
+
+class _Pieces(NamedTuple):
+    """The pieces that chunks (and the tiles in them) cut an axis into."""
+
+    first: NDArray[np.int64]  # element of the grid
+    position: NDArray[np.int64]  # in the selection
+    extent: NDArray[np.int64]
+
+
+def _tile(layout: Layout) -> list[int]:
+    """Extents of the part of a chunk that is moved at once: what the staging buffer holds."""
+    tile, strides = list(layout.chunks), layout.strides
+    if layout.chunk_bytes > layout.stage:
+        for j in layout.slow_to_fast:
+            tile[j] = max(1, min(tile[j], layout.stage // strides[j]))
+            if tile[j] > 1:
+                break
+    return tile
+
+
+def _pieces(ranges: list[Range], offset: int, chunk: int, tile: int) -> _Pieces:
+    """Cut ranges of an axis at the chunks, and at the tiles in them."""
+    found, done = [], 0
+    for start, step, n in ranges:
+        first = start + offset
+        if step >= chunk or n <= 1:
+            at = np.arange(n)
+        else:
+            last = first + (n - 1) * step
+            starts = np.arange(first // chunk, last // chunk + 1)[:, None] * chunk
+            edges = (starts + np.arange(0, chunk, tile)).ravel()
+            # The first element at each edge, or behind it.
+            at = np.unique(np.clip(-((first - edges) // step), 0, n))
+            at = at[at < n]
+        found.append(_Pieces(first + at * step, done + at, np.diff(at, append=n).astype(np.int64)))
+        done += n
+    return _Pieces(*map(np.concatenate, zip(*found, strict=True)))
+
+
+def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Boxes of so many pieces as are planned at once."""
+    if math.prod(stop - start for start, stop in box) <= _PARTS:
+        yield box
+        return
+    j = max(range(len(box)), key=lambda i: box[i][1] - box[i][0])
+    start, stop = box[j]
+    middle = (start + stop) // 2
+    for half in ((start, middle), (middle, stop)):
+        yield from _halved([*box[:j], half, *box[j + 1 :]])
+
+
+def _parts(
+    layout: Layout, axes: list[_Pieces], steps: list[int], box: list[tuple[int, int]], gaps: bool
+) -> Parts:
+    """The parts of a box of pieces, in the order of the file."""
+    ndim = len(axes)
+    firsts = [pieces.first[a:z] for pieces, (a, z) in zip(axes, box, strict=True)]
+    chunk = [first // c for first, c in zip(firsts, layout.chunks, strict=True)]
+    offsets = layout.axial.addresses(_product(chunk)) * layout.chunk_bytes
+    inner = np.zeros([len(first) for first in firsts], np.int64)
+    for j, (first, c, stride) in enumerate(zip(firsts, layout.chunks, layout.strides, strict=True)):
+        inner += _along(first % c * stride, j, ndim)
+    offsets += inner.ravel()
+    order = np.argsort(offsets, kind="stable")
+    pieces = np.empty((len(order), ndim), np.int32)
+    for j, places in enumerate(np.unravel_index(order, inner.shape) if ndim else ()):
+        pieces[:, j] = places + box[j][0]
+    return Parts(
+        offsets[order],
+        pieces,
+        _table([pieces.extent for pieces in axes]),
+        _table([pieces.position for pieces in axes]),
+        [step * stride for step, stride in zip(steps, layout.strides, strict=True)],
+        layout.slow_to_fast[::-1],
+        layout.itemsize,
+        gaps,
+    )
+
+
+def _product(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Rows of the outer product of some columns, in C order."""
+    shape = [len(column) for column in columns]
+    rows = np.empty((*shape, len(columns)), np.int64)
+    for j, column in enumerate(columns):
+        rows[..., j] = _along(column, j, len(columns))
+    return rows.reshape(math.prod(shape), len(columns))
+
+
+def _along(values: NDArray[Any], axis: int, ndim: int) -> NDArray[Any]:
+    """One-dimensional values along an axis of something of `ndim` axes."""
+    return values.reshape([-1 if j == axis else 1 for j in range(ndim)])
+
+
+def _table(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Columns of different lengths as the rows of an array."""
+    longest = max(map(len, columns), default=0)
+    table = np.zeros((len(columns), longest), np.int64)
+    for row, column in zip(table, columns, strict=True):
+        row[: len(column)] = column
+    return table
+
+
+# -- queries -------------------------------------------------------------------------------------
+
+
+def query_jobs(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> Iterator[Job]:
+    """Jobs that move what a query selects, in turn.
+
+    Parameters
+    ----------
+    layout : Layout
+    query : Query
+    values : ndarray
+        Of the query's shape, and behind it that of an element; of the dtype that is stored.
+    write : bool
+
+    Yields
+    ------
+    Job
+    """
+    if query.size == 0:
+        return
+    if query.is_box and query.field is None and layout.order in "CF":
+        yield from box_jobs(layout, *_as_box(query, values), write)
+        return
+    for part, piece in _cut(query):
+        inner: tuple[Any, ...] = (*part, ...)
+        if piece.size:
+            yield _listed(layout, piece, values[inner], write)
+
+
+def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDArray[Any]]:
+    """Ranges of a query, and values with an axis for each of the array, forwards."""
+    ranges: list[list[Range]] = []
+    dims = [factor.dims[0] for factor in query.factors if factor.dims]
+    # What is left has one element: np.newaxis.
+    view = values[(*(slice(None) if d in dims else 0 for d in range(len(query.shape))), ...)]
+    for factor in query.factors:
+        assert isinstance(factor, Progression)
+        start, step, count = factor.start, factor.step, factor.count
+        at = (slice(None),) * len(ranges)
+        if not factor.dims:
+            view = view[(*at, None)]
+        if step < 0:
+            view = view[(*at, slice(None, None, -1))]
+            start, step = start + (count - 1) * step, -step
+        ranges.append([Range(start, step, count)])
+    return ranges, view
+
+
+def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
+    """Parts of a query of so many elements as are listed at once, and where they are in it."""
+    whole = tuple(slice(0, n) for n in query.shape)
+    if query.size > _ELEMENTS:
+        is_cut = False
+        ones = (1,) * len(query.extents)  # cuts need not lie between chunks
+        for part, piece in query.cut(_ELEMENTS / query.size, ones, False):
+            is_cut = True
+            for inner, smaller in _cut(piece):
+                outer = tuple(
+                    slice((p.start or 0) + i.start, (p.start or 0) + i.stop)
+                    for p, i in itertools.zip_longest(part, inner, fillvalue=slice(None))
+                )
+                yield outer, smaller
+        if is_cut:
+            return
+    yield whole, query
+
+
+def _listed(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> Job:
+    """A job of a list of elements."""
+    block = np.ascontiguousarray(values)
+    size = layout.itemsize if query.field is None else query.field.dtype.itemsize
+    rows = block.reshape(-1).view(np.uint8).reshape(query.size, size)
+
+    def finish() -> None:
+        values[...] = block
+
+    is_copy = not np.may_share_memory(block, values)
+    plan = _Elements(_places(layout, query), size)
+    return Job(plan, rows, write, finish if is_copy and not write else None)
+
+
+def _places(layout: Layout, query: Query) -> NDArray[np.int64]:
+    """Bytes of the file before each element of a query, in C order of its shape."""
+    n_dims, ndim = len(query.shape), len(layout.chunks)
+    chunk = np.empty((*query.shape, ndim), np.int64)
+    inner = np.zeros(query.shape, np.int64)
+    steps = _inner_steps(layout)
+    for factor in query.factors:
+        for axis, indices in _indices(factor, query.extents, n_dims):
+            at = indices + layout.offset[axis]
+            chunk[..., axis] = at // layout.chunks[axis]
+            inner += at % layout.chunks[axis] * steps[axis]
+    if layout.order in "ZH":
+        inner = positions(layout.chunks, layout.order)[inner] * layout.itemsize
+    addresses = layout.axial.addresses(chunk.reshape(query.size, ndim))
+    field = 0 if query.field is None else query.field.offset
+    return addresses * layout.chunk_bytes + inner.reshape(-1) + field
+
+
+def _inner_steps(layout: Layout) -> list[int]:
+    """What one index along each axis adds to the place of an element in a chunk."""
+    if layout.order in "CF":
+        return layout.strides
+    # A table of places counts elements in C order.
+    return [math.prod(layout.chunks[j + 1 :]) for j in range(len(layout.chunks))]
+
+
+def _indices(
+    factor: Any, extents: tuple[int, ...], n_dims: int
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Axes of the array that a factor selects from, and indices that broadcast to the result."""
+    shape = [1] * n_dims
+    if isinstance(factor, Progression):
+        if factor.dims:
+            shape[factor.dim] = factor.count
+        places = factor.start + factor.step * np.arange(factor.count, dtype=np.int64)
+        yield factor.axis, places.reshape(shape)
+    elif isinstance(factor, Points):
+        for axis, indices in zip(factor.axes, factor.indices, strict=True):
+            for dim, n in zip(factor.dims, indices.shape, strict=True):
+                shape[dim] = n
+            n = extents[axis]
+            # Parsing has seen to the bounds; others may have changed the indices since.
+            if ((indices < -n) | (indices >= n)).any():
+                raise BoundsError(f"indices have moved out of bounds for axis {axis} with size {n}")
+            # The dimensions of arrays stand side by side, in their order.
+            yield axis, np.where(indices < 0, indices + n, indices).reshape(shape)
+    else:
+        assert isinstance(factor, Mask)
+        shape[factor.dim] = factor.count
+        found = np.nonzero(factor.part())
+        for axis, origin, places in zip(factor.axes, factor.origin, found, strict=True):
+            yield axis, (places + origin).reshape(shape)
+
+
+class _Elements:
+    """Elements by rising place in the file; each a part of its own.
+
+    Parameters
+    ----------
+    places : (n,) array of int64
+        Bytes of the file before each element, in any order, some perhaps twice.
+    size : int
+        Bytes of an element.
+    """
+
+    def __init__(self, places: NDArray[np.int64], size: int) -> None:
+        self._order = np.argsort(places, kind="stable")
+        self._places, self._starts = np.unique(places[self._order], return_index=True)
+        self._ends = np.append(self._starts[1:], len(places))
+        self._size = size
+        self.nbytes = np.full(len(self._places), size, np.int64)
+        self.n_runs = np.ones(len(self._places), np.int64)
+
+    def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
+        """Lengths and displacements of the runs of some elements."""
+        places = self._places[first:stop]
+        starts = np.flatnonzero(np.diff(places, prepend=-1 - self._size) != self._size)
+        lengths = np.diff(starts, append=len(places)) * self._size
+        return lengths.tolist(), places[starts].tolist()
+
+    def move(
+        self,
+        first: int,
+        stop: int,
+        buffer: NDArray[np.uint8],
+        values: NDArray[Any],
+        write: bool,
+        stream: bool,
+    ) -> None:
+        """Move some elements between the buffer and the rows of `values`."""
+        rows = buffer[: (stop - first) * self._size].reshape(stop - first, self._size)
+        if first == stop:
+            return
+        if write:
+            # Of values for one element the last one stays; sorting was stable.
+            rows[...] = values[self._order[self._ends[first:stop] - 1]]
+        else:
+            start, end = self._starts[first], self._ends[stop - 1]
+            counts = self._ends[first:stop] - self._starts[first:stop]
+            values[self._order[start:end]] = rows.repeat(counts, axis=0)

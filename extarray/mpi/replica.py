@@ -1,0 +1,290 @@
+"""Replicas: what the ranks that do not commit have of the store.
+
+Rank 0 has the store: the lock, the metadata, and the file of the chunks.  The others have the file
+of the chunks, and follow the metadata by what rank 0 sends: `News`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from extarray._core._axial import Axial
+from extarray._core._mapping import Region
+from extarray.engine import choose_engine, maps_no_holes
+from extarray.errors import PartnerError
+from extarray.filesystem import family, file_names
+from extarray.metadata import decode_header, decode_superblock, encode_header, encode_superblock
+from extarray.store import FileStore
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Growth", "News", "Pair", "ReplicaStore", "growth_since", "news_since", "pair_of"]
+
+_OPEN_FLAGS = os.O_CLOEXEC
+
+
+# Axes, sides and grids of segments.
+_Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
+
+
+class Growth(NamedTuple):
+    """Segments that axial vectors have gained, and what they are then.
+
+    Attributes
+    ----------
+    records : tuple
+        Axis, side, and grid before it, of each segment that is new.
+    grid : tuple of int
+    """
+
+    records: tuple[tuple[int, int, tuple[int, ...]], ...]
+    grid: tuple[int, ...]
+
+    def replay(self, axial: Axial) -> None:
+        """Have other axial vectors gain them.
+
+        Parameters
+        ----------
+        axial : Axial
+            As the first ones were before.
+        """
+        axial._replay_more(*self.columns(len(self.grid)), self.grid)
+
+    def columns(self, ndim: int) -> _Columns:
+        """Axes, sides and grids as arrays.
+
+        Parameters
+        ----------
+        ndim : int
+
+        Returns
+        -------
+        tuple of ndarray
+        """
+        axes = np.array([axis for axis, _, _ in self.records], np.uint8)
+        sides = np.array([side for _, side, _ in self.records], np.uint8)
+        grids = np.array([grid for _, _, grid in self.records], np.int64)
+        return axes, sides, grids.reshape(len(self.records), ndim)
+
+
+def growth_since(axial: Axial, segments: int) -> Growth:
+    """What axial vectors have gained since they had so many segments.
+
+    Parameters
+    ----------
+    axial : Axial
+    segments : int
+
+    Returns
+    -------
+    Growth
+    """
+    return Growth(tuple(map(axial._record, range(segments, axial.segments))), axial.grid)
+
+
+class News(NamedTuple):
+    """A committed state, for those who know an older one.
+
+    Attributes
+    ----------
+    state : bytes
+        The superblock.
+    growth : Growth
+    attrs : str or None
+        The attributes as a JSON text, where they are new.
+    header : bytes or None
+        Where there are other axes than before; `growth` is then all that there was.
+    cuts : int
+        Cuts that were made before, as the file counts them, at least.
+    """
+
+    state: bytes
+    growth: Growth
+    attrs: str | None
+    header: bytes | None
+    cuts: int
+
+
+def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> News:
+    """What those do not know who have so many segments of these axes, and these attributes.
+
+    Parameters
+    ----------
+    store : FileStore
+    axial : Axial
+    segments : int
+        0: none, and no axes either.
+    attrs : str or None
+
+    Returns
+    -------
+    News
+    """
+    return News(
+        encode_superblock(store.state),
+        growth_since(axial, segments),
+        None if store.attrs == attrs else store.attrs,
+        None if segments else encode_header(store.header),
+        store.cuts_known,
+    )
+
+
+class Pair(NamedTuple):
+    """A pair of files that rank 0 has open, for those who open it after it.
+
+    Attributes
+    ----------
+    path : str
+        Absolute, without suffix.
+    mode : str
+    number : int
+        Of the inode of the file of the chunks.
+    is_durable : bool
+    news : News
+    """
+
+    path: str
+    mode: str
+    number: int
+    is_durable: bool
+    news: News
+
+
+def pair_of(store: FileStore, axial: Axial) -> Pair:
+    """The pair of files of a store.
+
+    Parameters
+    ----------
+    store : FileStore
+    axial : Axial
+
+    Returns
+    -------
+    Pair
+    """
+    return Pair(
+        store.absolute,
+        store.mode,
+        os.fstat(store._data).st_ino,
+        store.is_durable,
+        news_since(store, axial, 0, None),
+    )
+
+
+class ReplicaStore(FileStore):
+    """The store of a rank that commits nothing: no lock, and nothing of the metadata but news.
+
+    Parameters
+    ----------
+    path : Path
+        As the user gave it.
+    pair : Pair
+    engine : {"auto", "mmap", "pread"}
+
+    Attributes
+    ----------
+    axial : Axial
+    """
+
+    axial: Axial
+
+    def __init__(self, path: Path, pair: Pair, engine: str) -> None:
+        super().__init__(path)
+        self._names = file_names(Path(pair.path))
+        self.mode = pair.mode
+        self.is_durable = pair.is_durable
+        self.attrs = "{}"
+        self._take_header(pair.news)
+        writable = self.mode == "r+"
+        try:
+            with family(f"cannot open '{path}'"):
+                flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
+                self._data = self._open_data(self._names[1], flags)
+            self.watch_file()
+            if os.fstat(self._data).st_ino != pair.number:
+                raise PartnerError(
+                    f"'{path}' was overwritten while it was opened, or is another file on this "
+                    "host than on that of rank 0; open it again, from a place that all hosts share"
+                )
+            self.engine = choose_engine(engine, self._data, writable)
+            self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
+            self._take_state(pair.news)
+        except BaseException:
+            self._close_files()
+            raise
+
+    def take(self, news: News) -> None:
+        """Take up what rank 0 has committed.
+
+        Parameters
+        ----------
+        news : News
+            `axial` are other ones then, if the array has other axes.
+        """
+        if news.header is None:
+            news.growth.replay(self.axial)
+        else:
+            self._take_header(news)
+        self._take_state(news)
+
+    def _take_header(self, news: News) -> None:
+        assert news.header is not None
+        self.header = decode_header(news.header)
+        growth = news.growth
+        self.axial = Axial._replay(*growth.columns(self.header.ndim), growth.grid)
+
+    def watch_file(self) -> None:
+        """Know how to learn of cuts that a writer outside makes, where holes do not hold the fill.
+
+        Anew where there are other axes: then the metadata are another file.
+        """
+        if self.mode != "r" or not any(self.header.fill):
+            return
+        header = self.header
+        with family(f"cannot watch '{self.path}'"):
+            fd = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
+            if self._metadata < 0:
+                self._metadata = fd
+            else:
+                os.dup2(fd, self._metadata, inheritable=False)
+                os.close(fd)
+            self._read_header()
+            if self.header != header:
+                self.header = header
+                raise PartnerError(f"'{self.path}' was overwritten or has changed; open it again")
+            self._count_cuts(False)
+
+    def _take_state(self, news: News) -> None:
+        state = decode_superblock(news.state, self.header.ndim)
+        assert state is not None
+        self.state = state
+        self.unclean = state.unclean
+        self.cuts_known = news.cuts
+        if news.attrs is not None:
+            self.attrs = news.attrs
+        self.cover(state.data_bytes)
+
+    def cover(self, data_bytes: int) -> None:
+        """Have a region for so many bytes of chunks, which rank 0 has made room for.
+
+        Parameters
+        ----------
+        data_bytes : int
+        """
+        if self.region is None or not self.region.holds(data_bytes):
+            writable, mapped = self.mode == "r+", self.engine == "mmap"
+            self.region = Region.file(self._data, data_bytes, writable, mapped)
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of ``.xmd``, as far as the last commit tells."""
+        return self.state.end
+
+    def close(self) -> None:
+        """Close the file.  Rank 0 seals and unlocks."""
+        self._close_files()

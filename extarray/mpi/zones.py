@@ -1,0 +1,311 @@
+"""Zones: which part of an array belongs to which rank.
+
+The chunks that hold an array (or a part of one) are cut along their boundaries over a grid of
+processes, whose ranks are row-major.  BLOCK gives each process one box, the larger ones first;
+BLOCK_CYCLIC deals boxes of a few chunks out in turn.  Every rank computes every zone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from extarray.errors import ArgumentError, ArgumentTypeError, BoundsError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Distribution", "Zone", "Zones", "default_process_grid", "extents"]
+
+Index = tuple[int, ...]
+Zone = tuple[slice, ...]
+
+KINDS = ("block", "block_cyclic")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How an array is cut into zones, whatever its bounds.
+
+    Attributes
+    ----------
+    kind : {"block", "block_cyclic"}
+    block : tuple of int
+        Chunks of a block along each axis, for "block_cyclic".
+    process_grid : tuple of int, optional
+        Processes along each axis; None: as `default_process_grid` says.
+    """
+
+    kind: str
+    block: Index
+    process_grid: Index | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        block: SupportsIndex | Sequence[SupportsIndex],
+        process_grid: Sequence[SupportsIndex] | None,
+        ndim: int,
+        n_ranks: int,
+    ) -> Distribution:
+        """A distribution, checked.
+
+        Parameters
+        ----------
+        kind : {"block", "block_cyclic"}
+        block : int or sequence of int
+        process_grid : sequence of int, optional
+        ndim : int
+            Axes of the array.
+        n_ranks : int
+
+        Returns
+        -------
+        Distribution
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError, ShapeError
+        """
+        if kind not in KINDS:
+            raise ArgumentError(f"kind {kind!r} is not possible; use 'block' or 'block_cyclic'")
+        if ndim == 0:
+            raise ArgumentError("an array without axes has no zones; rank 0 may read and write it")
+        blocks = _integers(block, "block")
+        if len(blocks) == 1:
+            blocks *= ndim
+        if len(blocks) != ndim or min(blocks) < 1:
+            raise ShapeError(
+                f"block {block!r} is not possible: give a number of chunks, at least 1, or one for "
+                f"each of {ndim} axes"
+            )
+        processes = None
+        if process_grid is not None:
+            processes = _integers(process_grid, "process_grid")
+            if len(processes) != ndim or min(processes) < 1 or math.prod(processes) != n_ranks:
+                raise ShapeError(
+                    f"a process grid {processes} is not possible: {ndim} numbers are needed, whose "
+                    f"product is {n_ranks}, the number of ranks"
+                )
+        return cls(kind, blocks, processes)
+
+
+def _integers(value: Any, name: str) -> Index:
+    try:
+        return tuple(map(operator.index, value if isinstance(value, (tuple, list)) else (value,)))
+    except TypeError:
+        raise ArgumentTypeError(f"{name} must be integers, not {value!r}") from None
+
+
+def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
+    """The process grid whose zones are nearest to cubes of chunks.
+
+    Parameters
+    ----------
+    grid : sequence of int
+        Chunks along each axis.
+    n_ranks : int
+
+    Returns
+    -------
+    tuple of int
+        Processes along each axis; their product is `n_ranks`.
+
+    Notes
+    -----
+    Of all factorizations the one in which the largest zone has the least sum of extents, and of
+    these the one in which it has the fewest chunks.  Zones near to cubes have the least surface,
+    which is what neighbours exchange.
+
+    Examples
+    --------
+    >>> default_process_grid((5, 4), 4), default_process_grid((100, 1), 4)
+    ((2, 2), (4, 1))
+    """
+
+    def cost(processes: Index) -> tuple[int, int]:
+        largest = [-(-max(g, 1) // p) for g, p in zip(grid, processes, strict=True)]
+        return sum(largest), math.prod(largest)
+
+    # The first of equals has most processes on the first axes, whose zones are the longest runs.
+    return min(_factorizations(n_ranks, len(grid)), key=cost)
+
+
+def _factorizations(n: int, k: int) -> Iterator[Index]:
+    """Products of k factors that are n, those with large first factors first."""
+    if k == 1:
+        yield (n,)
+        return
+    for first in range(n, 0, -1):
+        if n % first == 0:
+            for others in _factorizations(n // first, k - 1):
+                yield (first, *others)
+
+
+def extents(zone: Zone) -> Index:
+    """Elements along each axis of a zone.
+
+    Parameters
+    ----------
+    zone : tuple of slice
+        With start and stop.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> extents((slice(2, 5), slice(4, 4)))
+    (3, 0)
+    """
+    return tuple(s.stop - s.start for s in zone)
+
+
+class Zones:
+    """The zones of a box of elements.
+
+    Parameters
+    ----------
+    distribution : Distribution
+    low, high : sequence of int
+        The box: elements low ... high - 1, as the array counts them.
+    offset : sequence of int
+        Elements of the grid of chunks before index 0 along each axis.
+    chunks : sequence of int
+        Elements of a chunk along each axis.
+    n_ranks : int
+
+    Attributes
+    ----------
+    low, high, chunks : tuple of int
+    grid : tuple of int
+        Chunks that hold the box, along each axis.
+    process_grid : tuple of int
+
+    Examples
+    --------
+    Figure 1 of [drxmp2009]_: 10 x 12 elements in chunks of 2 x 3, on 4 processes.
+
+    >>> block = Distribution.of("block", 1, None, 2, 4)
+    >>> zones = Zones(block, (0, 0), (10, 12), (0, 0), (2, 3), 4)
+    >>> zones.grid, zones.process_grid
+    ((5, 4), (2, 2))
+    >>> zones.of(1), zones.owner((7, 2))
+    ([(slice(0, 6, None), slice(6, 12, None))], 2)
+    """
+
+    def __init__(
+        self,
+        distribution: Distribution,
+        low: Sequence[int],
+        high: Sequence[int],
+        offset: Sequence[int],
+        chunks: Sequence[int],
+        n_ranks: int,
+    ) -> None:
+        self.distribution = distribution
+        self.low, self.high = tuple(low), tuple(high)
+        self._offset, self.chunks = tuple(offset), tuple(chunks)
+        self._first = tuple((a + b) // c for a, b, c in zip(low, offset, chunks, strict=True))
+        self.grid = tuple(
+            -(-(z + b) // c) - first if a < z else 0
+            for a, z, b, c, first in zip(low, high, offset, chunks, self._first, strict=True)
+        )
+        self.process_grid = distribution.process_grid or default_process_grid(self.grid, n_ranks)
+
+    def of(self, rank: int) -> list[Zone]:
+        """Zones of a rank, in increasing order.
+
+        Parameters
+        ----------
+        rank : int
+            In [0, n_ranks).
+
+        Returns
+        -------
+        list of tuple of slice
+            For "block" one, empty where the rank has no chunks.
+        """
+        return list(itertools.product(*self.ranges(rank)))
+
+    def ranges(self, rank: int) -> list[list[slice]]:
+        """Ranges of elements along each axis, of which the zones of a rank are the outer product.
+
+        Parameters
+        ----------
+        rank : int
+
+        Returns
+        -------
+        list of list of slice
+        """
+        return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
+
+    def owner(self, index: Sequence[int]) -> int:
+        """Rank of an element.
+
+        Parameters
+        ----------
+        index : sequence of int
+            Inside the box.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: outside the box.
+        """
+        rank = 0
+        for j, i in enumerate(index):
+            if not self.low[j] <= i < self.high[j]:
+                raise BoundsError(
+                    f"index {i} is out of bounds for axis {j} with size {self.high[j]}"
+                )
+            chunk = (i + self._offset[j]) // self.chunks[j] - self._first[j]
+            n = self.process_grid[j]
+            if self.distribution.kind == "block":
+                each, larger = divmod(self.grid[j], n)
+                at = larger * (each + 1)
+                place = chunk // (each + 1) if chunk < at else larger + (chunk - at) // each
+            else:
+                place = chunk // self.distribution.block[j] % n
+            rank = rank * n + place
+        return rank
+
+    def _coordinates(self, rank: int) -> list[int]:
+        """Place of a rank in the process grid."""
+        places = []
+        for n in reversed(self.process_grid):
+            rank, place = divmod(rank, n)
+            places.append(place)
+        return places[::-1]
+
+    def _ranges(self, axis: int, place: int) -> list[slice]:
+        """What the processes at a place of one axis of the process grid have of that axis."""
+        extent, n = self.grid[axis], self.process_grid[axis]
+        if self.distribution.kind == "block":
+            each, larger = divmod(extent, n)
+            start = place * each + min(place, larger)
+            return [self._elements(axis, start, start + each + (place < larger))]
+        block = self.distribution.block[axis]
+        return [
+            self._elements(axis, start, min(start + block, extent))
+            for start in range(place * block, extent, n * block)
+        ]
+
+    def _elements(self, axis: int, first: int, last: int) -> slice:
+        """Elements of the box in chunks first ... last - 1 of it."""
+
+        def edge(chunk: int) -> int:
+            start = (self._first[axis] + chunk) * self.chunks[axis] - self._offset[axis]
+            return min(max(start, self.low[axis]), self.high[axis])
+
+        return slice(edge(first), edge(last))

@@ -1,0 +1,210 @@
+"""What one rank finds wrong, all raise, and none hangs: PATH ENGINE."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import extarray as xa
+
+comm = MPI.COMM_WORLD
+path, engine = sys.argv[1:]
+last = comm.rank == comm.size - 1
+several = comm.size > 1
+
+
+@contextlib.contextmanager
+def raises(kind, words="", when=True):
+    """On all ranks."""
+    if not when:
+        yield
+        return
+    with pytest.raises(kind) as caught:
+        yield
+    assert words in str(caught.value), caught.value
+
+
+def create(**options):
+    given = {"shape": (4, 6), "dtype": "i4", "chunks": (2, 3), "engine": engine, "comm": comm}
+    return xa.create(options.pop("path", path), **{**given, **options})
+
+
+# Opening.
+with raises(xa.MissingError):
+    xa.open(path, comm=comm)
+with raises(xa.ArgumentError, "give a path"):
+    create(path=None)
+with raises(xa.ArgumentError, "different things", several):
+    create(chunks=(2, 3) if comm.rank else (3, 2), overwrite=True).close()
+with raises(xa.ShapeError):
+    create(shape=(-1, 2) if last else (4, 6))
+with raises(xa.ArgumentTypeError, "communicator"):
+    xa.create(path, (2, 2), comm="world")
+with raises(xa.ArgumentError, "communicator"):
+    xa.create(path, (2, 2), info={"cb_nodes": 1})
+with raises(xa.ArgumentError, "engine"):
+    create(engine="threads")
+with raises(xa.ArgumentError, "checksums"):
+    create(checksum=True)
+with raises(xa.ArgumentError, "share=True or comm"):
+    xa.open(path, "r+", share=True, comm=comm)
+model = np.arange(24, dtype="i4").reshape(4, 6)
+a = create(overwrite=True, info={"romio_cb_write": "automatic", "cb_nodes": 1})
+a.write_zone(model[a.zone()])
+if engine == "mpi-io" and MPI.get_vendor()[0] == "MPICH":
+    # The user's hints come after the package's own.
+    hints = a._views._file.Get_info()
+    assert (hints.Get("romio_cb_write"), hints.Get("cb_nodes")) == ("automatic", "1")
+    assert (hints.Get("romio_ds_write"), hints.Get("romio_cb_read")) == ("disable", "disable")
+    hints.Free()
+with raises(xa.ExistsError):
+    create()
+with raises(xa.LockedError):
+    xa.open(path, "r+", comm=comm)
+if last:
+    with raises(xa.LockedError):
+        xa.open(path, "r+")
+    # Readers need no lock.
+    with xa.open(path) as reader:
+        assert reader.shape == (4, 6)
+
+# Reading and writing: the bad rank says why, and the array goes on.
+with raises(xa.BoundsError, "index 9 is out of bounds"):
+    a.read(9 if last else 0)
+with raises(xa.ShapeError, "broadcast"):
+    a.write(..., np.zeros(5 if last else 6, "i4"))
+with raises(xa.CastingError):
+    a.read(..., out=np.zeros((4, 6), "u4" if last else "i4"))
+with raises(xa.ArgumentError, "different things", several):
+    if last:
+        a.write(slice(0), 0)
+    else:
+        a.read(slice(0))
+assert np.array_equal(a.read(), model)
+
+# Growth: different arguments, impossible ones, and data that fail.
+with raises(xa.ArgumentError, "different things", several):
+    a.extend(0, int(several and last))
+with raises(xa.AxisError):
+    a.extend(5 if last else 0, 1)
+with raises(xa.ShapeError):
+    a.append(np.zeros((2, 6 + last), "i4"))
+with raises(xa.ShapeError, "zone_of_growth"):
+    a.append_zone(np.zeros((9, 9)), 0, 4)
+with raises(xa.ArgumentError, "different things", several):
+    a.attrs["rank"] = comm.rank if several else 0
+with raises(xa.ArgumentError, "different things", several):
+    a.distribute("block_cyclic", block=1 + (several and last))
+
+
+class Failing:
+    """Data that cannot be read on one rank."""
+
+    shape, dtype = (40, 6), np.dtype("i4")
+
+    def __getitem__(self, key):
+        if last:
+            raise RuntimeError("the instrument is gone")
+        return np.ones(self.shape, self.dtype)[key]
+
+
+for side in ("end", "start"):
+    with raises(RuntimeError, "the instrument is gone"):
+        a.append(Failing(), side=side)
+    assert a.shape == (4, 6) and np.array_equal(a.read(), model)
+assert (a.grid, a.axial.segments) == ((2, 2), 1)
+# What the failed append has left is cleared.
+a.extend(0, 40)
+assert np.array_equal(a.read(), np.concatenate([model, np.zeros((40, 6), "i4")]))
+a.shrink(0, 40)
+
+
+class Late:
+    """Data that are read part by part."""
+
+    shape, dtype = (5, 6), np.dtype("i2")
+
+    def __getitem__(self, key):
+        return np.arange(30, dtype="i2").reshape(5, 6)[key]
+
+
+a.append(Late())
+model = np.concatenate([model, Late()[...]])
+assert np.array_equal(a.read(), model)
+
+# No room: on rank 0, which makes it.
+old = resource.getrlimit(resource.RLIMIT_FSIZE)
+if comm.rank == 0:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old[1]))
+with raises(xa.StorageError):
+    a.extend(0, 1 << 20)
+assert a.shape == (9, 6) and np.array_equal(a.read(), model)
+resource.setrlimit(resource.RLIMIT_FSIZE, old)
+with raises(ValueError, "follow"):
+    a.follow()
+# Copies are of one process, and so is what is done with several arrays.
+assert type(a.copy()) is xa.ExtArray
+with xa.rechunk(a, chunks=(3, 2)) as other:
+    assert np.array_equal(other[...], model)
+with raises(xa.ArgumentError, "communicator"), xa.commit([a]):
+    pass
+with raises(xa.ArgumentError, "communicator"):
+    xa.rechunk(a, chunks=(3, 2), in_place=True)
+assert np.array_equal(a.read(), model)
+a.flush()
+a.close()
+a.close()
+with raises(xa.ClosedError):
+    a.read()
+with raises(xa.ClosedError):
+    a.extend(0, 1)
+
+# No room at a write, for the last rank alone.  (Stores to a mapping know no such limit.)
+a = create(path=path + "-sparse", shape=(1 << 12, 64), chunks=(64, 64), sparse=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, old[1]))
+mine = slice(3000, None) if last else slice(10 * comm.rank, 10 * comm.rank + 10)
+with contextlib.suppress(xa.StorageError) if engine == "mmap" else raises(xa.StorageError):
+    a.write(mine, 1)
+resource.setrlimit(resource.RLIMIT_FSIZE, old)
+a.write(slice(comm.rank, None, comm.size), 2)
+assert (a.read() == 2).all()
+a.close()
+
+# Reading only, and an error that all ranks have leaves the statement on all of them.
+with raises(xa.ReadOnlyError, "reopen"), xa.open(path, comm=comm, engine=engine) as b:
+    assert np.array_equal(b.read_zone(), model[b.zone()])
+    assert b.refresh() is False
+    b.flush()
+    with raises(xa.ArgumentError, "communicator"):
+        xa.refresh([b])
+    b.write_zone(0)
+assert b.closed
+with raises(xa.ReadOnlyError), xa.open(path, comm=comm, engine=engine) as b:
+    b.extend(0, 1)
+xa.open(path, "r+", comm=comm, timeout=20).close()
+
+# Nobody knows of all chunks that are written, whose checksums would be needed.
+sums = path + "-sums"
+if last:
+    xa.from_array(model, sums, checksum=True).close()
+comm.Barrier()
+with raises(xa.ArgumentError, "checksums"):
+    xa.open(sums, "r+", comm=comm, engine=engine)
+with xa.open(sums, comm=comm, engine=engine) as b:
+    assert np.array_equal(b.read(), model)
+
+# Whoever has an array open keeps it when it is overwritten, and never reads another one.
+b = xa.open(path, comm=comm, engine=engine)
+comm.Barrier()
+if last:
+    xa.create(path, (9, 6), "i4", chunks=(2, 3), fill_value=7, overwrite=True).close()
+comm.Barrier()
+assert np.array_equal(b.read(), model)
+with raises(xa.PartnerError, "overwritten", when=engine == "mpi-io"):
+    assert np.array_equal(b.read(collective=False), model)
+b.close()

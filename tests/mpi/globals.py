@@ -1,0 +1,160 @@
+"""Global arrays against NumPy: PATH SHARES (1: ranks of one host share memory)."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import extarray as xa
+from extarray.mpi import GlobalArray
+
+comm = MPI.COMM_WORLD
+path = sys.argv[1]
+GlobalArray._shares = sys.argv[2] == "1"
+rng = np.random.default_rng(5)
+rank, size = comm.rank, comm.size
+
+
+def selection(shape):
+    """Slices with any steps, and integers; the same on all ranks."""
+    key = []
+    for n in shape:
+        first, last = sorted(rng.integers(0, n + 1, 2).tolist())
+        step = int(rng.choice([1, 1, 2, 3]))
+        choice = rng.integers(5)
+        if choice == 0 and n:
+            key.append(int(rng.integers(-n, n)))
+        elif choice == 1:
+            key.append(slice(None, None, -step))
+        elif choice == 2:
+            key.append(slice(None))
+        else:
+            key.append(slice(first, last, step))
+    return tuple(key)
+
+
+# Every rank gets, puts and accumulates anywhere; one after the other where they put.
+for shape, dtype, chunks in [
+    ((7, 10), "i8", None),
+    ((5, 4, 6), "f8", (2, 2, 2)),
+    ((3,), "c16", None),
+    ((9, 2), "u2", 2),
+    ((0, 3), "f4", None),
+]:
+    with GlobalArray.create(shape, dtype, comm, chunks) as g:
+        model = np.zeros(shape, dtype)
+        assert (g.get() == 0).all()
+        g.sync()
+        zones = np.zeros(shape, int)
+        for r in range(size):
+            zones[g.distribution(r)] += 1
+        assert (zones == 1).all()
+        for turn in range(12):
+            key = selection(shape)
+            values = rng.integers(0, 50, model[key].shape).astype(dtype)
+            if rank == turn % size:
+                g.put(key, values)
+                model[key] = values
+                assert np.array_equal(g.get(key), model[key])  # at once, to itself
+            model[key] = values
+            g.sync()
+            assert np.array_equal(g.get(), model)
+            key = selection(shape)
+            assert np.array_equal(g.get(key), model[key])
+            assert g.get(key).shape == model[key].shape
+            g.sync()
+            # All at the same time: none is lost.
+            key = selection(shape)
+            g.accumulate(key, rank + 1, alpha=2)
+            model[key] += np.array(size * (size + 1)).astype(dtype)
+            g.sync()
+            assert np.array_equal(g.get(), model), (key, turn)
+            g.sync()
+        g.access()[...] += np.array(rank).astype(dtype)
+        for r in range(size):
+            model[g.distribution(r)] += np.array(r).astype(dtype)
+        g.sync()
+        assert np.array_equal(g.get(), model)
+        g.sync()
+        g.fill(3)
+        assert (g.get() == 3).all()
+        g.sync()
+
+# Tickets: each number goes to one rank.
+with GlobalArray.create((4, 4), "i8", comm) as g:
+    mine = [int(g.read_inc((3, 1))) for _ in range(20)]
+    found = np.concatenate(comm.allgather(mine))
+    assert sorted(found) == list(range(20 * size))
+    g.sync()
+    assert g.get((3, 1)) == 20 * size
+    g.sync()
+    assert g.read_inc((0, 0), 0) == 0
+    with pytest.raises(xa.SelectionError):
+        g.read_inc(0)
+
+# What all ranks do together, also between arrays of different zones.
+shape = (6, 8)
+left, right = rng.random(shape), rng.random(shape)
+g, h = (GlobalArray.create(shape, "f8", comm, grid) for grid in (None, (4, 4)))
+t = GlobalArray.create(shape[::-1], "f8", comm)
+g.access()[...] = left[g.distribution()]
+h.access()[...] = right[h.distribution()]
+assert np.isclose(g.dot(h), (left * right).sum())
+g.add(2, g, -1, h)
+g.scale(3)
+left = 3 * (2 * left - right)
+assert np.allclose(g.get(), left)
+t.transpose(g)
+assert np.allclose(t.get(), left.T)
+g.copy_to(h)
+copy = h.duplicate()
+h.zero()
+assert np.allclose(copy.get(), left) and (h.get() == 0).all()
+assert copy.distribution() == h.distribution()
+with pytest.raises(xa.ShapeError):
+    g.add(1, t, 1, h)
+for array in (g, h, t, copy):
+    array.destroy()
+
+# From files, and back.
+shape = (11, 13)
+model = np.arange(143, dtype="f8").reshape(shape)
+with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
+    a.write_zone(model[a.zone()])
+    with GlobalArray.from_array(a) as g:
+        assert g.distribution() == a.zone() and g.chunks == a.chunks
+        assert np.array_equal(g.get(), model)
+        g.sync()
+        g.access()[...] *= 2
+        g.to_array(a)
+    assert np.array_equal(a.read(), 2 * model)
+
+# Errors.
+with (
+    pytest.raises(xa.ArgumentError, match="different things")
+    if size > 1
+    else pytest.raises(xa.ShapeError)
+):
+    GlobalArray.create((4, 4) if rank else (4, -1 if size == 1 else 5), "i8", comm)
+with pytest.raises(xa.ArgumentError, match="without axes"):
+    GlobalArray.create((), "i8", comm)
+g = GlobalArray.create((4, 4), "M8[s]", comm)
+g.put(0, np.datetime64("2026-01-01"))
+assert g.get((0, 0)) == np.datetime64("2026-01-01")
+with pytest.raises(xa.DTypeError):
+    g.accumulate(0, 1)
+with pytest.raises(xa.BoundsError):
+    g.get(4)
+with pytest.raises(xa.SelectionError):
+    g.get([0, 1])
+with pytest.raises(xa.ShapeError):
+    g.put(0, np.zeros(3, "M8[s]"))
+with pytest.raises(xa.BoundsError):
+    g.distribution(size)
+g.destroy()
+g.destroy()
+with pytest.raises(xa.ClosedError):
+    g.get()

@@ -1,0 +1,105 @@
+"""Arrays of several processes: real programs under mpiexec, against NumPy's model."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from mpirun import SCRIPTS, Launcher, family, kill
+
+import extarray as xa
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_selections(mpirun, path, ranks):
+    mpirun(ranks, "selections.py", path, "mpi-io", 0)
+
+
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_selections_on_other_engines(mpirun, path, engine):
+    mpirun(2, "selections.py", path, engine, 0)
+
+
+def test_selections_in_many_pieces(mpirun, path):
+    mpirun(2, "selections.py", path, "mpi-io", 16)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "engine"), [(1, "mpi-io"), (3, "mpi-io"), (4, "mpi-io"), (2, "mmap"), (2, "pread")]
+)
+def test_zones(mpirun, path, ranks, engine):
+    mpirun(ranks, "zones.py", path, engine)
+
+
+def test_zones_where_mpi_allows_one_thread(mpiexec, script, path):
+    mpirun = Launcher(mpiexec, script.environment, "-rc", "thread_level=funneled")
+    mpirun(2, "zones.py", path, "mpi-io")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "engine", "seed"),
+    [(1, "mpi-io", 0), (2, "mpi-io", 1), (3, "mpi-io", 2), (4, "mpi-io", 3)]
+    + [(2, "mmap", 4), (2, "pread", 5)],
+)
+def test_growth_leaves_the_bytes_of_a_serial_run(mpirun, script, tmp_path, ranks, engine, seed):
+    serial, parallel = tmp_path / "serial", tmp_path / "parallel"
+    mpirun(ranks, "growth.py", parallel, engine, seed, 25)
+    script((SCRIPTS / "growth.py").read_text(), serial, "serial", seed, 25)
+    for suffix in (".xmd", ".xta"):
+        names = [path.with_name(path.name + suffix) for path in (serial, parallel)]
+        assert names[0].read_bytes() == names[1].read_bytes()
+
+
+@pytest.mark.parametrize(("ranks", "engine"), [(1, "mpi-io"), (3, "mpi-io"), (2, "mmap")])
+def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
+    mpirun(ranks, "errors.py", path, engine)
+
+
+@pytest.mark.parametrize("engine", ["mpi-io", "mmap"])
+def test_growth_from_outside(mpirun, path, engine):
+    mpirun(3, "outside.py", path, engine)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "engine", "fill"),
+    [(1, "mpi-io", 7), (3, "mpi-io", 0), (2, "mpi-io", 7), (2, "mmap", 7)],
+)
+def test_axes_policies_and_durability(mpirun, path, ranks, engine, fill):
+    mpirun(ranks, "axes.py", path, engine, fill)
+
+
+def check_planes(path):
+    """What `appending.py` leaves is whole, and nobody has it locked."""
+    with xa.open(path, "r+", timeout=20) as array:
+        planes = array[...]
+        array.append(np.zeros((1, *array.shape[1:]), "i4"))
+        array.extend(0, 3)
+        assert not array[len(planes) :].any()
+    assert (planes == np.arange(len(planes))[:, None, None]).all()
+    return len(planes)
+
+
+def test_a_rank_that_fails_leaves_the_array_whole(mpirun, path):
+    status, text = mpirun.status(3, "appending.py", path, 12)
+    assert status != 0
+    assert "a mistake of the program" in text
+    assert check_planes(path) == 12
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.11])
+def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
+    process = mpirun.start(2, "appending.py", path, 0)
+    try:
+        assert process.stdout.readline() == "READY\n"
+        time.sleep(seconds)
+    finally:
+        processes = family(process.pid)
+        kill(process)
+    assert len(processes) >= 3  # the ranks, too
+    assert check_planes(path) >= 11
+
+
+@pytest.mark.parametrize(("ranks", "shares"), [(1, 1), (3, 1), (1, 0), (3, 0)])
+def test_global_arrays(mpirun, path, ranks, shares):
+    mpirun(ranks, "globals.py", path, shares)
