@@ -1454,7 +1454,7 @@ class FileStore(Member):
             self._sync_state()
 
     def _check_length(self) -> None:
-        """Raise where another program has cut ``.xta`` off: what is gone must not look like zeros."""
+        """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
         size = os.fstat(self._data).st_size
         if size < self.state.data_bytes:
             raise TruncatedError(
