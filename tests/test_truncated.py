@@ -64,16 +64,20 @@ def test_it_does_not_open_again(cut, path, engine):
 
 
 def test_a_reader_that_refreshes_finds_out(path, engine):
-    with (
-        xa.create(path, (4, 1024), "i4", chunks=(4, 1024)) as array,
-        xa.open(path, engine=engine) as reader,
-    ):
+    array = xa.create(path, (4, 1024), "i4", chunks=(4, 1024))
+    with xa.open(path, engine=engine) as reader:
         array.append(np.ones((4, 1024), "i4"))
         os.truncate(f"{path}.xta", CUT)
         with pytest.raises(xa.errors.TruncatedError):
             reader.refresh()
         assert reader.shape == (4, 1024)
         assert reader[0, 0] == 0
+    # The writer does not cover it up.
+    for end in (array.flush, array.close):
+        with pytest.raises(xa.errors.TruncatedError):
+            end()
+    assert array.closed
+    assert os.path.getsize(f"{path}.xta") == CUT
 
 
 SIGNALLED = """

@@ -1,6 +1,15 @@
 from collections.abc import Iterable, Sequence
 from types import EllipsisType
-from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+    overload,
+    type_check_only,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +24,7 @@ _Entry: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | None
 _Selection: TypeAlias = _Entry | tuple[_Entry, ...]
 
 # Checksums, as the core sees them.
+@type_check_only
 class Doubtful(Protocol):
     in_doubt: bool
     def doubt(self) -> None: ...
