@@ -113,6 +113,19 @@ def test_without_a_session():
             call()
 
 
+def test_without_mpi(script):
+    said = script(
+        "import sys\n"
+        "sys.modules['mpi4py'] = None\n"
+        "from extarray import pexta\n"
+        "try:\n"
+        "    pexta.init()\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    assert "extarray[mpi]" in said
+
+
 def test_dra_acceptance(mpirun, tmp_path):
     mpirun(4, "dra.py", tmp_path)
 

@@ -20,7 +20,7 @@ from extarray.pexta.session import Session, current
 from extarray.stored import as_int
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import DTypeLike
 
@@ -182,8 +182,7 @@ def create(
     ...     pexta.C_DBL, 3, (60, 60, 60), "A", "a", pexta.RW, (2, 20, 20)
     ... )  # doctest: +SKIP
     """
-    hints = current().hints
-    return _create(type, ndim, dims, name, filename, mode, reqdims, lambda: hints, overwrite)
+    return _create(type, ndim, dims, name, filename, mode, reqdims, None, overwrite)
 
 
 def create_config(
@@ -226,17 +225,8 @@ def create_config(
     ...     pexta.C_INT, 1, (100,), "A", "a", pexta.RW, (-1,), 1, 2
     ... )  # doctest: +SKIP
     """
-    return _create(
-        type,
-        ndim,
-        dims,
-        name,
-        filename,
-        mode,
-        reqdims,
-        lambda: io_hints(numfiles, numioprocs),
-        overwrite,
-    )
+    config = (numfiles, numioprocs)
+    return _create(type, ndim, dims, name, filename, mode, reqdims, config, overwrite)
 
 
 def _create(
@@ -247,7 +237,7 @@ def _create(
     filename: str | PathLike[str],
     mode: Mode | int,
     reqdims: Sequence[SupportsIndex],
-    hints: Callable[[], dict[str, str]],
+    config: tuple[SupportsIndex, SupportsIndex] | None,
     overwrite: bool,
 ) -> DiskArray:
     session = current()
@@ -260,7 +250,7 @@ def _create(
             raise ArgumentTypeError(f"name must be a str, not {name!r}")
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
-        info = hints()
+        info = session.hints if config is None else io_hints(*config)
         step.arguments = f"create {fspath(filename)!r} in mode {permitted}, reqdims {chunks}"
     array = creation.create(
         filename,

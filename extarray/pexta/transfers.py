@@ -610,7 +610,8 @@ def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
     """The array of a handle, if a transfer is possible."""
     if not isinstance(g_a, GlobalArray):
         raise ArgumentTypeError(f"a GlobalArray is needed, not a {type(g_a).__name__}")
-    array = check_open(d_a, *(("write to", Mode.W) if write else ("read", Mode.R)), Mode.RW)
+    verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
+    array = check_open(d_a, verb, mode, Mode.RW)
     if g_a.dtype != array.dtype:
         raise DTypeError(
             f"elements of {g_a.dtype} in memory and of {array.dtype} in '{d_a.filename}'; "

@@ -97,13 +97,16 @@ with xa.open(folder / "plane") as plane:
     assert plane.attrs["name"] == "plane"
 comm.Barrier()
 
-# Growth: the old elements stay, and the zones follow.
+# Growth, also with a transfer under way: the old elements stay, and the zones follow.
+request = pexta.iwrite_section(False, g_a, (0,) * 3, (6, 5, 4), d_a, (2, 0, 0), (7, 4, 6))
 pexta.extend(d_a, 1, 3)
 pexta.extend(d_a, -1, 2)
+pexta.wait(request)
 assert pexta.inquire(d_a) == (pexta.C_DBL, 3, (8, 12, 12), "cube", str(folder / "cube"))
 disk = np.zeros((8, 12, 12))
 disk[:, :9, :10] = disks[d_a]
 disk[:7, :1, :5] = model[:, :1]
+disk[2:8, :5, :7] = model.reshape(6, 5, 7)
 pexta.write_section(False, g_a, (0, 0, 0), (6, 2, 1), d_a, (1, 9, 10), (7, 11, 11))
 disk[1:8, 9:, 10:] = model[:, :3, :2]
 assert np.array_equal(d_a.array.read(), disk)
@@ -248,6 +251,13 @@ for code, call in [
     assert caught.value.errno == code
 d_b.array.close()  # by its own method: it counts no more
 pexta.close(pexta.open(folder / "b", pexta.R))
+
+# Nothing at all is transferred, too.
+with GlobalArray.create((0, 3), "f4", comm) as nothing:
+    d_c = pexta.create("f4", 2, (0, 3), "nothing", folder / "nothing", pexta.RW, (2, 3))
+    pexta.write(nothing, d_c)
+    pexta.wait(pexta.iread(nothing, d_c))
+    pexta.delete(d_c)
 
 # A transfer that fails on one rank fails on all, when all meet.
 request = pexta.iwrite(g_a, d_a)
