@@ -69,7 +69,8 @@ def test_what_a_section_has_in_a_zone(shape, is_reversed, data):
         ((0, 0), (1, 4), xa.BoundsError, "0 ... 4 along axis 1 with size 4"),
         ((2, 0), (1, 1), xa.BoundsError, "2 ... 1 along axis 0"),
         ((-1, 0), (1, 1), xa.BoundsError, "-1 ... 1"),
-        ((0.5, 0), (1, 1), xa.ArgumentTypeError, "an index"),
+        ((0.5, 0), (1, 1), xa.ArgumentTypeError, "lo must be"),
+        ((0, 0), None, xa.ArgumentTypeError, "hi must be"),
     ],
 )
 def test_sections_that_are_not_possible(low, high, error, match):

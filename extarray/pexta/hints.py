@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from extarray.chunking import TARGET_BYTES
+from extarray.chunking import TARGET_BYTES, _integers
 from extarray.errors import ArgumentError, ChunksError
 from extarray.stored import as_int
 
@@ -20,7 +20,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
 
     Parameters
     ----------
-    reqdims : sequence of int
+    reqdims : int or sequence of int
         Elements of the request along each axis; -1: unspecified.
     dims : tuple of int
         Of the array.
@@ -34,6 +34,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
 
     Raises
     ------
+    ArgumentTypeError
     ChunksError
         A ValueError: too few or too many, or 0, or below -1.
 
@@ -48,9 +49,9 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
     >>> chunks_for((1, 20, 20), (60, 60, 60), 8), chunks_for((1000, -1), (4000, 4000), 8)
     ((1, 20, 20), (1000, 63))
     >>> chunks_for((600, 800), (4000, 4000), 8)
-    (150, 400)
+    (300, 200)
     """
-    wanted = [as_int(n, "reqdims") for n in reqdims]
+    wanted = _integers(reqdims, "reqdims")
     if len(wanted) != len(dims) or any(n < 1 and n != UNSPECIFIED for n in wanted):
         raise ChunksError(
             f"reqdims {reqdims} are not possible for {len(dims)} axes: give the elements of a "

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.chunking import _integers
 from extarray.errors import BoundsError, ShapeError
-from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class Section:
 
         Parameters
         ----------
-        low, high : sequence of int
+        low, high : int or sequence of int
             Its first and its last index along each axis, which both belong to it.
         shape : tuple of int
             Of the array.
@@ -70,7 +70,7 @@ class Section:
         ------
         ShapeError, BoundsError, ArgumentTypeError
         """
-        first, last = (tuple(as_int(i, "an index") for i in some) for some in (low, high))
+        first, last = _integers(low, "lo"), _integers(high, "hi")
         if not len(first) == len(last) == len(shape):
             raise ShapeError(
                 f"a section {first} ... {last} does not fit {what} with {len(shape)} axes; give "
