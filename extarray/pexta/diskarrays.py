@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from os import PathLike, fspath
+from os import PathLike, fsdecode
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from extarray import creation
 from extarray.chunking import check_shape
 from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
-from extarray.filesystem import family
+from extarray.filesystem import family, resolve_path
 from extarray.info import Info
 from extarray.metadata import check_dtype
 from extarray.pexta.hints import chunks_for, io_hints
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from extarray.mpi.array import ParallelArray
+    from extarray.store import FileStore
 
 __all__ = [
     "C_DBL",
@@ -174,7 +175,8 @@ def create(
 
     Notes
     -----
-    As after `set_default_config`.  See `hints.chunks_for` for what becomes of `reqdims`.
+    A chunk is a typical request; one of more than 512 KiB is several chunks.  Along an axis that is
+    unspecified a chunk has as much as fits, and where all are, `extarray.create` chooses.
 
     Examples
     --------
@@ -251,7 +253,7 @@ def _create(
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
         info = session.hints if config is None else io_hints(*config)
-        step.arguments = f"create {fspath(filename)!r} in mode {permitted}, reqdims {chunks}"
+        step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}"
     array = creation.create(
         filename,
         shape,
@@ -292,7 +294,7 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
     with session.agreement.step() as step:
         session.check_handles()
         permitted = _mode(mode)
-        step.arguments = f"open {fspath(filename)!r} in mode {permitted}"
+        step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
     access = "r" if permitted is Mode.R else "r+"
     array = creation.open(filename, access, comm=session.comm, info=session.hints)
     try:
@@ -306,7 +308,7 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
 
 def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: Mode) -> DiskArray:
     name = array.attrs.get(_NAME)
-    place = fspath(filename)
+    place = fsdecode(filename)
     handle = DiskArray(array, name if isinstance(name, str) else place, place, mode)
     session.arrays.append(handle)
     return handle
@@ -395,11 +397,11 @@ def delete(d_a: DiskArray) -> None:
     >>> pexta.delete(d_a)  # doctest: +SKIP
     """
     close(d_a)
-    session = current()
+    session, path = current(), cast("FileStore", d_a.array._store).absolute
     with session.agreement.step():
         if session.comm.rank == 0:
             # As the one writer: nobody else is in the midst of anything.
-            last = creation.open(d_a.filename, "r+")
+            last = creation.open(path, "r+")
             with family(f"cannot remove the files of '{d_a.filename}'"):
                 last._discard()
 

@@ -151,6 +151,7 @@ ERRORS = [
     (xa.ArgumentTypeError, "request", lambda: pexta.wait(0)),
     (xa.AxisError, "axis 3", lambda: pexta.extend(d_a, 3, 1)),
     (xa.ArgumentError, "RW", lambda: pexta.open(folder / "plane", 7)),
+    (xa.ArgumentTypeError, "path", lambda: pexta.open(3, pexta.R)),
     (xa.MissingError, "nothing", lambda: pexta.open(folder / "nothing", pexta.R)),
     (
         xa.ExistsError,
