@@ -66,6 +66,7 @@ from extarray.metadata import (
     LIVE_SLOTS,
     MAGIC,
     NO_GROUP,
+    PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     Fresh,
@@ -82,6 +83,7 @@ from extarray.metadata import (
     encode_superblock,
     extent_capacity,
     header_bytes_of,
+    latest_sequence,
     places_fit,
     record_bytes,
     superblock_bytes,
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
+SETTLED_SLOTS = (*SPARED_SLOTS, *PENDING_SLOTS)
 SECTOR = 512
 LONGEST_HOLE_AHEAD = 1 << 30
 # Of the growth log, at a time.
@@ -560,6 +563,9 @@ class FileStore(Member):
 
     def _read_state(self) -> _State:
         """The newest state that is whole, and counts."""
+        found = self._undisputed_state()
+        if found is not None:
+            return found
         newest = max((block.sequence for _, block in self._superblocks(LIVE_SLOTS)), default=-1)
         known = -1
         with contextlib.suppress(CorruptError):
@@ -569,6 +575,17 @@ class FileStore(Member):
                 return found
         # The newest superblock is not whole: a pending state before it may be.
         return self._whole_state(self._decided_states(known))
+
+    def _undisputed_state(self) -> _State | None:
+        """The newest state of those that commits write, where nothing else claims to be newer."""
+        # The others first, so that they are not newer while a writer is at work.
+        length = (SETTLED_SLOTS[-1] - SETTLED_SLOTS[0] + 1) * BLOCK
+        others = os.pread(self._metadata, length, self.header.superblock_offset(SETTLED_SLOTS[0]))
+        for slot, state in self._superblocks(LIVE_SLOTS)[:1]:
+            if latest_sequence(others, SETTLED_SLOTS) <= state.sequence:
+                with contextlib.suppress(CorruptError):
+                    return self._whole(slot, state)
+        return None
 
     def _whole_state(self, decided: list[tuple[int, Superblock]]) -> _State:
         """The newest state that is whole, of the superblocks and of those that groups decided."""
