@@ -13,6 +13,8 @@ from extarray.config import config
 from extarray.member import Held
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from extarray._core._axial import Axial
     from extarray.metadata import Header
 
@@ -66,12 +68,16 @@ class MemoryStore:
         self._shown = 0  # bytes of which views may be left that the array lost again
         self.reserve(0, data_bytes)
 
-    def reserve(self, old: int, new: int) -> None:
-        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+
+        Where `runs` of bytes are given, only those get it, and zeros are left between them.
+        """
         assert self.region is not None
         self.region.commit(new)
         if any(self.header.fill):
-            _fill(self.region, self.header.fill, old, new)
+            for start, stop in ((old, new),) if runs is None else runs:
+                _fill(self.region, self.header.fill, start, stop)
         elif old < self._shown:
             self.region.fill(b"\0", old, min(new, self._shown))
         self._used = new

@@ -91,7 +91,7 @@ from extarray.metadata import (
 from extarray.sums import SUMS_AT_ONCE, Sums, read_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Self
 
     from numpy.typing import NDArray
@@ -738,24 +738,27 @@ class FileStore(Member):
 
     # -- growth ------------------------------------------------------------------------------
 
-    def reserve(self, old: int, new: int) -> None:
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
 
-        On an error the file is as before.
+        Where `runs` of bytes are given, only those get their space and the fill value, and holes
+        are left between them.  On an error the file is as before.
         """
         sparse, fill = self.header.sparse, self.header.fill
+        is_zero = fill.count(0) == len(fill)
         self.begin_append()
         try:
-            if sparse or not CAN_RESERVE:
+            if sparse or not CAN_RESERVE or runs is not None:
                 self._lengthen(new, ahead=old > 0)
-            elif new > old:
-                os.posix_fallocate(self._data, old, new - old)
-            if fill.count(0) != len(fill):
-                if self.sums is not None:
-                    self.sums.doubt()
-                fill_range(self._data, fill, old, new)
-            elif not sparse and not CAN_RESERVE:
-                fill_range(self._data, bytes(BLOCK), old, new)
+            if not is_zero and self.sums is not None:
+                self.sums.doubt()
+            for start, stop in ((old, new),) if runs is None else runs:
+                if CAN_RESERVE and not sparse and stop > start:
+                    os.posix_fallocate(self._data, start, stop - start)
+                if not is_zero:
+                    fill_range(self._data, fill, start, stop)
+                elif not sparse and not CAN_RESERVE:
+                    fill_range(self._data, bytes(BLOCK), start, stop)
         except OSError as error:
             self.release(old)
             advice = (

@@ -183,11 +183,11 @@ def test_no_growth_fails_that_would_not_fail_exactly(factory, monkeypatch, growt
     array[...] = expected = sample("i4", (2, 2))
     reserve, asked = type(array._store).reserve, []
 
-    def little(self, old, new):
+    def little(self, old, new, runs=None):
         asked.append((new - old) // 4)
         if new - old > 2 * 4:
             raise xa.StorageError(errno.ENOSPC, "no space")
-        reserve(self, old, new)
+        reserve(self, old, new, runs)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(array._store), "reserve", little)

@@ -100,6 +100,37 @@ def test_rolling_window(place, engine, fill):
         assert most <= 8 * 4 * row * 4
 
 
+@pytest.mark.parametrize("growth", ["exact", ("linear", 4), ("exponential", 1.5), "cubical"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("fill", FILLS)
+def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
+    """Chunks beside the window take no space, in whatever way it gets its own."""
+    chunk = 20  # of 3200 bytes: none begins and ends with a page
+    options = {"chunks": chunk, "fill_value": fill, "sparse": sparse, "growth": growth}
+    with xa.create(place / "a", (80, 80), "f8", engine=engine, **options) as array:
+        model = np.full((80, 80), float(fill))
+        spaces = []
+        for step in range(60):
+            for axis in 0, 1:
+                row = np.full((30, 80) if axis == 0 else (80, 30), step + 1.0)
+                array.append(row, axis)
+                array.shrink(axis, 30, side="start")
+                model = np.delete(np.append(model, row, axis), range(30), axis)
+            if step % 20 == 19:
+                spaces.append(disk_bytes(array))
+                assert_same(array[...], model)
+        array.extend(0, 25, side="start")  # into what was left, and what never had space
+        array.extend(1, 200)
+        array.extend(1, 200, side="start")
+        wanted = np.full((105, 480), float(fill))
+        wanted[25:, 200:280] = model
+        assert_same(array[...], wanted)
+    with xa.open(place / "a") as reader:
+        assert_same(reader[...], wanted)
+    # The window has 6 x 6 chunks of 3200 bytes, and policies add rows to it.
+    assert max(spaces) < 3 * 36 * 4096
+
+
 KILLED = """
 import os, signal, sys
 import extarray as xa
