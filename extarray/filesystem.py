@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
+from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -230,6 +231,8 @@ def read_all(fd: int, length: int, offset: int) -> bytes:
 def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
     """Write the fill value to the bytes start ... stop - 1, a whole number of elements.
 
+    Threads share a long range, where the file system lets them write at the same time.
+
     Parameters
     ----------
     fd : int
@@ -242,10 +245,12 @@ def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
     OSError
     """
     pattern = fill * max(1, min(_FILL_BYTES, stop - start) // len(fill))
-    while start < stop:
-        piece = pattern[: stop - start]
-        write_all(fd, piece, start)
-        start += len(piece)
+
+    def write(low: int, high: int) -> None:
+        for at in range(low, high, len(pattern)):
+            write_all(fd, memoryview(pattern)[: high - at], at)
+
+    run_in_shares(write, start, stop, len(fill))
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:

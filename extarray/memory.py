@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
-from extarray.config import config
 from extarray.member import Held
+from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
     from extarray.metadata import Header
 
 __all__ = ["MemoryStore"]
-
-# The least share of a thread.
-_SHARE = 1 << 23
 
 
 class MemoryStore:
@@ -75,9 +70,11 @@ class MemoryStore:
         """
         assert self.region is not None
         self.region.commit(new)
-        if any(self.header.fill):
-            for start, stop in ((old, new),) if runs is None else runs:
-                _fill(self.region, self.header.fill, start, stop)
+        fill = self.header.fill
+        if any(fill):
+            # The system clears pages as they are touched, which takes longer than to fill them.
+            for run in ((old, new),) if runs is None else runs:
+                run_in_shares(partial(self.region.fill, fill), *run, len(fill))
         elif old < self._shown:
             self.region.fill(b"\0", old, min(new, self._shown))
         self._used = new
@@ -183,27 +180,3 @@ class MemoryStore:
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
         self.region = None
-
-
-def _fill(region: Region, fill: bytes, start: int, stop: int) -> None:
-    """Write the fill value to fresh memory, on as many threads as are worth it.
-
-    The system clears the pages as they are touched, which takes longer than to fill them.
-    """
-    n = max(1, min(config.threads, (stop - start) // _SHARE))
-    size = len(fill)
-    edges = [start + (stop - start) // size * i // n * size for i in range(n)] + [stop]
-    shares = list(itertools.pairwise(edges))
-    threads = []
-    try:
-        for low, high in shares[1:]:
-            thread = threading.Thread(target=region.fill, args=(fill, low, high), daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads
-                thread.start()
-                threads.append(thread)
-                continue
-            region.fill(fill, low, high)
-        region.fill(fill, *shares[0])
-    finally:
-        for thread in threads:
-            thread.join()

@@ -10,6 +10,7 @@ from compare import assert_same
 from model import sample
 
 import extarray as xa
+from extarray.shares import run_in_shares
 
 
 def run_together(*works):
@@ -212,3 +213,30 @@ def test_arrays_of_their_own(disk):
         return repeat(one, 10)
 
     run_together(*map(work, range(4)))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_range_in_shares(threads):
+    parts = []
+    with xa.config.set(threads=threads):
+        run_in_shares(lambda low, high: parts.append((low, high)), 12, 2**25 + 7, 12)
+        parts.sort()
+        assert len(parts) == threads
+        assert [low for low, _ in parts] == [12, *(high for _, high in parts[:-1])]
+        assert all(low % 12 == 0 for low, _ in parts)
+        assert parts[-1][1] == 2**25 + 7
+        for last in parts:
+
+            def fail(low, high, last=last):
+                if (low, high) == last:
+                    raise OSError(28, "no space")
+
+            with pytest.raises(OSError, match="no space"):
+                run_in_shares(fail, 12, 2**25 + 7, 12)
+
+
+def test_growth_writes_the_fill_value_in_shares(factory):
+    with xa.config.set(threads=2), factory.array((1,), "u2", chunks=2**24, fill_value=7) as array:
+        assert array.chunk((0,)).sum() == 7
+        array.extend(0, 2**24)
+        assert (array[...] == 7).all()
