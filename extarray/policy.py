@@ -203,17 +203,37 @@ def _cubical(
     """Double the shortest axis, the first of equal ones, until there is room.
 
     So the axes take turns, and their extents are equal up to a factor of two, and powers of two.
+    Where that would make the grid much larger than it has to be, as that of a long and thin array,
+    only the axes that grow are lengthened, each to a power of two.
     """
+    axes = [j for j, n in enumerate(extents) if n or at_start[j] or at_end[j]]
+    needed = list(map(sum, zip(extents, at_start, at_end, strict=True)))
+    most = 2 ** len(axes) * math.prod(needed[j] for j in axes)
     first, last = list(at_start), list(at_end)
-    extents = list(extents)
-    axes = [j for j, n in enumerate(extents) if n or first[j] or last[j]]
+    after, steps = list(extents), []
     while any(first) or any(last):
-        j = min(axes, key=extents.__getitem__)
-        by = (1 << extents[j].bit_length()) - extents[j]  # to the next power of two above
-        extents[j] += by
+        j = min(axes, key=after.__getitem__)
+        by = _to_power(after[j] + 1) - after[j]
+        after[j] += by
         if first[j]:
             first[j] = max(0, first[j] - by)
-            yield j, by, "start"
+            steps.append((j, by, True))
         else:
             last[j] = max(0, last[j] - by)
-            yield j, by, "end"
+            steps.append((j, by, False))
+        if math.prod(after[j] for j in axes if after[j]) > most:
+            break
+    else:
+        yield from ((j, by, "start" if start else "end") for j, by, start in steps)
+        return
+    for j in axes:
+        ahead = _to_power(needed[j]) - needed[j]
+        if at_start[j]:
+            yield j, at_start[j] + (0 if at_end[j] else ahead), "start"
+        if at_end[j]:
+            yield j, at_end[j] + ahead, "end"
+
+
+def _to_power(n: int) -> int:
+    """The least power of two that is not less than `n`, which is at least 1."""
+    return 1 << (n - 1).bit_length()
