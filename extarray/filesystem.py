@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "CAN_RESERVE",
     "create_beside",
     "datasync",
+    "erase_range",
     "family",
     "file_names",
     "fill_range",
@@ -251,6 +253,35 @@ def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
             write_all(fd, memoryview(pattern)[: high - at], at)
 
     run_in_shares(write, start, stop, len(fill))
+
+
+def erase_range(fd: int, start: int, stop: int) -> None:
+    """Write zeros to the bytes start ... stop - 1, but to holes, and where there are zeros.
+
+    Parameters
+    ----------
+    fd, start, stop : int
+
+    Raises
+    ------
+    OSError
+    """
+    while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
+        end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
+        piece = read_all(fd, end - start, start)
+        if piece.count(0) != len(piece):
+            write_all(fd, bytes(len(piece)), start)
+        start = end
+
+
+def _seek(fd: int, offset: int, whence: int) -> int:
+    """Where from a place on the next data are, or the next hole."""
+    try:
+        return os.lseek(fd, offset, whence)
+    except OSError as error:
+        if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:
+            return sys.maxsize
+        return offset  # nobody knows
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:

@@ -26,7 +26,7 @@ from extarray.errors import (
     StorageError,
 )
 from extarray.metadata import LIMIT
-from extarray.policy import EXACT, decode_policy
+from extarray.policy import decode_policy
 from extarray.stored import StoredArray, as_int
 from extarray.walk import address_runs
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "Extendible", "as_source", "is_start"]
 
-EXACTLY = decode_policy(EXACT)
+# Kinds of types that elements of lists become, by their kinds.
+_TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
 # Bytes of a file of which the system's cache may keep pages together, and write them together.
 CACHED_TOGETHER = 1 << 21
 # Chunks on either side of what is cut off.
@@ -152,7 +153,7 @@ class Extendible(StoredArray):
         # Conversions may run any code, also code that closes this array: they come first.
         j = self._axis(axis)
         first = is_start(side)
-        values = as_source(data)
+        values = as_source(data, self.dtype)
         with self._growth:
             self._check("append to")
             by = self._length_of(values, j)
@@ -303,12 +304,15 @@ class Extendible(StoredArray):
                 f"cannot append data of shape {given} along axis {axis} of an array of "
                 f"shape {shape}: {text} is needed"
             )
-        if not np.can_cast(values.dtype, self.dtype, "same_kind"):
-            raise CastingError(
-                f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
-                "'same_kind'; cast it first, with astype"
-            )
+        self._check_kind(values.dtype)
         return int(given[axis])
+
+    def _check_kind(self, dtype: np.dtype[Any]) -> None:
+        if not np.can_cast(dtype, self.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot append {dtype} to an array of {self.dtype} by the rule 'same_kind'; cast "
+                "it first, with astype"
+            )
 
     # -- a change of bounds ------------------------------------------------------------------
 
@@ -345,7 +349,11 @@ class Extendible(StoredArray):
                     shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
                 )
             if store.growth and room is None and axial.grid != grid:
-                rows, reserved = self._allocate_ahead(mark, grid, rows, old, change)
+                ahead = self._allocate_ahead(mark, grid, rows, old, change)
+                if ahead is None:
+                    self._allocate(first, last, shape, grid, offset)
+                else:
+                    rows, reserved = ahead, axial.size * self.chunk_bytes
             if change is not None:
                 change = change._replace(rows=rows)
                 new_offset = change.offset_after
@@ -422,11 +430,11 @@ class Extendible(StoredArray):
 
     def _allocate_ahead(
         self, mark: Any, grid: Index, rows: Index, old: int, change: Change | None
-    ) -> tuple[Index, int]:
+    ) -> Index | None:
         """Grow the grid as the growth policy says instead of exactly, if there is room for that.
 
         Since `mark` the grid has grown exactly: from `grid`, of `old` bytes, by `rows` at the
-        starts.  Returns the rows at the starts, and how many bytes have their room.
+        starts.  Returns the rows at the starts; or None, and the grid is as before.
         """
         store, axial, shape = self._store, self.axial, self.shape
         last = [m - n - first for m, n, first in zip(axial.grid, grid, rows, strict=True)]
@@ -444,15 +452,11 @@ class Extendible(StoredArray):
             new = axial.size * self.chunk_bytes
             if new >= LIMIT or max(map(operator.mul, axial.grid, self.chunks)) >= LIMIT:
                 raise LimitError("2**63 or nearly")
-            self._make_room(
-                old, new, None if change is None else change._replace(rows=tuple(added))
-            )
+            self._make_room(old, new, change and change._replace(rows=tuple(added)))
         except (LimitError, StorageError, ReserveError):
             axial._rollback(mark)
-            for axis, by, side in EXACTLY.steps(extents, rows, last):
-                axial._grow(axis, by, side)
-            return rows, old
-        return tuple(added), new
+            return None
+        return tuple(added)
 
     def _make_room(self, old: int, new: int, change: Change | None) -> None:
         """Have the store make room for the chunks that the grid has gained.
@@ -464,7 +468,7 @@ class Extendible(StoredArray):
         store, size = self._store, self.chunk_bytes
         runs = None
         if change is not None and store.unclean:
-            boxes = list(change.chunks_gained(self.grid))
+            boxes = list(change.chunks_gained(self.axial.grid))
             wanted = sum(math.prod(map(operator.sub, last, first)) for first, last in boxes)
             if wanted < (new - old) // size:
                 runs = itertools.chain.from_iterable(map(self._byte_runs, boxes))
@@ -480,14 +484,26 @@ class Extendible(StoredArray):
                 f"cannot grow {self._name()} where this block of extarray.commit has cut it: what "
                 "was cut off is needed until the end of the block; grow behind it"
             )
-        self._store.settle()
+        store = self._store
+        store.settle()
+        self._forget_touched()
+        known = change.chunks_of((0,) * len(change.shape), change.shape)
         for start, stop in change.old_chunks_of_new_parts():
-            for run in self._byte_runs(change.chunks_of(start, stop)):
-                if held is not None:
-                    held.keep(*run)
-                self._store.reserve_again(*run)
+            box = change.chunks_of(start, stop)
+            # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
+            for run in itertools.chain.from_iterable(map(self._byte_runs, _outside(*box, *known))):
+                store.keep(*run)
+                if clean:
+                    if store.sums is not None:
+                        self._note_bytes(*run)
+                    store.renew(*run)
+                else:
+                    store.reserve_again(*run)
             if clean:
-                self._restore_fill(start, stop)
+                inner = change.elements_of(*known)
+                self._restore_fill(
+                    tuple(map(max, start, inner[0])), tuple(map(min, stop, inner[1]))
+                )
 
     def _give_back(self, change: Change) -> None:
         """Have the store give back the chunks that hold none of the new bounds."""
@@ -549,12 +565,15 @@ class Extendible(StoredArray):
             wanted = tuple(s.stop - s.start for s in part)
             if block.shape != wanted:
                 raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+            self._check_kind(block.dtype)
             low = [n + s.start for n, s in zip(start, part, strict=True)]
             high = [n + s.stop for n, s in zip(start, part, strict=True)]
             self._write_box(low, high, block)
 
     def _restore_fill(self, start: Index, stop: Index) -> None:
-        """Give the fill value back to a box of allocated elements."""
+        """Give the fill value back to a box of allocated elements, which may be empty."""
+        if not all(map(operator.lt, start, stop)):
+            return
         fill = np.frombuffer(self._store.header.fill, self.dtype).reshape(())
         wanted = np.frombuffer(self._store.header.fill, np.uint8)
         extents = [high - low for low, high in zip(start, stop, strict=True)]
@@ -649,6 +668,14 @@ class Change(NamedTuple):
             last.append(-(-(z + b) // c) + m if a < z else first[-1])
         return tuple(first), tuple(last)
 
+    def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
+        """Elements, as they were counted before, of a box of chunks of the new grid."""
+        start, stop = [], []
+        for a, z, b, c, m in zip(first, last, self.offset, self.chunks, self.rows, strict=True):
+            start.append((a - m) * c - b)
+            stop.append((z - m) * c - b)
+        return tuple(start), tuple(stop)
+
     def chunks_cut(self) -> Iterator[tuple[Index, Index]]:
         """Boxes of chunks, in the new grid, that the old bounds need and the new ones do not."""
         needed = self.chunks_of((0,) * len(self.shape), self.shape)
@@ -690,12 +717,15 @@ def _grown(low: Index | None, high: Index, shape: Index) -> tuple[Index, Index]:
     return low, tuple(0 if a < 0 else b for a, b in zip(low, high, strict=True))
 
 
-def as_source(x: Any) -> Any:
+def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
     """What elements are read from: `x` itself where it can be sliced, else an array of it.
 
     Parameters
     ----------
     x : array_like
+    dtype : numpy.dtype, optional
+        What lists and numbers of Python, which have none, are to be, as they are for an assignment:
+        integers any number, texts a text or a date.  Other kinds are not converted.
 
     Returns
     -------
@@ -703,11 +733,19 @@ def as_source(x: Any) -> Any:
     """
     if isinstance(x, ArrayCore):
         return x
-    if isinstance(x, (np.ndarray, np.generic)) or not all(
-        hasattr(x, name) for name in ("shape", "dtype", "__getitem__")
-    ):
+    if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)  # no matrix, no mask
-    return x
+    if isinstance(getattr(x, "dtype", None), np.dtype) and all(
+        hasattr(x, name) for name in ("shape", "__getitem__")
+    ):
+        return x
+    if dtype is None or hasattr(x, "__array__"):
+        return np.asarray(x)
+    if dtype.names is None:
+        values = np.asarray(x)
+        if values.size and dtype.kind not in _TAKEN.get(values.dtype.kind, ""):
+            return values
+    return np.asarray(x, dtype)
 
 
 def is_start(side: str) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
-from extarray.member import Held
+from extarray.member import Held, without
 from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class MemoryStore:
     is_durable = False
     shared = False
     sums = None
+    views = None
 
     def __init__(
         self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
@@ -114,6 +115,21 @@ class MemoryStore:
 
     def reserve_again(self, start: int, stop: int) -> None:
         """Nothing to do: memory comes when it is touched."""
+
+    def renew(self, start: int, stop: int) -> None:
+        """Give bytes that do not count the fill value."""
+        assert self.region is not None
+        if any(self.header.fill):
+            run_in_shares(
+                partial(self.region.fill, self.header.fill), start, stop, len(self.header.fill)
+            )
+        else:
+            self.region.discard(start, stop)
+
+    def keep(self, start: int, stop: int) -> None:
+        """Do not give back bytes that a growth uses again."""
+        if self.held is not None:
+            self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
         """Let the system have the memory of bytes that no longer count: they are zero."""

@@ -10,7 +10,7 @@ from compare import assert_same
 from model import sample
 
 import extarray as xa
-from extarray.shares import run_in_shares
+from extarray import shares
 
 
 def run_together(*works):
@@ -215,16 +215,36 @@ def test_arrays_of_their_own(disk):
     run_together(*map(work, range(4)))
 
 
+@pytest.mark.parametrize("can_start", [True, False])
+def test_fill_values_on_several_threads(factory, monkeypatch, can_start):
+    monkeypatch.setattr(shares, "_SHARE", 1000)
+    if not can_start:
+
+        def fail(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+    fill = np.array(b"abc", "S3")[()]
+    with (
+        xa.config.set(threads=5),
+        factory.array((1111, 7), "S3", chunks=(10, 7), fill_value=fill) as array,
+    ):
+        array.extend(0, 2222)
+        assert (array[...] == fill).all()
+        assert (array.chunk((333, 0)) == fill).all()
+
+
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_range_in_shares(threads):
+def test_a_range_in_shares(threads, monkeypatch):
+    monkeypatch.setattr(shares, "_SHARE", 1000)
     parts = []
     with xa.config.set(threads=threads):
-        run_in_shares(lambda low, high: parts.append((low, high)), 12, 2**25 + 7, 12)
+        shares.run_in_shares(lambda low, high: parts.append((low, high)), 12, 10_007, 12)
         parts.sort()
         assert len(parts) == threads
         assert [low for low, _ in parts] == [12, *(high for _, high in parts[:-1])]
         assert all(low % 12 == 0 for low, _ in parts)
-        assert parts[-1][1] == 2**25 + 7
+        assert parts[-1][1] == 10_007
         for last in parts:
 
             def fail(low, high, last=last):
@@ -232,11 +252,4 @@ def test_a_range_in_shares(threads):
                     raise OSError(28, "no space")
 
             with pytest.raises(OSError, match="no space"):
-                run_in_shares(fail, 12, 2**25 + 7, 12)
-
-
-def test_growth_writes_the_fill_value_in_shares(factory):
-    with xa.config.set(threads=2), factory.array((1,), "u2", chunks=2**24, fill_value=7) as array:
-        assert array.chunk((0,)).sum() == 7
-        array.extend(0, 2**24)
-        assert (array[...] == 7).all()
+                shares.run_in_shares(fail, 12, 10_007, 12)
