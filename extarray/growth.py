@@ -269,7 +269,8 @@ class Extendible(StoredArray):
         Notes
         -----
         An array that grows by small steps along several axes in turn has a segment for each step.
-        Room for many steps at once takes disk space (none in a sparse array) and saves segments.
+        Room for many steps at once saves segments, and takes disk space (in a sparse array only
+        where the fill value is not zero).
 
         Examples
         --------
