@@ -209,7 +209,7 @@ class ExtArray(
         store = self._store
         writable, sparse = store.mode == "r+", store.header.sparse
         durable = store.is_durable
-        self._attach(store.region, writable, sparse, store.hollow, durable, store.sums)
+        self._attach(store.region, writable, sparse, store.hollow, durable, store.sums, store.views)
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"

@@ -6,10 +6,12 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
+from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +20,7 @@ __all__ = [
     "CAN_RESERVE",
     "create_beside",
     "datasync",
+    "erase_range",
     "family",
     "file_names",
     "fill_range",
@@ -230,6 +233,8 @@ def read_all(fd: int, length: int, offset: int) -> bytes:
 def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
     """Write the fill value to the bytes start ... stop - 1, a whole number of elements.
 
+    Threads share a long range, where the file system lets them write at the same time.
+
     Parameters
     ----------
     fd : int
@@ -242,10 +247,41 @@ def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
     OSError
     """
     pattern = fill * max(1, min(_FILL_BYTES, stop - start) // len(fill))
-    while start < stop:
-        piece = pattern[: stop - start]
-        write_all(fd, piece, start)
-        start += len(piece)
+
+    def write(low: int, high: int) -> None:
+        for at in range(low, high, len(pattern)):
+            write_all(fd, memoryview(pattern)[: high - at], at)
+
+    run_in_shares(write, start, stop, len(fill))
+
+
+def erase_range(fd: int, start: int, stop: int) -> None:
+    """Write zeros to the bytes start ... stop - 1, but to holes, and where there are zeros.
+
+    Parameters
+    ----------
+    fd, start, stop : int
+
+    Raises
+    ------
+    OSError
+    """
+    while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
+        end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
+        piece = read_all(fd, end - start, start)
+        if piece.count(0) != len(piece):
+            write_all(fd, bytes(len(piece)), start)
+        start = end
+
+
+def _seek(fd: int, offset: int, whence: int) -> int:
+    """Where from a place on the next data are, or the next hole."""
+    try:
+        return os.lseek(fd, offset, whence)
+    except OSError as error:
+        if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:
+            return sys.maxsize
+        return offset  # nobody knows
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:

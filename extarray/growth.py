@@ -7,6 +7,8 @@ negative where an axis grows at its start, positive where it shrinks there.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import operator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
@@ -24,19 +26,24 @@ from extarray.errors import (
     StorageError,
 )
 from extarray.metadata import LIMIT
-from extarray.policy import EXACT, decode_policy
+from extarray.policy import decode_policy
 from extarray.stored import StoredArray, as_int
 from extarray.walk import address_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 __all__ = ["Change", "Extendible", "as_source", "is_start"]
 
-EXACTLY = decode_policy(EXACT)
+# Kinds of types that elements of lists become, by their kinds.
+_TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
+# Bytes of a file of which the system's cache may keep pages together, and write them together.
+CACHED_TOGETHER = 1 << 21
+# Chunks on either side of what is cut off.
+LOOKED_AT = 1 << 12
 
 Side = Literal["end", "start"]
 Index = tuple[int, ...]
@@ -146,7 +153,7 @@ class Extendible(StoredArray):
         # Conversions may run any code, also code that closes this array: they come first.
         j = self._axis(axis)
         first = is_start(side)
-        values = as_source(data)
+        values = as_source(data, self.dtype)
         with self._growth:
             self._check("append to")
             by = self._length_of(values, j)
@@ -262,7 +269,8 @@ class Extendible(StoredArray):
         Notes
         -----
         An array that grows by small steps along several axes in turn has a segment for each step.
-        Room for many steps at once takes disk space (none in a sparse array) and saves segments.
+        Room for many steps at once saves segments, and takes disk space (in a sparse array only
+        where the fill value is not zero).
 
         Examples
         --------
@@ -297,12 +305,15 @@ class Extendible(StoredArray):
                 f"cannot append data of shape {given} along axis {axis} of an array of "
                 f"shape {shape}: {text} is needed"
             )
-        if not np.can_cast(values.dtype, self.dtype, "same_kind"):
-            raise CastingError(
-                f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
-                "'same_kind'; cast it first, with astype"
-            )
+        self._check_kind(values.dtype)
         return int(given[axis])
+
+    def _check_kind(self, dtype: np.dtype[Any]) -> None:
+        if not np.can_cast(dtype, self.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot append {dtype} to an array of {self.dtype} by the rule 'same_kind'; cast "
+                "it first, with astype"
+            )
 
     # -- a change of bounds ------------------------------------------------------------------
 
@@ -334,12 +345,18 @@ class Extendible(StoredArray):
         try:
             first, last = (low, high) if room is None else room
             rows = self._allocate(first, last, shape, grid, offset)
-            if store.growth and room is None:
-                rows, reserved = self._allocate_ahead(mark, grid, rows, old)
             if low is not None or was_unclean or cuts:
                 change = Change(
                     shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
                 )
+            if store.growth and room is None and axial.grid != grid:
+                ahead = self._allocate_ahead(mark, grid, rows, old, change)
+                if ahead is None:
+                    self._allocate(first, last, shape, grid, offset)
+                else:
+                    rows, reserved = ahead, axial.size * self.chunk_bytes
+            if change is not None:
+                change = change._replace(rows=rows)
                 new_offset = change.offset_after
             new = axial.size * self.chunk_bytes
             if new > old:
@@ -351,7 +368,7 @@ class Extendible(StoredArray):
                 if not old:
                     self._place_elements()
                 if new > reserved:
-                    store.reserve(old, new)
+                    self._make_room(old, new, change)
                 if store.region is not self._region:
                     self._attach_store()
             if was_unclean and change is not None:
@@ -412,32 +429,53 @@ class Extendible(StoredArray):
                     axial._grow(j, more)
         return tuple(rows)
 
-    def _allocate_ahead(self, mark: Any, grid: Index, rows: Index, old: int) -> tuple[Index, int]:
+    def _allocate_ahead(
+        self, mark: Any, grid: Index, rows: Index, old: int, change: Change | None
+    ) -> Index | None:
         """Grow the grid as the growth policy says instead of exactly, if there is room for that.
 
         Since `mark` the grid has grown exactly: from `grid`, of `old` bytes, by `rows` at the
-        starts.  Returns the rows at the starts, and how many bytes have their room.
+        starts.  Returns the rows at the starts; or None, and the grid is as before.
         """
-        store, axial = self._store, self.axial
-        if axial.grid == grid:
-            return rows, old
+        store, axial, shape = self._store, self.axial, self.shape
         last = [m - n - first for m, n, first in zip(axial.grid, grid, rows, strict=True)]
         axial._rollback(mark)
+        # Rows at the other end that the bounds have left are no reason to allocate more.
+        extents = list(grid)
+        for j, (n, b, c) in enumerate(zip(shape, store.offset, self.chunks, strict=True)):
+            if bool(rows[j]) != bool(last[j]):
+                extents[j] = -(-(b + n) // c) if rows[j] else grid[j] - b // c
         added = [0] * len(grid)
         try:
-            for axis, by, side in decode_policy(store.growth).steps(grid, rows, last):
+            for axis, by, side in decode_policy(store.growth).steps(extents, rows, last):
                 axial._grow(axis, by, side)
                 added[axis] += by if side == "start" else 0
             new = axial.size * self.chunk_bytes
             if new >= LIMIT or max(map(operator.mul, axial.grid, self.chunks)) >= LIMIT:
                 raise LimitError("2**63 or nearly")
-            store.reserve(old, new)
+            self._make_room(old, new, change and change._replace(rows=tuple(added)))
         except (LimitError, StorageError, ReserveError):
             axial._rollback(mark)
-            for axis, by, side in EXACTLY.steps(grid, rows, last):
-                axial._grow(axis, by, side)
-            return rows, old
-        return tuple(added), new
+            return None
+        return tuple(added)
+
+    def _make_room(self, old: int, new: int, change: Change | None) -> None:
+        """Have the store make room for the chunks that the grid has gained.
+
+        Where the bounds have moved in before, it has chunks that no growth to come need ever reach,
+        as beside a window that rolls along two axes: those get no room.  Should they be reached,
+        `_expose` makes them ready.
+        """
+        store, size = self._store, self.chunk_bytes
+        runs = None
+        if change is not None and store.unclean:
+            boxes = list(change.chunks_gained(self.axial.grid))
+            wanted = sum(math.prod(map(operator.sub, last, first)) for first, last in boxes)
+            if wanted < (new - old) // size:
+                runs = itertools.chain.from_iterable(map(self._byte_runs, boxes))
+        store.reserve(old, new, runs)
+        if runs is not None and store.sums is not None and any(store.header.fill):
+            self._note_bytes(old, new)  # some are holes, which hold no fill value
 
     def _expose(self, change: Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""
@@ -447,14 +485,26 @@ class Extendible(StoredArray):
                 f"cannot grow {self._name()} where this block of extarray.commit has cut it: what "
                 "was cut off is needed until the end of the block; grow behind it"
             )
-        self._store.settle()
+        store = self._store
+        store.settle()
+        self._forget_touched()
+        known = change.chunks_of((0,) * len(change.shape), change.shape)
         for start, stop in change.old_chunks_of_new_parts():
             box = change.chunks_of(start, stop)
-            if held is not None:
-                self._store_runs(held.keep, box)
-            self._store_runs(self._store.reserve_again, box)
+            # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
+            for run in itertools.chain.from_iterable(map(self._byte_runs, _outside(*box, *known))):
+                store.keep(*run)
+                if clean:
+                    if store.sums is not None:
+                        self._note_bytes(*run)
+                    store.renew(*run)
+                else:
+                    store.reserve_again(*run)
             if clean:
-                self._restore_fill(start, stop)
+                inner = change.elements_of(*known)
+                self._restore_fill(
+                    tuple(map(max, start, inner[0])), tuple(map(min, stop, inner[1]))
+                )
 
     def _give_back(self, change: Change) -> None:
         """Have the store give back the chunks that hold none of the new bounds."""
@@ -466,19 +516,42 @@ class Extendible(StoredArray):
             self._forget_touched()
             self._store.begin_cut()
             self._note_cut()
-            for box in boxes:
+            for run in itertools.chain.from_iterable(map(self._byte_runs, boxes)):
+                start, stop = self._with_unneeded(*run, change.chunks_needed)
                 if self._store.sums is not None:
-                    self._store_runs(self._note_bytes, box)
-                self._store_runs(self._store.give_back, box)
+                    self._note_bytes(start, stop)
+                self._store.give_back(start, stop)
+
+    def _with_unneeded(self, start: int, stop: int, needed: tuple[Index, Index]) -> tuple[int, int]:
+        """Bytes to give back, and what is around them, up to the next chunk that is needed.
+
+        A file system gives back whole pages, and the system's cache may have made many out of a
+        hole in which one was written.  So the last chunk that is cut off of a piece of the cache
+        gives back all of it.
+        """
+        size = self.chunk_bytes
+        low = max(start - start % CACHED_TOGETHER, start - LOOKED_AT * size)
+        high = min(stop + -stop % CACHED_TOGETHER, stop + LOOKED_AT * size, self.axial.size * size)
+        before = self._those_in(needed, low // size, start // size)
+        behind = self._those_in(needed, stop // size, -(-high // size))
+        if before.size:
+            low = (int(before[-1]) + 1) * size
+        return low, int(behind[0]) * size if behind.size else high
+
+    def _those_in(self, box: tuple[Index, Index], first: int, stop: int) -> NDArray[np.int64]:
+        """Which of the chunks first ... stop - 1 lie in a box."""
+        addresses = np.arange(first, stop)
+        indices = self.axial.indices(addresses)
+        return addresses[((indices >= box[0]) & (indices < box[1])).all(axis=1)]
 
     def _note_bytes(self, start: int, stop: int) -> None:
-        """Have chunks count as written, which are the bytes start ... stop - 1 of the file."""
-        self._note_written(np.arange(start // self.chunk_bytes, stop // self.chunk_bytes))
+        """Have chunks count as written in which bytes start ... stop - 1 of the file lie."""
+        self._note_written(np.arange(start // self.chunk_bytes, -(-stop // self.chunk_bytes)))
 
-    def _store_runs(self, call: Callable[[int, int], None], box: tuple[Index, Index]) -> None:
-        """Call a method of the store for the bytes of a box of chunks."""
+    def _byte_runs(self, box: tuple[Index, Index]) -> Iterator[tuple[int, int]]:
+        """Runs of bytes that a box of chunks takes."""
         for first, last in address_runs(self.axial, *box):
-            call(first * self.chunk_bytes, last * self.chunk_bytes)
+            yield first * self.chunk_bytes, last * self.chunk_bytes
 
     def _fill_box(self, start: Index, stop: Index, values: Any) -> None:
         """Write what `as_source` gives to a box; what is no array in memory goes block by block."""
@@ -493,12 +566,15 @@ class Extendible(StoredArray):
             wanted = tuple(s.stop - s.start for s in part)
             if block.shape != wanted:
                 raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+            self._check_kind(block.dtype)
             low = [n + s.start for n, s in zip(start, part, strict=True)]
             high = [n + s.stop for n, s in zip(start, part, strict=True)]
             self._write_box(low, high, block)
 
     def _restore_fill(self, start: Index, stop: Index) -> None:
-        """Give the fill value back to a box of allocated elements."""
+        """Give the fill value back to a box of allocated elements, which may be empty."""
+        if not all(map(operator.lt, start, stop)):
+            return
         fill = np.frombuffer(self._store.header.fill, self.dtype).reshape(())
         wanted = np.frombuffer(self._store.header.fill, np.uint8)
         extents = [high - low for low, high in zip(start, stop, strict=True)]
@@ -568,13 +644,12 @@ class Change(NamedTuple):
 
     def new_parts(self) -> Iterator[tuple[Index, Index]]:
         """Boxes of elements that the new bounds have and the old ones have not."""
-        low, high, shape = self.low, self.high, self.shape
-        for j, n in enumerate(shape):
-            for a, b in ((low[j], min(0, high[j])), (max(n, low[j]), high[j])):
-                start = [*low[:j], a, *(max(0, m) for m in low[j + 1 :])]
-                stop = [*high[:j], b, *map(min, high[j + 1 :], shape[j + 1 :])]
-                if all(map(operator.lt, start, stop)):
-                    yield tuple(start), tuple(stop)
+        return _outside(self.low, self.high, (0,) * len(self.shape), self.shape)
+
+    @property
+    def chunks_needed(self) -> tuple[Index, Index]:
+        """Chunks of the new grid in which the new bounds lie."""
+        return self.chunks_of(self.low, self.high)
 
     def old_chunks_of_new_parts(self) -> Iterator[tuple[Index, Index]]:
         """Boxes of elements of the new parts that the old grid has already."""
@@ -594,21 +669,39 @@ class Change(NamedTuple):
             last.append(-(-(z + b) // c) + m if a < z else first[-1])
         return tuple(first), tuple(last)
 
+    def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
+        """Elements, as they were counted before, of a box of chunks of the new grid."""
+        start, stop = [], []
+        for a, z, b, c, m in zip(first, last, self.offset, self.chunks, self.rows, strict=True):
+            start.append((a - m) * c - b)
+            stop.append((z - m) * c - b)
+        return tuple(start), tuple(stop)
+
     def chunks_cut(self) -> Iterator[tuple[Index, Index]]:
         """Boxes of chunks, in the new grid, that the old bounds need and the new ones do not."""
-        old_first, old_last = self.chunks_of((0,) * len(self.shape), self.shape)
-        first, last = self.chunks_of(self.low, self.high)
-        both_first = tuple(map(max, old_first, first))
-        both_last = tuple(map(min, old_last, last))
-        for j in range(len(self.shape)):
-            for a, z in (
-                (old_first[j], min(first[j], old_last[j])),
-                (max(last[j], old_first[j]), old_last[j]),
-            ):
-                start = (*both_first[:j], a, *old_first[j + 1 :])
-                stop = (*both_last[:j], z, *old_last[j + 1 :])
-                if all(map(operator.lt, start, stop)):
-                    yield start, stop
+        needed = self.chunks_of((0,) * len(self.shape), self.shape)
+        return _outside(*needed, *self.chunks_needed)
+
+    def chunks_gained(self, grid: Index) -> Iterator[tuple[Index, Index]]:
+        """Boxes of chunks that the change adds to what is now `grid`, and that growth may need.
+
+        Not those that lie beside the bounds, in rows of chunks that there were before.
+        """
+        before = tuple(map(operator.add, self.grid, self.rows))
+        first, last = self.chunks_needed
+        first = tuple(0 if m else a for a, m in zip(first, self.rows, strict=True))
+        last = tuple(n if n > m else z for z, n, m in zip(last, grid, before, strict=True))
+        return _outside(first, last, self.rows, before)
+
+
+def _outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
+    """Boxes that make up what the box start ... stop - 1 has outside low ... high - 1."""
+    first, last = tuple(map(max, start, low)), tuple(map(min, stop, high))
+    for j, (n, m) in enumerate(zip(start, stop, strict=True)):
+        for a, z in ((n, min(low[j], m)), (max(high[j], n), m)):
+            lower, upper = (*first[:j], a, *start[j + 1 :]), (*last[:j], z, *stop[j + 1 :])
+            if all(map(operator.lt, lower, upper)):
+                yield lower, upper
 
 
 def _moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | None, Index]:
@@ -625,12 +718,15 @@ def _grown(low: Index | None, high: Index, shape: Index) -> tuple[Index, Index]:
     return low, tuple(0 if a < 0 else b for a, b in zip(low, high, strict=True))
 
 
-def as_source(x: Any) -> Any:
+def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
     """What elements are read from: `x` itself where it can be sliced, else an array of it.
 
     Parameters
     ----------
     x : array_like
+    dtype : numpy.dtype, optional
+        What lists and numbers of Python, which have none, are to be, as they are for an assignment:
+        integers any number, texts a text or a date.  Other kinds are not converted.
 
     Returns
     -------
@@ -638,11 +734,19 @@ def as_source(x: Any) -> Any:
     """
     if isinstance(x, ArrayCore):
         return x
-    if isinstance(x, (np.ndarray, np.generic)) or not all(
-        hasattr(x, name) for name in ("shape", "dtype", "__getitem__")
-    ):
+    if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)  # no matrix, no mask
-    return x
+    if isinstance(getattr(x, "dtype", None), np.dtype) and all(
+        hasattr(x, name) for name in ("shape", "__getitem__")
+    ):
+        return x
+    if dtype is None or hasattr(x, "__array__"):
+        return np.asarray(x)
+    if dtype.names is None:
+        values = np.asarray(x)
+        if values.size and dtype.kind not in _TAKEN.get(values.dtype.kind, ""):
+            return values
+    return np.asarray(x, dtype)
 
 
 def is_start(side: str) -> bool:

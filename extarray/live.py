@@ -116,17 +116,18 @@ class LiveMixin(StoredArray):
         """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
         while True:
             with self._steady:
+                # Another thread may have cut some off, or shift the indices meanwhile.
                 self._check_axes(ndim)
                 zero, shape = self.origin[axis], self.shape
-            # Another thread may have cut some off.
-            low, high = max(low, -zero), min(high, shape[axis] - zero)
-            if low >= high:
-                return
-            layer = self.itemsize * int(np.prod(shape)) // max(1, shape[axis])
-            stop = min(high, low + max(1, config.max_memory // max(1, layer)))
-            selection = tuple(
-                slice(low + zero, stop + zero) if i == axis else slice(0, n)
-                for i, n in enumerate(shape)
-            )
-            yield selection, self._read_exact(selection)
+                low, high = max(low, -zero), min(high, shape[axis] - zero)
+                if low >= high:
+                    return
+                layer = self.itemsize * int(np.prod(shape)) // max(1, shape[axis])
+                stop = min(high, low + max(1, config.max_memory // max(1, layer)))
+                selection = tuple(
+                    slice(low + zero, stop + zero) if i == axis else slice(0, n)
+                    for i, n in enumerate(shape)
+                )
+                values = self._read_exact(selection)
+            yield selection, values
             low = stop

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from extarray._core._mapping import Region
     from extarray.metadata import Header
 
-__all__ = ["Held", "Member"]
+__all__ = ["Held", "Member", "without"]
 
 # The numbers of the two pending states.
 _SEQUENCES = struct.Struct(f"<8xQ{BLOCK - 8}xQ")
@@ -79,14 +79,30 @@ class Held:
     outcome: Superblock | None = None
     slot: int | None = None
 
-    def keep(self, start: int, stop: int) -> None:
-        """Do not give back bytes that a growth uses again."""
-        self.freed[:] = [
-            (a, b)
-            for first, last in self.freed
-            for a, b in ((first, min(last, start)), (max(first, stop), last))
-            if a < b
-        ]
+
+def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
+    """What runs of bytes have outside another one.
+
+    Parameters
+    ----------
+    runs : list of (int, int)
+    start, stop : int
+
+    Returns
+    -------
+    list of (int, int)
+
+    Examples
+    --------
+    >>> without([(0, 10), (20, 30)], 4, 25)
+    [(0, 4), (25, 30)]
+    """
+    return [
+        (a, b)
+        for first, last in runs
+        for a, b in ((first, min(last, start)), (max(first, stop), last))
+        if a < b
+    ]
 
 
 class Member:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import threading
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
-from extarray.config import config
-from extarray.member import Held
+from extarray.member import Held, without
+from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from extarray._core._axial import Axial
     from extarray.metadata import Header
 
 __all__ = ["MemoryStore"]
-
-# The least share of a thread.
-_SHARE = 1 << 23
 
 
 class MemoryStore:
@@ -46,6 +43,7 @@ class MemoryStore:
     is_durable = False
     shared = False
     sums = None
+    views = None
 
     def __init__(
         self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
@@ -66,12 +64,18 @@ class MemoryStore:
         self._shown = 0  # bytes of which views may be left that the array lost again
         self.reserve(0, data_bytes)
 
-    def reserve(self, old: int, new: int) -> None:
-        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+
+        Where `runs` of bytes are given, only those get it, and zeros are left between them.
+        """
         assert self.region is not None
         self.region.commit(new)
-        if any(self.header.fill):
-            _fill(self.region, self.header.fill, old, new)
+        fill = self.header.fill
+        if any(fill):
+            # The system clears pages as they are touched, which takes longer than to fill them.
+            for run in ((old, new),) if runs is None else runs:
+                run_in_shares(partial(self.region.fill, fill), *run, len(fill))
         elif old < self._shown:
             self.region.fill(b"\0", old, min(new, self._shown))
         self._used = new
@@ -111,6 +115,21 @@ class MemoryStore:
 
     def reserve_again(self, start: int, stop: int) -> None:
         """Nothing to do: memory comes when it is touched."""
+
+    def renew(self, start: int, stop: int) -> None:
+        """Give bytes that do not count the fill value."""
+        assert self.region is not None
+        if any(self.header.fill):
+            run_in_shares(
+                partial(self.region.fill, self.header.fill), start, stop, len(self.header.fill)
+            )
+        else:
+            self.region.discard(start, stop)
+
+    def keep(self, start: int, stop: int) -> None:
+        """Do not give back bytes that a growth uses again."""
+        if self.held is not None:
+            self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
         """Let the system have the memory of bytes that no longer count: they are zero."""
@@ -177,27 +196,3 @@ class MemoryStore:
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
         self.region = None
-
-
-def _fill(region: Region, fill: bytes, start: int, stop: int) -> None:
-    """Write the fill value to fresh memory, on as many threads as are worth it.
-
-    The system clears the pages as they are touched, which takes longer than to fill them.
-    """
-    n = max(1, min(config.threads, (stop - start) // _SHARE))
-    size = len(fill)
-    edges = [start + (stop - start) // size * i // n * size for i in range(n)] + [stop]
-    shares = list(itertools.pairwise(edges))
-    threads = []
-    try:
-        for low, high in shares[1:]:
-            thread = threading.Thread(target=region.fill, args=(fill, low, high), daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads
-                thread.start()
-                threads.append(thread)
-                continue
-            region.fill(fill, low, high)
-        region.fill(fill, *shares[0])
-    finally:
-        for thread in threads:
-            thread.join()

@@ -6,6 +6,7 @@ The page ``docs/format.md`` specifies them; this module is that page in Python.
 from __future__ import annotations
 
 import enum
+import functools
 import json
 import os
 import re
@@ -86,6 +87,7 @@ __all__ = [
     "extent_capacity",
     "header_bytes_of",
     "header_content",
+    "latest_sequence",
     "places_fit",
     "record_bytes",
     "sums_bytes",
@@ -706,6 +708,25 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
     )
 
 
+def latest_sequence(data: bytes, slots: Sequence[int]) -> int:
+    """The greatest number that superblocks or pending states say they have, unchecked.
+
+    Parameters
+    ----------
+    data : bytes
+        From the block of the first of the slots on.
+    slots : sequence of int
+        In increasing order.
+
+    Returns
+    -------
+    int
+        0 where nothing was written; past the end of the data there is nothing.
+    """
+    places = (8 + (slot - slots[0]) * BLOCK for slot in slots)
+    return max(int.from_bytes(data[at : at + 8], "little") for at in places)
+
+
 def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> bool:
     """Whether all that a superblock points to has its place in ``.xmd``, and nothing two.
 
@@ -849,6 +870,7 @@ def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
 # -- growth log ----------------------------------------------------------------------------------
 
 
+@functools.cache
 def _record_type(ndim: int) -> np.dtype[Any]:
     return np.dtype(
         [("crc", "<u4"), ("side", "u1"), ("axis", "u1"), ("zero", "<u2"), ("grid", "<i8", (ndim,))]

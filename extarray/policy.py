@@ -152,14 +152,14 @@ class Policy(NamedTuple):
         return "cubical" if self.kind == "cubical" else "exact"
 
     def steps(
-        self, grid: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]
+        self, extents: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]
     ) -> Iterator[Step]:
         """Growths that give room to at least so many chunks at the starts and ends of the axes.
 
         Parameters
         ----------
-        grid : sequence of int
-            The grid as it is.
+        extents : sequence of int
+            Chunks that each axis has.
         at_start, at_end : sequence of int
             Chunks that are needed there.  What is allocated ahead is on the side that needs any.
 
@@ -179,9 +179,9 @@ class Policy(NamedTuple):
         [(1, 2, 'end'), (0, 4, 'end')]
         """
         if self.kind == "cubical":
-            yield from _cubical(grid, at_start, at_end)
+            yield from _cubical(extents, at_start, at_end)
             return
-        for axis, (n, first, last) in enumerate(zip(grid, at_start, at_end, strict=True)):
+        for axis, (n, first, last) in enumerate(zip(extents, at_start, at_end, strict=True)):
             ahead = max(0, self._least(n) - first - last) if first or last else 0
             if first:
                 yield axis, first + (0 if last else ahead), "start"
@@ -197,21 +197,43 @@ class Policy(NamedTuple):
         return 0
 
 
-def _cubical(grid: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]) -> Iterator[Step]:
+def _cubical(
+    extents: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]
+) -> Iterator[Step]:
     """Double the shortest axis, the first of equal ones, until there is room.
 
     So the axes take turns, and their extents are equal up to a factor of two, and powers of two.
+    Where that would make the grid much larger than it has to be, as that of a long and thin array,
+    only the axes that grow are lengthened, each to a power of two.
     """
+    axes = [j for j, n in enumerate(extents) if n or at_start[j] or at_end[j]]
+    needed = list(map(sum, zip(extents, at_start, at_end, strict=True)))
+    most = 2 ** len(axes) * math.prod(needed[j] for j in axes)
     first, last = list(at_start), list(at_end)
-    extents = list(grid)
-    axes = [j for j in range(len(grid)) if grid[j] or first[j] or last[j]]
+    after, steps = list(extents), []
     while any(first) or any(last):
-        j = min(axes, key=extents.__getitem__)
-        by = (1 << extents[j].bit_length()) - extents[j]  # to the next power of two above
-        extents[j] += by
+        j = min(axes, key=after.__getitem__)
+        by = _to_power(after[j] + 1) - after[j]
+        after[j] += by
         if first[j]:
             first[j] = max(0, first[j] - by)
-            yield j, by, "start"
+            steps.append((j, by, True))
         else:
             last[j] = max(0, last[j] - by)
-            yield j, by, "end"
+            steps.append((j, by, False))
+        if math.prod(after[j] for j in axes if after[j]) > most:
+            break
+    else:
+        yield from ((j, by, "start" if start else "end") for j, by, start in steps)
+        return
+    for j in axes:
+        ahead = _to_power(needed[j]) - needed[j]
+        if at_start[j]:
+            yield j, at_start[j] + (0 if at_end[j] else ahead), "start"
+        if at_end[j]:
+            yield j, at_end[j] + ahead, "end"
+
+
+def _to_power(n: int) -> int:
+    """The least power of two that is not less than `n`, which is at least 1."""
+    return 1 << (n - 1).bit_length()

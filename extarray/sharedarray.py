@@ -196,7 +196,7 @@ class SharedArray(ExtArray):
         """
         j = self._axis(axis)
         at_start = is_start(side)
-        values = as_source(data)
+        values = as_source(data, self.dtype)
         with self._commits:
             self._check("append to")
             beside = WriterKind.APPENDS, j, at_start

@@ -41,6 +41,7 @@ from extarray.metadata import (
 from extarray.store import SPARED_SLOTS, FileStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
     from typing import Any
 
@@ -208,10 +209,10 @@ class SharedFileStore(FileStore):
             self.state = state if found == encode_superblock(state) else before
             raise
 
-    def reserve(self, old: int, new: int) -> None:
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
         self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
-        super().reserve(old, new)
+        super().reserve(old, new, runs)
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
         """Do nothing: others may be writing their appends to this range."""

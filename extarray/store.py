@@ -22,7 +22,7 @@ import numpy as np
 from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
-from extarray._core._mapping import Counter, Region, punch_range, reserve_range
+from extarray._core._mapping import Counter, Region, Views, punch_range, reserve_range, zero_range
 from extarray.attrs import check_attrs
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
@@ -40,6 +40,7 @@ from extarray.filesystem import (
     CAN_RESERVE,
     create_beside,
     datasync,
+    erase_range,
     family,
     file_names,
     fill_range,
@@ -52,7 +53,7 @@ from extarray.filesystem import (
     sync_folders,
     write_all,
 )
-from extarray.member import Member
+from extarray.member import Member, without
 from extarray.metadata import (
     BEGUN_SLOT,
     BLOCK,
@@ -66,6 +67,7 @@ from extarray.metadata import (
     LIVE_SLOTS,
     MAGIC,
     NO_GROUP,
+    PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     Fresh,
@@ -82,6 +84,7 @@ from extarray.metadata import (
     encode_superblock,
     extent_capacity,
     header_bytes_of,
+    latest_sequence,
     places_fit,
     record_bytes,
     superblock_bytes,
@@ -89,7 +92,7 @@ from extarray.metadata import (
 from extarray.sums import SUMS_AT_ONCE, Sums, read_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Self
 
     from numpy.typing import NDArray
@@ -99,6 +102,7 @@ if TYPE_CHECKING:
 __all__ = ["FileStore"]
 
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
+SETTLED_SLOTS = (*SPARED_SLOTS, *PENDING_SLOTS)
 SECTOR = 512
 LONGEST_HOLE_AHEAD = 1 << 30
 # Of the growth log, at a time.
@@ -157,6 +161,8 @@ class FileStore(Member):
         How many at least before the state that is known.
     sums : Sums or None
         Checksums of the chunks, where a writer has to keep any.
+    views : Views
+        Counts the views of chunks that are out.
     """
 
     shared = False  # with other writers
@@ -179,6 +185,8 @@ class FileStore(Member):
         self._cuts_made = 0  # as the file says
         self._cuts_then: int | None = None  # when an axis came, and the count went elsewhere
         self.sums: Sums | None = None
+        self.views = Views()
+        self._postponed: list[tuple[int, int]] = []  # bytes to give back when no view is out
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -507,6 +515,10 @@ class FileStore(Member):
         """Leave the files as the next writer likes to find them, and drop the lock."""
         if self.held is not None:  # forgotten in the midst of a block
             self.roll_back()
+        if self._postponed and not self.views.out:
+            with contextlib.suppress(OSError):
+                self.begin_cut()
+                self._punch_postponed()
         # A full disk leaves the pair unsealed, which costs a check and nothing else.
         with contextlib.suppress(OSError):
             self._seal()
@@ -560,6 +572,9 @@ class FileStore(Member):
 
     def _read_state(self) -> _State:
         """The newest state that is whole, and counts."""
+        found = self._undisputed_state()
+        if found is not None:
+            return found
         newest = max((block.sequence for _, block in self._superblocks(LIVE_SLOTS)), default=-1)
         known = -1
         with contextlib.suppress(CorruptError):
@@ -569,6 +584,17 @@ class FileStore(Member):
                 return found
         # The newest superblock is not whole: a pending state before it may be.
         return self._whole_state(self._decided_states(known))
+
+    def _undisputed_state(self) -> _State | None:
+        """The newest state of those that commits write, where nothing else claims to be newer."""
+        # The others first, so that they are not newer while a writer is at work.
+        length = (SETTLED_SLOTS[-1] - SETTLED_SLOTS[0] + 1) * BLOCK
+        others = os.pread(self._metadata, length, self.header.superblock_offset(SETTLED_SLOTS[0]))
+        for slot, state in self._superblocks(LIVE_SLOTS)[:1]:
+            if latest_sequence(others, SETTLED_SLOTS) <= state.sequence:
+                with contextlib.suppress(CorruptError):
+                    return self._whole(slot, state)
+        return None
 
     def _whole_state(self, decided: list[tuple[int, Superblock]]) -> _State:
         """The newest state that is whole, of the superblocks and of those that groups decided."""
@@ -721,24 +747,27 @@ class FileStore(Member):
 
     # -- growth ------------------------------------------------------------------------------
 
-    def reserve(self, old: int, new: int) -> None:
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
 
-        On an error the file is as before.
+        Where `runs` of bytes are given, only those get their space and the fill value, and holes
+        are left between them.  On an error the file is as before.
         """
         sparse, fill = self.header.sparse, self.header.fill
+        is_zero = fill.count(0) == len(fill)
         self.begin_append()
         try:
-            if sparse or not CAN_RESERVE:
+            if sparse or not CAN_RESERVE or runs is not None:
                 self._lengthen(new, ahead=old > 0)
-            elif new > old:
-                os.posix_fallocate(self._data, old, new - old)
-            if fill.count(0) != len(fill):
-                if self.sums is not None:
-                    self.sums.doubt()
-                fill_range(self._data, fill, old, new)
-            elif not sparse and not CAN_RESERVE:
-                fill_range(self._data, bytes(BLOCK), old, new)
+            if not is_zero and self.sums is not None:
+                self.sums.doubt()
+            for start, stop in ((old, new),) if runs is None else runs:
+                if CAN_RESERVE and not sparse and stop > start:
+                    os.posix_fallocate(self._data, start, stop - start)
+                if not is_zero:
+                    fill_range(self._data, fill, start, stop)
+                elif not sparse and not CAN_RESERVE:
+                    fill_range(self._data, bytes(BLOCK), start, stop)
         except OSError as error:
             self.release(old)
             advice = (
@@ -780,14 +809,41 @@ class FileStore(Member):
         """What the system does where it cannot reserve: nobody else may write to this range."""
         os.posix_fallocate(self._data, start, stop - start)
 
+    def renew(self, start: int, stop: int) -> None:
+        """Give bytes of the grid that do not count their disk space, and the fill value."""
+        self.reserve_again(start, stop)
+        fd, fill = self._data, self.header.fill
+        with family(f"cannot make room in '{self.path}.xta'"):
+            if any(fill):
+                fill_range(fd, fill, start, stop)
+            elif self.header.sparse and not self.views.out:
+                punch_range(fd, start, stop - start)
+                erase_range(fd, start, stop)  # what is left of pages, or all
+            elif zero_range(fd, start, stop - start):
+                erase_range(fd, start, stop)
+
+    def keep(self, start: int, stop: int) -> None:
+        """Do not give back bytes that a growth uses again."""
+        self._postponed = without(self._postponed, start, stop)
+        if self.held is not None:
+            self.held.freed = without(self.held.freed, start, stop)
+
     def give_back(self, start: int, stop: int) -> None:
         """Give the disk space of bytes that no longer count back to the file system.
 
-        Where it cannot punch holes, they stay as they are.
+        Where it cannot punch holes, they stay as they are.  As long as views of chunks are out they
+        stay, too: a load or store in a hole can find that there is no space.
         """
         if self.held is not None:
             self.held.freed.append((start, stop))
-        else:
+            return
+        self._postponed.append((start, stop))
+        if not self.views.out:
+            self._punch_postponed()
+
+    def _punch_postponed(self) -> None:
+        runs, self._postponed = self._postponed, []
+        for start, stop in runs:
             punch_range(self._data, start, stop - start)
 
     # -- cuts --------------------------------------------------------------------------------
@@ -1363,7 +1419,10 @@ class FileStore(Member):
         known = self._extents
         try:
             log = self._read_log(axial.segments, state.n_segments)
-            news = News(state, log, self._extents, self._read_attrs(state), cuts)
+            # They may be long, and are seldom new.
+            same = _place_of_attrs(state) == _place_of_attrs(self.state)
+            attrs = self.attrs if same else self._read_attrs(state)
+            news = News(state, log, self._extents, attrs, cuts)
         finally:
             self._extents = known
         problem = self._check_data(state)
@@ -1586,6 +1645,10 @@ class FileStore(Member):
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+
+def _place_of_attrs(state: Superblock) -> tuple[int, int, int]:
+    return state.attrs_offset, state.attrs_bytes, state.attrs_crc
 
 
 def _rename(fd: int, name: str, other: str, overwrite: bool) -> None:

@@ -22,10 +22,12 @@ from pathlib import Path
 
 import numpy as np
 from preload import KILLS, Control
-from workload import Twin, create, draw, problem
+from workload import KINDS, Twin, create, draw, problem
 
 import extarray as xa
 
+# What one of several writers may do.
+SHARED_KINDS = tuple(kind for kind in KINDS if kind != "add_axis")
 CALLS = 60  # of one process
 TOGETHER = 12  # processes one after the other that have the same array
 
@@ -45,14 +47,14 @@ class Progress:
         return self._FORMAT.unpack(os.pread(self._file, self._FORMAT.size, 0))
 
 
-def work(path, seed, options, progress, arm):
+def work(path, seed, options, kinds, progress, arm):
     """Open the array and make calls: what a process does until it is killed."""
     rng = random.Random(seed)
     arm()
     array = xa.open(path, "r+", **options)
     twin = Twin(array)
     for number in range(CALLS):
-        call = draw(rng, twin)
+        call = draw(rng, twin, kinds)
         progress.set(number + 1, number)
         call.on(array)
         progress.set(number + 1, number + 1)
@@ -60,15 +62,15 @@ def work(path, seed, options, progress, arm):
     array.close()
 
 
-def possible(state, seed, begun, returned):
+def possible(state, seed, kinds, begun, returned):
     """The states in which the array may be, and the one that is written to, if any."""
     rng = random.Random(seed)
     state = copy.deepcopy(state)
     for _ in range(returned):
-        draw(rng, state).on(state)
+        draw(rng, state, kinds).on(state)
     if begun == returned:
         return None, [state], None
-    call, after = draw(rng, state), copy.deepcopy(state)
+    call, after = draw(rng, state, kinds), copy.deepcopy(state)
     call.on(after)
     return call, [state] if call.assigns else [state, after], after if call.assigns else None
 
@@ -101,11 +103,13 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
     while counts["killed"] < kills:
         if number % TOGETHER == 0:
             path = folder / f"a{number}"
-            create(path, rng).close()
+            shared = rng.random() < 0.25
+            create(path, rng, **({"checksum": False, "growth": "exact"} if shared else {})).close()
+            kinds = SHARED_KINDS if shared else tuple(KINDS)
         number += 1
         with xa.open(path) as array:
             before = Twin(array)
-        options = {"engine": rng.choice(["mmap", "pread"])}
+        options = {"engine": rng.choice(["mmap", "pread"]), "share": shared}
         child_seed = rng.random()
         progress.set(0, 0)
         exact = control is not None and rng.random() < 0.5
@@ -115,7 +119,8 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
             if exact:
                 control.arm(at, KILLS[how])
 
-        pid = one_process(lambda p=path, o=options, s=child_seed, a=arm: work(p, s, o, progress, a))
+        given = path, child_seed, options, kinds, progress, arm
+        pid = one_process(lambda given=given: work(*given))
         if not exact:
             time.sleep(rng.random() * 0.012)
             os.kill(pid, signal.SIGKILL)
@@ -123,7 +128,7 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
         if control is not None:
             control.arm(0, 0)
         begun, returned = progress.get()
-        call, states, assigned = possible(before, child_seed, begun, returned)
+        call, states, assigned = possible(before, child_seed, kinds, begun, returned)
         assert os.WIFSIGNALED(status) or not os.WEXITSTATUS(status), (
             f"seed {seed}, process {number} has failed in {call}, {options}"
         )
@@ -136,6 +141,7 @@ def run(kills: int, seed: int, folder: Path) -> collections.Counter[str]:
         if os.WIFSIGNALED(status):
             counts["killed"] += 1
             counts["at a call to the system"] += exact
+            counts["one of several writers"] += shared
             counts[f"in {call.method}" if call else "between calls"] += 1
         if number % TOGETHER == 0:
             remove_all(folder)

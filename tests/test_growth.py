@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 
 import numpy as np
@@ -153,6 +154,63 @@ def test_append_casts_by_same_kind(factory):
         assert array.shape == (4, 3)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "data"),
+    [
+        ("u1", [1]),
+        ("?", [1, 0]),
+        ("i4", []),
+        ("S3", ["ab"]),
+        ("M8[s]", ["2025-01-01"]),
+        ("M8[s]", [dt.datetime(2025, 1, 1)]),
+        ([("a", "i4"), ("b", "f4")], [(1, 2.0)]),
+    ],
+)
+def test_append_takes_lists_as_assignment_does(memory, dtype, data):
+    with memory.array((0,), dtype) as array, memory.array((len(data),), dtype) as assigned:
+        assigned[...] = data
+        array.append(data)
+        assert_same(array[...], assigned[...])
+
+
+def test_append_of_lists_that_do_not_fit(memory):
+    with memory.array((0,), "i1") as array:
+        with pytest.raises(OverflowError):
+            array.append([300])
+        for bad in ([1.5], [1j], ["1"], [None]):
+            with pytest.raises(xa.CastingError, match="same_kind"):
+                array.append(bad)
+        assert array.shape == (0,)
+
+
+def test_append_checks_what_a_source_gives(memory):
+    class Source:
+        shape = (3,)
+        dtype = np.dtype("f8")
+
+        def __getitem__(self, key):
+            return np.full(3, 1j)[key]
+
+    class Foreign:
+        """As a tensor of torch: its dtype is none of NumPy's."""
+
+        shape = (3,)
+        dtype = "float64"
+
+        def __getitem__(self, key):
+            raise AssertionError
+
+        def __array__(self, dtype=None, copy=None):
+            return np.arange(3.0)
+
+    with memory.array((0,), "f8") as array:
+        with pytest.raises(xa.CastingError, match="complex128"):
+            array.append(Source())
+        assert array.shape == (0,)
+        array.append(Foreign())
+        assert_same(array[...], np.arange(3.0))
+
+
 def test_append_along_each_axis(factory):
     with factory.array((2, 3), "i4", chunks=(2, 2)) as array:
         model = Model((2, 3), "i4", (2, 2))
@@ -280,20 +338,3 @@ def test_a_change_by_nothing_is_no_commit(disk, side):
         array.shrink(1, 0, side)
         array.resize(array.shape)
         assert not reader.refresh()
-
-
-@pytest.mark.parametrize("can_start", [True, False])
-def test_fill_values_in_memory_on_several_threads(monkeypatch, can_start):
-    monkeypatch.setattr(xa.memory, "_SHARE", 1000)
-    if not can_start:
-
-        def fail(self):
-            raise RuntimeError("can't start new thread")
-
-        monkeypatch.setattr(threading.Thread, "start", fail)
-    fill = np.array(b"abc", "S3")[()]
-    with xa.config.set(threads=5):
-        array = xa.create(None, (1111, 7), "S3", chunks=(10, 7), fill_value=fill)
-        array.extend(0, 2222)
-    assert (array[...] == fill).all()
-    assert (array.chunk((333, 0)) == fill).all()

@@ -80,7 +80,7 @@ LAYERS = [
     ["extarray.sums"],
     ["extarray.member"],
     ["extarray.filesystem"],
-    ["extarray.engine", "extarray.lock"],
+    ["extarray.engine", "extarray.lock", "extarray.shares"],
     ["extarray._core._array"],
     ["extarray._core._gather", "extarray._core._parts"],
     ["extarray._core._copy"],

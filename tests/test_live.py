@@ -182,6 +182,29 @@ def test_much_at_once_comes_in_parts(memory):
         assert sizes == [(100, 100)] * 10
 
 
+def test_growth_at_the_start_while_a_part_is_read(memory, monkeypatch):
+    """Indices that were chosen mean the same elements when they are read."""
+    with memory.array((0,), "i8", chunks=8) as array:
+        news = array.follow(timeout=0)
+        array.append([1, 2, 3])
+        read = type(array)._read_exact
+        others = []
+
+        def late(self, selection):
+            if not others:
+                others.append(threading.Thread(target=array.append, args=([77], 0, "start")))
+                others[0].start()
+                others[0].join(0.05)
+            return read(self, selection)
+
+        monkeypatch.setattr(type(array), "_read_exact", late)
+        found = []
+        for _, values in news:
+            found += [int(n) for n in values]
+            others[0].join()
+        assert found == [1, 2, 3, 77]
+
+
 def test_it_ends_after_the_time_given(disk):
     with disk.array((1, 1)) as array:
         began = time.monotonic()

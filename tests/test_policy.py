@@ -81,10 +81,18 @@ def test_steps_give_the_room_that_is_needed(growth, axes):
             assert total == max(least, needed_start + needed_end)
     if growth == "cubical" and any(map(any, added.values())):
         after = [n + a + b for n, a, b in zip(grid, *added.values(), strict=True)]
+        needed = [sum(axis) for axis in axes]
         grown = [n for n, old in zip(after, grid, strict=True) if n != old]
         assert all(n.bit_count() == 1 for n in grown)
-        others = [n for n in after if n]
-        assert max(grown) <= 2 * min(others)
+        in_use = [n for n in after if n]
+        assert math.prod(in_use) <= 2 ** len(in_use) * math.prod(n for n in needed if n)
+
+
+def test_cubical_growth_of_what_is_long_and_thin_takes_no_room_for_a_cube():
+    policy = decode_policy(encode_policy("cubical"))
+    assert list(policy.steps((1,) * 8, (0,) * 8, (8, *(0,) * 7))) == [(0, 15, "end")]
+    assert list(policy.steps((100, 1), (3, 0), (0, 0))) == [(0, 28, "start")]
+    assert list(policy.steps((5, 1), (1, 0), (1, 0))) == [(0, 1, "start"), (0, 2, "end")]
 
 
 @given(
@@ -183,11 +191,11 @@ def test_no_growth_fails_that_would_not_fail_exactly(factory, monkeypatch, growt
     array[...] = expected = sample("i4", (2, 2))
     reserve, asked = type(array._store).reserve, []
 
-    def little(self, old, new):
+    def little(self, old, new, runs=None):
         asked.append((new - old) // 4)
         if new - old > 2 * 4:
             raise xa.StorageError(errno.ENOSPC, "no space")
-        reserve(self, old, new)
+        reserve(self, old, new, runs)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(array._store), "reserve", little)

@@ -100,6 +100,131 @@ def test_rolling_window(place, engine, fill):
         assert most <= 8 * 4 * row * 4
 
 
+@pytest.mark.parametrize("growth", ["exact", ("linear", 4), ("exponential", 1.5), "cubical"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("fill", FILLS)
+def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):
+    """Chunks beside the window take no space, in whatever way it gets its own."""
+    chunk = 20  # of 3200 bytes: none begins and ends with a page
+    options = {"chunks": chunk, "fill_value": fill, "sparse": sparse, "growth": growth}
+    with xa.create(place / "a", (80, 80), "f8", engine=engine, **options) as array:
+        model = np.full((80, 80), float(fill))
+        spaces = []
+        for step in range(60):
+            for axis in 0, 1:
+                row = np.full((30, 80) if axis == 0 else (80, 30), step + 1.0)
+                array.append(row, axis)
+                array.shrink(axis, 30, side="start")
+                model = np.delete(np.append(model, row, axis), range(30), axis)
+            if step % 20 == 19:
+                spaces.append(disk_bytes(array))
+                assert_same(array[...], model)
+        array.extend(0, 25, side="start")  # into what was left, and what never had space
+        array.extend(1, 200)
+        array.extend(1, 200, side="start")
+        wanted = np.full((105, 480), float(fill))
+        wanted[25:, 200:280] = model
+        assert_same(array[...], wanted)
+    with xa.open(place / "a") as reader:
+        assert_same(reader[...], wanted)
+    # The window has 6 x 6 chunks of 3200 bytes, and policies add rows to it.
+    assert max(spaces) < 3 * 36 * 4096
+
+
+@pytest.mark.parametrize("chunk", [64, 750])
+def test_small_chunks_give_whole_pages_back(place, engine, chunk):
+    with xa.create(place / "a", (0,), "f8", chunks=chunk, engine=engine) as array:
+        for step in range(300):
+            array.append(np.full(chunk, float(step)))
+            if step >= 5:
+                array.shrink(0, chunk, side="start")
+        assert (array[...].reshape(-1, chunk) == np.arange(295.0, 300)[:, None]).all()
+        assert disk_bytes(array) <= 6 * 8 * chunk + 3 * 4096
+
+
+def test_memory_of_small_chunks_rolls_on(script):
+    script("""
+import numpy as np, extarray as xa
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+array = xa.zeros((0,), "f8", chunks=750)
+before = resident()
+for step in range(2000):
+    array.append(np.full(750, 1.0))
+    if step >= 5:
+        array.shrink(0, 750, side="start")
+assert resident() - before < 4_000, resident() - before
+""")
+
+
+def test_growth_into_what_was_reserved_reads_nothing(place, monkeypatch):
+    """What a cut elsewhere has made of the array does not matter to whole chunks."""
+    with xa.create(place / "a", (10, 400), "f8", chunks=(10, 20), sparse=True) as array:
+        array.reserve((1000, 400))
+        array.shrink(1, 1)
+        before = array.info()["disk_bytes"]
+        read = []
+        monkeypatch.setattr(type(array), "_read_box", lambda self, *box: read.append(box))
+        array.extend(0, 300)
+        assert not read
+        assert array.info()["disk_bytes"] == before
+    with xa.open(place / "a") as array:
+        assert not array[...].any()
+
+
+VIEWS = """
+import subprocess, sys
+import numpy as np, extarray as xa
+folder, kind = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], check=True)
+array = xa.create(f"{folder}/a", (16, 2**15), "u1", chunks=(1, 2**15), order=kind)
+array[...] = 1
+view = array.chunk((15, 0))
+part = view[:10]
+del view
+array.shrink(0, 8)
+with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
+    try:
+        while ballast.write(bytes(4096)):
+            pass
+    except OSError:
+        pass
+assert (part == 1).all()
+part[...] = 5
+if kind in "ZH":
+    view = array.chunk((15, 0))
+    assert not view.flags.writeable and (view[:10] == 5).all()
+    del view
+del part
+before = array.info()["disk_bytes"]
+array.shrink(0, 1)
+assert array.info()["disk_bytes"] <= before - 9 * 2**15, "now all of it is given back"
+array.close()
+"""
+
+
+@pytest.mark.parametrize("order", ["C", "Z"])
+def test_views_of_what_was_cut_off_have_their_space(script, tmp_path, private_mount, order):
+    script(VIEWS, tmp_path, order, prefix=private_mount)
+
+
+@pytest.mark.parametrize("order", ["Z", "H"])
+def test_no_view_writes_outside_the_bounds(factory, order):
+    with factory.array((3,), "f8", chunks=4, order=order) as array:
+        view = array.chunk((0,))
+        assert view.shape == (4,)
+        with pytest.raises(ValueError, match="read-only"):
+            view[...] = 9
+        array.reserve((8,))
+        with pytest.raises(ValueError, match="read-only"):
+            array.chunk((1,))[...] = 9
+        array.extend(0, 1)
+        array.chunk((0,))[...] = 9
+        array.extend(0, 4)
+        assert (array[...] == [9] * 4 + [0] * 4).all()
+
+
 KILLED = """
 import os, signal, sys
 import extarray as xa
@@ -175,6 +300,7 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
     noting("datasync", store.datasync)
     noting("punch_range", store.punch_range)
     noting("reserve_range", store.reserve_range)
+    noting("zero_range", store.zero_range)
     with xa.create(path, (8, 4), "i4", chunks=(2, 4), engine=engine) as array:
         array[...] = 1
         array.flush()
@@ -182,13 +308,13 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
         array.shrink(0, 1)
         assert events == []
         array.extend(0, 1)
-        assert events == ["datasync", "reserve_range"]
+        assert events == ["datasync"]
         assert not array[7].any()
         events.clear()
         array.shrink(0, 4)
         assert events == ["datasync", "punch_range"]
         array.extend(0, 4)
-        assert events[2:] == ["reserve_range"], "once is enough"
+        assert events[2:] == ["reserve_range", "zero_range"], "once is enough"
 
 
 # -- what fails half way, and what meets a change -----------------------------------------------

@@ -10,6 +10,7 @@ from compare import assert_same
 from model import sample
 
 import extarray as xa
+from extarray import shares
 
 
 def run_together(*works):
@@ -212,3 +213,43 @@ def test_arrays_of_their_own(disk):
         return repeat(one, 10)
 
     run_together(*map(work, range(4)))
+
+
+@pytest.mark.parametrize("can_start", [True, False])
+def test_fill_values_on_several_threads(factory, monkeypatch, can_start):
+    monkeypatch.setattr(shares, "_SHARE", 1000)
+    if not can_start:
+
+        def fail(self):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+    fill = np.array(b"abc", "S3")[()]
+    with (
+        xa.config.set(threads=5),
+        factory.array((1111, 7), "S3", chunks=(10, 7), fill_value=fill) as array,
+    ):
+        array.extend(0, 2222)
+        assert (array[...] == fill).all()
+        assert (array.chunk((333, 0)) == fill).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_range_in_shares(threads, monkeypatch):
+    monkeypatch.setattr(shares, "_SHARE", 1000)
+    parts = []
+    with xa.config.set(threads=threads):
+        shares.run_in_shares(lambda low, high: parts.append((low, high)), 12, 10_007, 12)
+        parts.sort()
+        assert len(parts) == threads
+        assert [low for low, _ in parts] == [12, *(high for _, high in parts[:-1])]
+        assert all(low % 12 == 0 for low, _ in parts)
+        assert parts[-1][1] == 10_007
+        for last in parts:
+
+            def fail(low, high, last=last):
+                if (low, high) == last:
+                    raise OSError(28, "no space")
+
+            with pytest.raises(OSError, match="no space"):
+                shares.run_in_shares(fail, 12, 10_007, 12)

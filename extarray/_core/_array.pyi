@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self, disjoint_base
 
 from extarray._core._axial import Axial
-from extarray._core._mapping import Counter, Region
+from extarray._core._mapping import Counter, Region, Views
 
 _Out = TypeVar("_Out", bound=NDArray[Any])
 # Integers, slices, ... and None; arrays, lists and masks; names of fields.
@@ -100,6 +100,7 @@ class ArrayCore:
         hollow: bool,
         durable: bool,
         sums: Doubtful | None = None,
+        views: Views | None = None,
     ) -> None: ...
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
     def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...

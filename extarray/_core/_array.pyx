@@ -24,7 +24,8 @@ from ._axial cimport START, Axial, address_of, as_chunk_index, axial_t, extent_o
 from ._copy cimport count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t, run_visits
 from ._mapping cimport (
-    Counter, Region, Touched, is_shown, reserve_range, touched_get, touched_set, touched_take,
+    Counter, Region, Touched, Views, is_shown, lease, reserve_range, touched_get, touched_set,
+    touched_take,
 )
 from ._selection cimport parse, result_shape, selection_size, selection_t
 from ._types cimport MAX_NDIM, floor_div, index_t
@@ -79,6 +80,7 @@ cdef class ArrayCore:
 
     cdef Axial vectors
     cdef Region region
+    cdef Views views                # that are out
     cdef Region view_region         # for views of chunks, where the engine does not map
     cdef Touched touched
     cdef cnp.dtype kind
@@ -191,9 +193,13 @@ cdef class ArrayCore:
         return self.layout.place != NULL
 
     def _attach(
-        self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None
+        self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
+        Views views=None
     ):
-        """Take the region that holds the chunks (None: closed), and what keeps their checksums."""
+        """Take the region that holds the chunks (None: closed), and what keeps their checksums.
+
+        `views` counts those of chunks that are out.
+        """
         self.is_open = region is not None
         self.is_writable = self.is_open and writable
         self.layout.base = region.base if self.is_open else NULL
@@ -215,6 +221,7 @@ cdef class ArrayCore:
             and self.sums is None)
         self.region = region
         self.view_region = None
+        self.views = Views() if views is None else views
 
     def _set_bounds(self, shape, offset):
         """Publish bounds: what lies inside them is there to be read.
@@ -1272,7 +1279,7 @@ cdef class ArrayCore:
         -------
         ndarray
             Clipped to the bounds; writable in mode "r+".  For orders "Z" and "H" the whole chunk
-            as a 1-D view, in stored order.
+            as a 1-D view, in stored order, and writable where all of it lies inside the bounds.
 
         Raises
         ------
@@ -1287,7 +1294,10 @@ cdef class ArrayCore:
         A view stays valid when the array grows, and keeps its memory alive after `close`.  With
         the engine "pread" the file is mapped for the view, which is coherent on one host.  Where
         the array has shrunk since, or before a reader has refreshed, a view may show zeros instead
-        of the fill value.
+        of the fill value.  As long as views are out, this process gives no space back when the array
+        shrinks.  A reader's views cannot keep a writer in another process from that; on tmpfs, let
+        go of them before it shrinks: to look at what has no memory any more takes memory again, and
+        where there is none left the system ends the process (SIGBUS).
 
         Examples
         --------
@@ -1302,6 +1312,7 @@ cdef class ArrayCore:
         cdef cnp.npy_intp strides[MAX_NDIM]
         cdef index_t address, need, extent, start, first, at = 0
         cdef int j, nd = self.rank
+        cdef bint whole = True, writable = self.is_writable
         cdef char *data
         cdef Region region
         self._check_open()
@@ -1322,11 +1333,14 @@ cdef class ArrayCore:
             start = chunk[j] * extent - self.layout.offset[j]
             first = min(extent, max(0, -start))
             dims[j] = max(0, min(extent, self.bounds[j] - start) - first)
+            whole &= dims[j] == extent
             strides[j] = self.layout.stride[j]
             at += first * strides[j]
             chunk[j] += self.layout.low[j]
         address = address_of(&self.vectors.state, chunk)
         if self.layout.place != NULL:
+            # What is written outside the bounds would show when they grow.
+            writable &= whole
             nd = 1
             at = 0
             dims[0] = self.layout.chunk_bytes // self.layout.itemsize
@@ -1350,16 +1364,16 @@ cdef class ArrayCore:
             if not touched_get(self.layout.touched, address):
                 self._reserve(address)
                 touched_set(self.layout.touched, address)
-        elif self.layout.hollow:
+        elif self.layout.hollow or (self.layout.place != NULL and not whole):
             failure = region.populate(address * self.layout.chunk_bytes, self.layout.chunk_bytes)
             if failure:
                 raise StorageError(
                     errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
         data = region.base + address * self.layout.chunk_bytes + at
         view = new_array(self.kind, nd, dims, strides, data,
-                         NPY_ARRAY_WRITEABLE if self.is_writable else 0)
-        cnp.set_array_base(view, region)
-        self.lent |= self.is_writable
+                         NPY_ARRAY_WRITEABLE if writable else 0)
+        cnp.set_array_base(view, lease(region, self.views))
+        self.lent |= writable
         return view
 
     def _peek(self, box, bint writable=False):
@@ -1401,7 +1415,7 @@ cdef class ArrayCore:
         at += address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes
         view = new_array(self.kind, n, dims, strides, self.region.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
-        cnp.set_array_base(view, self.region)
+        cnp.set_array_base(view, lease(self.region, self.views))
         self.changes += writable
         return view
 

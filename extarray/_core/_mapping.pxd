@@ -52,8 +52,19 @@ cdef class Region:
     cdef bint shows(self, const char *first, const char *last) noexcept
 
 
+cdef class Views:
+    cdef Py_ssize_t number
+
+
+cdef class Lease:
+    cdef Region region
+    cdef Views views
+
+
+cdef Lease lease(Region region, Views views)
 cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil
+cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef int touched_set(touched_t *root, index_t address) noexcept nogil
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil

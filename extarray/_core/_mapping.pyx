@@ -67,9 +67,14 @@ cdef extern from *:
         if (low >= high) return 0;
         return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
     }
+    /* All of the range, which keeps its space. */
+    static int xa_zero(int fd, off_t offset, off_t length) {
+        return xa_fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, length);
+    }
     #else
     #define xa_reserve(fd, offset, length) EOPNOTSUPP
     #define xa_punch(fd, offset, length) EOPNOTSUPP
+    #define xa_zero(fd, offset, length) EOPNOTSUPP
     #endif
 
     /* Zero whole pages of private memory, and let the system have them. */
@@ -119,6 +124,7 @@ cdef extern from *:
     """
     int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
     int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
+    int xa_zero(int fd, off_t offset, off_t length) noexcept nogil
     void xa_discard(char *base, size_t length) noexcept nogil
     long xa_filesystem(int fd) noexcept
     int xa_populate(char *base, size_t length) noexcept nogil
@@ -181,6 +187,21 @@ cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
         0, or an errno: EOPNOTSUPP where the file system cannot.
     """
     return xa_punch(fd, offset, length)
+
+
+cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil:
+    """Have zeros in a range of a file, without writing them; its disk space stays.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    return xa_zero(fd, offset, length)
 
 
 # Address space of all windows together.
@@ -666,3 +687,29 @@ cdef class Region:
     def mapped(self):
         """Whether the bytes are in the address space."""
         return self.base != NULL
+
+
+cdef class Views:
+    """How many views of an array's chunks are out."""
+
+    @property
+    def out(self):
+        """How many there are."""
+        return self.number
+
+
+cdef class Lease:
+    """What owns a view's memory: it keeps the region alive, and counts the view."""
+
+    def __dealloc__(self):
+        if self.views is not None:
+            self.views.number -= 1
+
+
+cdef Lease lease(Region region, Views views):
+    """An owner for one view more."""
+    cdef Lease self = Lease.__new__(Lease)
+    self.region = region
+    self.views = views
+    views.number += 1
+    return self

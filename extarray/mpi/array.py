@@ -693,7 +693,7 @@ class ParallelArray(ExtArray):
         self._check()
         with self._agreement.step() as step:
             j, first = self._axis(axis), is_start(side)
-            values = as_source(data)
+            values = as_source(data, self.dtype)
             self._check("append to")
             n = self._length_of(values, j)
             step.arguments = f"append data of shape {tuple(values.shape)} along axis {j}, {side}"
