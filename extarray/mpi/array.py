@@ -25,7 +25,7 @@ from extarray.mpi.agreement import Agreement, agreed, is_agreed, portable, recei
 from extarray.mpi.fileviews import FileViews, Rounds
 from extarray.mpi.library import library
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
-from extarray.mpi.requests import Request
+from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.zones import Distribution, Zones
 from extarray.policy import encode_policy
 from extarray.stored import as_int
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.growth import Side
+    from extarray.mpi.requests import Request
     from extarray.mpi.transfers import Transfer
     from extarray.mpi.zones import Zone
     from extarray.policy import Growth as Policy
@@ -644,11 +645,11 @@ class ParallelArray(ExtArray):
             self._own_views()
             MPI = library()
             if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-                return Request(_done(lambda: self._carry_out(transfer)))
+                return ThreadRequest(_done(lambda: self._carry_out(transfer)))
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, "extarray-mpi")
         run = contextvars.copy_context().run
-        return Request(self._worker.submit(run, self._carry_out, transfer))
+        return ThreadRequest(self._worker.submit(run, self._carry_out, transfer))
 
     def _drain(self) -> None:
         """Wait for the transfers that are under way."""

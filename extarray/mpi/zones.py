@@ -246,6 +246,21 @@ class Zones:
         """
         return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
 
+    def cuts(self, axis: int) -> list[int]:
+        """Where "block" cuts an axis.
+
+        Parameters
+        ----------
+        axis : int
+
+        Returns
+        -------
+        list of int
+            The first element of each process along the axis, and the end.
+        """
+        places = range(self.process_grid[axis])
+        return [*(self._ranges(axis, place)[0].start for place in places), self.high[axis]]
+
     def owner(self, index: Sequence[int]) -> int:
         """Rank of an element.
 

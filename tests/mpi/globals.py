@@ -1,4 +1,4 @@
-"""Global arrays against NumPy: PATH SHARES (1: ranks of one host share memory)."""
+"""Global arrays against NumPy: PATH NEAR (how many ranks share memory with each)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from extarray.mpi import GlobalArray
 
 comm = MPI.COMM_WORLD
 path = sys.argv[1]
-GlobalArray._shares = sys.argv[2] == "1"
 rng = np.random.default_rng(5)
 rank, size = comm.rank, comm.size
+
+with GlobalArray.create(size, "i8", comm) as g:
+    assert len(g._window.near) == int(sys.argv[2])
 
 
 def selection(shape):

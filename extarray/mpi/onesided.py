@@ -1,0 +1,219 @@
+"""One-sided transfers: what one rank moves between values and a window, without the others' help.
+
+What lies in near memory is loaded and stored at once.  The rest, and every addition, goes through
+MPI: the runs of a patch are described by a type of MPI, and its values lie in one run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.errors import DTypeError
+from extarray.mpi.library import library
+from extarray.mpi.requests import WindowRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from extarray.mpi.patches import Patch
+    from extarray.mpi.windows import Window
+
+__all__ = ["accumulate", "fetch_and_add", "get", "number_of", "put"]
+
+# Kinds of dtypes that MPI may have a type for.
+_NUMBERS = "iufc"
+
+
+def get(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], result: NDArray[Any]
+) -> WindowRequest:
+    """Begin to read patches.
+
+    Parameters
+    ----------
+    window : Window
+    patches : iterable of Patch
+    values : ndarray
+        Where they go to.
+    result : ndarray
+        What the request gives in the end: what `values` is a view of.
+
+    Returns
+    -------
+    WindowRequest
+    """
+    pending, staged = [], []
+    for patch in patches:
+        near = window.near.get(patch.rank)
+        if near is not None:
+            values[patch.local] = near[patch.remote]
+            continue
+        part = values[patch.local]
+        is_view = isinstance(patch.local, tuple) and part.dtype == window.layout.dtype
+        if not (is_view and part.flags.c_contiguous):
+            part = np.empty(part.shape, window.layout.dtype)
+            staged.append((patch.local, part))
+        pending.append(_start(window.rma.Rget, window, patch, part))
+
+    def finish() -> NDArray[Any]:
+        for local, part in staged:
+            values[local] = part
+        return result
+
+    return WindowRequest(pending, finish)
+
+
+def put(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -> WindowRequest:
+    """Begin to write patches.
+
+    Parameters
+    ----------
+    window : Window
+    patches : iterable of Patch
+    values : ndarray
+        Of the window's dtype.
+
+    Returns
+    -------
+    WindowRequest
+    """
+    pending, ranks = [], []
+    for patch in patches:
+        near = window.near.get(patch.rank)
+        if near is not None:
+            near[patch.remote] = values[patch.local]
+            continue
+        part = np.ascontiguousarray(values[patch.local])
+        pending.append(_start(window.rma.Rput, window, patch, part))
+        ranks.append(patch.rank)
+    return WindowRequest(pending, _flush(window, ranks))
+
+
+def accumulate(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -> WindowRequest:
+    """Begin to add to patches; each addition to an element is one step for all ranks.
+
+    Parameters
+    ----------
+    window : Window
+    patches : iterable of Patch
+    values : ndarray
+        Of the window's dtype.
+
+    Returns
+    -------
+    WindowRequest
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: MPI has no sum for it.
+    """
+    number = number_of(window.layout.dtype)
+    pending, ranks = [], []
+    for patch in patches:
+        part = np.ascontiguousarray(values[patch.local])
+        pending.append(_start(window.rma.Raccumulate, window, patch, part, number))
+        ranks.append(patch.rank)
+    return WindowRequest(pending, _flush(window, ranks))
+
+
+def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
+    """Add to one element, and get what it was: one step for all ranks.
+
+    Parameters
+    ----------
+    window : Window
+    patch : Patch
+    added : ndarray
+        Of one element, and of the window's dtype.
+
+    Returns
+    -------
+    ndarray
+        Of no axes.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: MPI has no sum for it.
+    """
+    number = number_of(window.layout.dtype)
+    old = np.empty((), window.layout.dtype)
+    place = window.layout.runs(patch).place
+    origin, result = [added, 1, number], [old, 1, number]
+    window.rma.Fetch_and_op(origin, result, patch.rank, place, library().SUM)
+    window.rma.Flush(patch.rank)
+    return old
+
+
+def number_of(dtype: np.dtype[Any]) -> Any:
+    """MPI's type of elements, which it can add.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    mpi4py.MPI.Datatype
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: there is none.
+    """
+    MPI = library()
+    found = MPI.DATATYPE_NULL
+    if dtype.kind in _NUMBERS and dtype.isnative:
+        try:
+            found = MPI.Datatype.fromcode(dtype.char)
+        except ValueError:
+            found = MPI.DATATYPE_NULL
+    if found == MPI.DATATYPE_NULL:
+        raise DTypeError(
+            f"MPI does not add elements of {dtype}; use native integers, floats or complex"
+        )
+    return found
+
+
+def _start(
+    call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any = None
+) -> Any:
+    """Have MPI begin to move a part, which lies in one run; returns its request.
+
+    `number` is the type of the elements; None: they are bytes.
+    """
+    MPI = library()
+    base, unit = (MPI.BYTE, part.itemsize) if number is None else (number, 1)
+    origin = [part, part.size * unit, base]
+    if isinstance(patch.local, tuple):
+        place, length, loops = window.layout.runs(patch)
+        if not loops:
+            return call(origin, patch.rank, (place, length * unit, base))
+        made = [base.Create_hvector(loops[-1][0], length * unit, loops[-1][1])]
+        for n, distance in reversed(loops[:-1]):
+            made.append(made[-1].Create_hvector(n, 1, distance))
+    else:
+        place = 0
+        made = [base.Create_hindexed_block(unit, window.layout.displacements(patch))]
+    try:
+        made[-1].Commit()
+        return call(origin, patch.rank, (place, 1, made[-1]))
+    finally:
+        # MPI keeps what it needs of them.
+        for datatype in made:
+            datatype.Free()
+
+
+def _flush(window: Window, ranks: list[int]) -> Callable[[], None]:
+    """What is left to do when MPI has taken values: see that they have arrived."""
+
+    def finish() -> None:
+        for rank in ranks:
+            window.rma.Flush(rank)
+
+    return finish
