@@ -27,7 +27,7 @@ LAYERS = [
     ["extarray.mpi.globalarray"],
     ["extarray.mpi.collectives", "extarray.mpi.mutexes", "extarray.mpi.onesided"],
     ["extarray.mpi.array", "extarray.mpi.windows"],
-    ["extarray.mpi.direct"],
+    ["extarray.mpi.additions", "extarray.mpi.direct"],
     ["extarray.mpi.patches", "extarray.mpi.transfers"],
     ["extarray.mpi.agreement", "extarray.mpi.fileviews", "extarray.mpi.replica"],
     ["extarray.mpi.ghosts", "extarray.mpi.requests"],

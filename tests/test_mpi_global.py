@@ -39,6 +39,11 @@ def test_one_sided(run, ranks, hosts):
     run(ranks, hosts, "onesided.py")
 
 
+@pytest.mark.parametrize(("ranks", "engine"), [(1, "mpi-io"), (3, "mpi-io"), (4, "mmap")])
+def test_additions_to_files(mpirun, path, ranks, engine):
+    mpirun(ranks, "additions.py", path, engine)
+
+
 # -- patches: no MPI -----------------------------------------------------------------------------
 
 

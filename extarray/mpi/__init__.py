@@ -14,6 +14,8 @@
     The elements around a zone; which part of a selection lies where: pure functions.
 ``array``
     `ParallelArray`: collective reading, writing and growth.
+``additions``
+    Additions to elements in files, of which none is lost.
 ``transfers``, ``direct``
     What a rank moves, through MPI-IO or by its own engine.
 ``fileviews``
