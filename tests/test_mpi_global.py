@@ -72,6 +72,18 @@ def memories(layout, ranks, model):
 
 
 @given(layouts())
+def test_plain_boxes_are_those_of_any_selection(case):
+    layout, _, key = case
+    arguments = layout.shape, layout.dtype
+    general = Box.of((*key, None), *arguments)  # what has a new axis goes the general way
+    plain = Box.of(key, *arguments)
+    assert plain.shape == general.shape[:-1]
+    assert list(map(list, plain.ranges)) == list(map(list, general.ranges))
+    places = np.arange(np.prod(plain.shape, dtype=int)).reshape(plain.shape)
+    assert np.array_equal(plain.view(places), general.view(places))
+
+
+@given(layouts())
 def test_patches_are_what_is_selected(case):
     layout, ranks, key = case
     model = np.arange(1, np.prod(layout.shape, dtype=int) + 1, dtype="u2").reshape(layout.shape)

@@ -6,6 +6,7 @@ MPI: the runs of a patch are described by a type of MPI, and its values lie in o
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,6 +151,7 @@ def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[
     return old
 
 
+@cache
 def number_of(dtype: np.dtype[Any]) -> Any:
     """MPI's type of elements, which it can add.
 

@@ -30,6 +30,8 @@ __all__ = ["Box", "Layout", "Patch", "Runs", "as_points", "numbers"]
 
 Index = tuple[int, ...]
 
+_FORWARDS, _BACKWARDS = slice(None, None, 1), slice(None, None, -1)
+
 
 class Box(NamedTuple):
     """A box of elements, with steps.
@@ -73,6 +75,12 @@ class Box(NamedTuple):
         >>> Box.of((1, slice(None, None, -2)), (3, 6), np.dtype("f8")).ranges
         [range(1, 2), range(1, 7, 2)]
         """
+        items = selection if type(selection) is tuple else (selection,)
+        # What most selections are; the general way takes longer than to move some kilobytes.
+        if len(items) <= len(shape) and all(type(item) in (slice, int) for item in items):
+            plain = cls._of_plain(items, shape)
+            if plain is not None:
+                return plain
         query = as_query(selection, shape, dtype)
         if not query.is_box:
             raise SelectionError(
@@ -87,8 +95,27 @@ class Box(NamedTuple):
             if not factor.count:
                 first = factor.start
             ranges.append(range(first, first + factor.count * step, step))
-            flips.append(slice(None, None, 1 if factor.step > 0 else -1))
+            flips.append(_FORWARDS if factor.step > 0 else _BACKWARDS)
         return cls(query.shape, ranges, tuple(flips))
+
+    @classmethod
+    def _of_plain(cls, items: tuple[Any, ...], shape: Index) -> Box | None:
+        """The box of integers and slices, as far as they go; None where one is out of bounds."""
+        extents, ranges, flips = [], [], []
+        whole = (slice(None),) * (len(shape) - len(items))
+        for item, n in zip((*items, *whole), shape, strict=True):
+            if type(item) is slice:
+                some = range(n)[item]
+                extents.append(len(some))
+                flips.append(_BACKWARDS if some.step < 0 else _FORWARDS)
+                ranges.append(some[::-1] if some.step < 0 else some)
+            elif -n <= item < n:
+                first = item % n
+                ranges.append(range(first, first + 1))
+                flips.append(_FORWARDS)
+            else:
+                return None
+        return cls(tuple(extents), ranges, tuple(flips))
 
     @property
     def extents(self) -> Index:
@@ -116,13 +143,16 @@ class Patch(NamedTuple):
     Attributes
     ----------
     rank : int
+    extents : tuple of int
+        Shape of the memory of that rank.
     remote : tuple of slice, or tuple of ndarray
-        In the memory of that rank: a box, forwards, or points.
+        In that memory: a box, forwards, or points.
     local : tuple of slice, or ndarray
         In the values of the selection.
     """
 
     rank: int
+    extents: Index
     remote: tuple[Any, ...]
     local: Any
 
@@ -235,10 +265,11 @@ class Layout:
         ]
         grid = self.zones.process_grid
         for parts in itertools.product(*sides):
+            places, extents, remote, local = zip(*parts, strict=True)
             rank = 0
-            for (at, _, _), n in zip(parts, grid, strict=True):
+            for at, n in zip(places, grid, strict=True):
                 rank = rank * n + at
-            yield Patch(rank, tuple(part[1] for part in parts), tuple(part[2] for part in parts))
+            yield Patch(rank, extents, remote, local)
 
     def runs(self, patch: Patch) -> Runs:
         """A patch of a box as runs of elements.
@@ -255,9 +286,7 @@ class Layout:
         loops: list[tuple[int, int]] = []
         place, length = 0, 1
         stride = itemsize = self.dtype.itemsize
-        for part, extent in zip(
-            reversed(patch.remote), reversed(self.extents(patch.rank)), strict=True
-        ):
+        for part, extent in zip(reversed(patch.remote), reversed(patch.extents), strict=True):
             place += part.start * stride
             n, distance = len(range(part.start, part.stop, part.step)), part.step * stride
             stride *= extent
@@ -293,7 +322,7 @@ class Layout:
         order = np.argsort(ranks, kind="stable")
         found, first = np.unique(ranks[order], return_index=True)
         for rank, local in zip(found.tolist(), np.split(order, first[1:]), strict=False):
-            yield Patch(rank, tuple(some[local] for some in places), local)
+            yield Patch(rank, self.extents(rank), tuple(some[local] for some in places), local)
 
     def displacements(self, patch: Patch) -> NDArray[np.int64]:
         """Bytes before each element of a patch of points.
@@ -306,12 +335,15 @@ class Layout:
         -------
         ndarray of int64
         """
-        found = np.ravel_multi_index(patch.remote, self.extents(patch.rank))
+        found = np.ravel_multi_index(patch.remote, patch.extents)
         return np.asarray(found, np.int64) * self.dtype.itemsize
 
 
-def _along(some: range, cuts: list[int], ghosts: int) -> Iterator[tuple[int, slice, slice]]:
-    """Places of the process grid that have a part of a range, and which, along one axis."""
+def _along(some: range, cuts: list[int], ghosts: int) -> Iterator[tuple[int, int, slice, slice]]:
+    """What the places of the process grid have of a range, along one axis.
+
+    Of each: the place, the extent of memory there, and the part in that memory and in the range.
+    """
     if not some:
         return
     at = bisect_right(cuts, some[0]) - 1
@@ -320,9 +352,10 @@ def _along(some: range, cuts: list[int], ghosts: int) -> Iterator[tuple[int, sli
         # Of the next elements those before the next cut.
         stop = min(-((some.start - cuts[at + 1]) // some.step), len(some))
         if stop > done:
-            first = some[done] - cuts[at] + ghosts
-            remote = slice(first, some[stop - 1] - cuts[at] + ghosts + 1, some.step)
-            yield at, remote, slice(done, stop)
+            extent = cuts[at + 1] - cuts[at] + 2 * ghosts
+            shift = ghosts - cuts[at]
+            remote = slice(some[done] + shift, some[stop - 1] + shift + 1, some.step)
+            yield at, extent, remote, slice(done, stop)
             done = stop
         at += 1
 

@@ -66,13 +66,16 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """
     if dtype.kind not in _FACTORS:
         raise DTypeError(f"elements of {dtype} are not added; use integers, floats or complex")
+    elements = as_elements(values, dtype)
+    if type(alpha) is int and alpha == 1:
+        return elements
     factor = np.asarray(alpha)
     if factor.ndim or factor.dtype.kind not in _FACTORS[dtype.kind]:
         raise CastingError(
             f"alpha {alpha!r} is no factor of elements of {dtype}; multiply the values instead"
         )
-    elements = as_elements(values, dtype)
-    return elements if factor == 1 else elements * factor.astype(dtype)
+    product: NDArray[Any] = elements * factor.astype(dtype)
+    return product
 
 
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -99,6 +102,8 @@ def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     >>> spread(np.array([[1, 2]]), (2,))
     array([1, 2])
     """
+    if values.shape == shape:
+        return values
     given = values
     while given.ndim > len(shape) and given.shape[0] == 1:
         given = given[0]
