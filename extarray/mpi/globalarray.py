@@ -342,7 +342,7 @@ class GlobalArray(Collectives):
         layout, own = self._window.layout, self._window.own
         zone = layout.zone(self.comm.rank)
         boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
-        for request in [self.iget(box, own[place]) for box, place in boxes]:
+        for request in [self._get(box, own[place]) for box, place in boxes]:
             request.wait()
         self.sync()
 
@@ -455,7 +455,7 @@ class GlobalArray(Collectives):
         --------
         >>> g.get((slice(None), 0))  # doctest: +SKIP
         """
-        result = self.iget(selection, out).wait()
+        result = self._get(selection, out).wait()
         assert result is not None
         return result
 
@@ -482,10 +482,13 @@ class GlobalArray(Collectives):
         >>> request.wait().shape  # doctest: +SKIP
         (10,)
         """
+        return self._get(selection, out, testable=True)
+
+    def _get(self, selection: Any, out: NDArray[Any] | None, testable: bool = False) -> Request:
         box = self._box(selection)
         result = np.empty(box.shape, self.dtype) if out is None else self._as_out(out, box.shape)
         patches = self._window.layout.patches(box)
-        return onesided.get(self._window, patches, box.view(result), result)
+        return onesided.get(self._window, patches, box.view(result), result, testable)
 
     def put(self, selection: Any, values: ArrayLike) -> None:
         """Write to a selection, one-sided.
@@ -504,7 +507,7 @@ class GlobalArray(Collectives):
         --------
         >>> g.put((slice(0, 2), 3), 5)  # doctest: +SKIP
         """
-        self.iput(selection, values).wait()
+        self._put(selection, values).wait()
 
     def iput(self, selection: Any, values: ArrayLike) -> Request:
         """Begin to write to a selection, one-sided.
@@ -522,9 +525,12 @@ class GlobalArray(Collectives):
         --------
         >>> g.iput((slice(0, 2), 3), 5).wait()  # doctest: +SKIP
         """
+        return self._put(selection, values, testable=True)
+
+    def _put(self, selection: Any, values: ArrayLike, testable: bool = False) -> Request:
         box = self._box(selection)
         block = box.view(self._values(as_elements(values, self.dtype), box.shape))
-        return onesided.put(self._window, self._window.layout.patches(box), block)
+        return onesided.put(self._window, self._window.layout.patches(box), block, testable)
 
     def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
         """Add to a selection, one-sided: ``g[selection] += alpha * values``, element by element.
@@ -553,7 +559,7 @@ class GlobalArray(Collectives):
         --------
         >>> g.accumulate(..., 1, alpha=0.5)  # doctest: +SKIP
         """
-        self.iaccumulate(selection, values, alpha).wait()
+        self._accumulate(selection, values, alpha).wait()
 
     def iaccumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> Request:
         """Begin to add to a selection, one-sided.
@@ -571,9 +577,14 @@ class GlobalArray(Collectives):
         --------
         >>> g.iaccumulate(..., 1, alpha=0.5).wait()  # doctest: +SKIP
         """
+        return self._accumulate(selection, values, alpha, testable=True)
+
+    def _accumulate(
+        self, selection: Any, values: ArrayLike, alpha: Any, testable: bool = False
+    ) -> Request:
         box = self._box(selection)
         block = box.view(self._values(scaled(values, alpha, self.dtype), box.shape))
-        return onesided.accumulate(self._window, self._window.layout.patches(box), block)
+        return onesided.accumulate(self._window, self._window.layout.patches(box), block, testable)
 
     def gather(self, indices: ArrayLike) -> NDArray[Any]:
         """Read a list of elements, one-sided.

@@ -2,6 +2,9 @@
 
 What lies in near memory is loaded and stored at once.  The rest, and every addition, goes through
 MPI: the runs of a patch are described by a type of MPI, and its values lie in one run.
+
+A transfer that somebody may ask about has requests of MPI.  The others have none: to flush a window
+is one message to and fro, and to wait for a request before it would be another.
 """
 
 from __future__ import annotations
@@ -30,7 +33,11 @@ _NUMBERS = "iufc"
 
 
 def get(
-    window: Window, patches: Iterable[Patch], values: NDArray[Any], result: NDArray[Any]
+    window: Window,
+    patches: Iterable[Patch],
+    values: NDArray[Any],
+    result: NDArray[Any],
+    testable: bool = False,
 ) -> WindowRequest:
     """Begin to read patches.
 
@@ -42,12 +49,15 @@ def get(
         Where they go to.
     result : ndarray
         What the request gives in the end: what `values` is a view of.
+    testable : bool
+        Whether `test` will tell of the request; if not, it is waited for.
 
     Returns
     -------
     WindowRequest
     """
-    pending, staged = [], []
+    call = window.rma.Rget if testable else window.rma.Get
+    pending, ranks, staged = [], [], []
     for patch in patches:
         near = window.near.get(patch.rank)
         if near is not None:
@@ -58,17 +68,22 @@ def get(
         if not (is_view and part.flags.c_contiguous):
             part = np.empty(part.shape, window.layout.dtype)
             staged.append((patch.local, part))
-        pending.append(_start(window.rma.Rget, window, patch, part))
+        pending.append(_start(call, window, patch, part))
+        ranks.append(patch.rank)
 
     def finish() -> NDArray[Any]:
+        if not testable:
+            _flush(window, ranks)
         for local, part in staged:
             values[local] = part
         return result
 
-    return WindowRequest(pending, finish)
+    return WindowRequest(pending if testable else [], finish)
 
 
-def put(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -> WindowRequest:
+def put(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
+) -> WindowRequest:
     """Begin to write patches.
 
     Parameters
@@ -77,11 +92,14 @@ def put(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -> Windo
     patches : iterable of Patch
     values : ndarray
         Of the window's dtype.
+    testable : bool
+        As for `get`.
 
     Returns
     -------
     WindowRequest
     """
+    call = window.rma.Rput if testable else window.rma.Put
     pending, ranks = [], []
     for patch in patches:
         near = window.near.get(patch.rank)
@@ -89,12 +107,14 @@ def put(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -> Windo
             near[patch.remote] = values[patch.local]
             continue
         part = np.ascontiguousarray(values[patch.local])
-        pending.append(_start(window.rma.Rput, window, patch, part))
+        pending.append(_start(call, window, patch, part))
         ranks.append(patch.rank)
-    return WindowRequest(pending, _flush(window, ranks))
+    return WindowRequest(pending if testable else [], lambda: _flush(window, ranks))
 
 
-def accumulate(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -> WindowRequest:
+def accumulate(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
+) -> WindowRequest:
     """Begin to add to patches; each addition to an element is one step for all ranks.
 
     Parameters
@@ -103,6 +123,8 @@ def accumulate(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -
     patches : iterable of Patch
     values : ndarray
         Of the window's dtype.
+    testable : bool
+        As for `get`.
 
     Returns
     -------
@@ -114,12 +136,13 @@ def accumulate(window: Window, patches: Iterable[Patch], values: NDArray[Any]) -
         A TypeError: MPI has no sum for it.
     """
     number = number_of(window.layout.dtype)
+    call = window.rma.Raccumulate if testable else window.rma.Accumulate
     pending, ranks = [], []
     for patch in patches:
         part = np.ascontiguousarray(values[patch.local])
-        pending.append(_start(window.rma.Raccumulate, window, patch, part, number))
+        pending.append(_start(call, window, patch, part, number))
         ranks.append(patch.rank)
-    return WindowRequest(pending, _flush(window, ranks))
+    return WindowRequest(pending if testable else [], lambda: _flush(window, ranks))
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
@@ -185,7 +208,7 @@ def number_of(dtype: np.dtype[Any]) -> Any:
 def _start(
     call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any = None
 ) -> Any:
-    """Have MPI begin to move a part, which lies in one run; returns its request.
+    """Have MPI begin to move a part, which lies in one run; returns what the call does.
 
     `number` is the type of the elements; None: they are bytes.
     """
@@ -211,11 +234,7 @@ def _start(
             datatype.Free()
 
 
-def _flush(window: Window, ranks: list[int]) -> Callable[[], None]:
-    """What is left to do when MPI has taken values: see that they have arrived."""
-
-    def finish() -> None:
-        for rank in ranks:
-            window.rma.Flush(rank)
-
-    return finish
+def _flush(window: Window, ranks: list[int]) -> None:
+    """See that all has arrived."""
+    for rank in ranks:
+        window.rma.Flush(rank)
