@@ -33,7 +33,7 @@ from benchmarks.report import duration
 from extarray.mpi import GlobalArray
 
 #: From this size on a patch is large, and takes at most so many times as long as by hand.
-LARGE = 1 << 20
+LARGE = 1 << 21
 TARGET = 1.3
 
 
