@@ -69,6 +69,10 @@ _MEMBER = _COMMIT + 1
 _SLOTS = _COMMIT + 2
 _TURNS = _COMMIT + (1 << 32)  # one for each ticket
 
+# Bytes of ``.xta`` that ranks lock, one for each chunk.  Not those of the chunk itself: some MPI
+# libraries lock what they read and write, and would wait for the rank that calls them.
+_CHUNKS = 1 << 62
+
 
 def _try(fd: int, kind: int, start: int = 0, length: int = 0) -> bool:
     """Set a lock on a range of bytes (of length 0: all from `start` on), if it is free."""
@@ -313,23 +317,26 @@ def wait_turn(fd: int, ticket: int) -> None:
 
 
 @contextlib.contextmanager
-def holding(fd: int, start: int, length: int) -> Iterator[None]:
-    """Keep others from a range of bytes for the length of a with statement; waits for who has it.
+def holding(fd: int, address: int, count: int) -> Iterator[None]:
+    """Keep others from some chunks for the length of a with statement; waits for who has them.
 
     Parameters
     ----------
     fd : int
         Descriptor of ``.xta``, open for writing.
-    start, length : int
+    address : int
+        Of the first chunk.
+    count : int
+        Chunks that follow each other in the file.
     """
     if _HAS_RANGES:
-        _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, length)
+        _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _CHUNKS + address, count)
     else:
         fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         yield
     finally:
-        _drop(fd, start, length)
+        _drop(fd, _CHUNKS + address, count)
 
 
 # -- messages ------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Additions to elements in files, of which none is lost, whichever ranks make them.
 
 To add means to read, add, and write back, and nobody else may do so in between.  A lock on the
-bytes of the chunks keeps the others off: an advisory one, of the open file, as that of writers.  It
-needs nothing prepared, and no rank to take part; who waits sleeps, and the lock of a process that
-dies is free.  A mutex in an MPI window would need a window for each array that is opened, and would
-have to wait for ranks in long computations.
+chunks keeps the others off: an advisory one, of the open file, as that of writers.  It needs nothing
+prepared, and no rank to take part; who waits sleeps, and the lock of a process that dies is free.  A
+mutex in an MPI window would need a window for each array that is opened, and would have to wait for
+ranks in long computations.
 
 An addition goes block by block, and has one lock at a time: no two ranks wait for each other.
 """
@@ -61,11 +61,11 @@ def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> Non
 
 
 def _span(array: Any, ranges: list[range]) -> tuple[int, int]:
-    """Start and length of the bytes of the file from the first to the last chunk of a box."""
+    """Address of the first chunk of a box in the file, and the number of chunks up to the last."""
     chunks = [
         np.unique((np.array(some, np.int64) + offset) // chunk).tolist()
         for some, offset, chunk in zip(ranges, array._store.offset, array.chunks, strict=True)
     ]
     addresses = array.axial.addresses(np.array([*itertools.product(*chunks)], np.int64))
     first, last = int(addresses.min()), int(addresses.max())
-    return first * array.chunk_bytes, (last + 1 - first) * array.chunk_bytes
+    return first, last + 1 - first
