@@ -1,10 +1,10 @@
 """Additions to elements in files, of which none is lost, whichever ranks make them.
 
 To add means to read, add, and write back, and nobody else may do so in between.  A lock on the
-chunks keeps the others off: an advisory one, of the open file, as that of writers.  It needs nothing
-prepared, and no rank to take part; who waits sleeps, and the lock of a process that dies is free.  A
-mutex in an MPI window would need a window for each array that is opened, and would have to wait for
-ranks in long computations.
+chunks keeps the others off: an advisory one, of the open file, as that of writers.  It needs
+nothing prepared, and no rank to take part; who waits sleeps, and the lock of a process that dies is
+free.  A mutex in an MPI window would need a window for each array that is opened, and would have to
+wait for ranks in long computations.
 
 An addition goes block by block, and has one lock at a time: no two ranks wait for each other.
 """
