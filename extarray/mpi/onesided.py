@@ -57,7 +57,7 @@ def get(
     WindowRequest
     """
     call = window.rma.Rget if testable else window.rma.Get
-    pending, ranks, staged = [], [], []
+    pending, asked, staged = [], [], []
     for patch in patches:
         near = window.near.get(patch.rank)
         if near is not None:
@@ -69,11 +69,11 @@ def get(
             part = np.empty(part.shape, window.layout.dtype)
             staged.append((patch.local, part))
         pending.append(_start(call, window, patch, part))
-        ranks.append(patch.rank)
+        asked.append((patch.rank, part))
 
     def finish() -> NDArray[Any]:
         if not testable:
-            _flush(window, ranks)
+            _flush(window, asked)
         for local, part in staged:
             values[local] = part
         return result
@@ -100,7 +100,7 @@ def put(
     WindowRequest
     """
     call = window.rma.Rput if testable else window.rma.Put
-    pending, ranks = [], []
+    pending, sent = [], []
     for patch in patches:
         near = window.near.get(patch.rank)
         if near is not None:
@@ -108,8 +108,8 @@ def put(
             continue
         part = np.ascontiguousarray(values[patch.local])
         pending.append(_start(call, window, patch, part))
-        ranks.append(patch.rank)
-    return WindowRequest(pending if testable else [], lambda: _flush(window, ranks))
+        sent.append((patch.rank, part))
+    return WindowRequest(pending if testable else [], lambda: _flush(window, sent))
 
 
 def accumulate(
@@ -137,12 +137,12 @@ def accumulate(
     """
     number = number_of(window.layout.dtype)
     call = window.rma.Raccumulate if testable else window.rma.Accumulate
-    pending, ranks = [], []
+    pending, sent = [], []
     for patch in patches:
         part = np.ascontiguousarray(values[patch.local])
         pending.append(_start(call, window, patch, part, number))
-        ranks.append(patch.rank)
-    return WindowRequest(pending if testable else [], lambda: _flush(window, ranks))
+        sent.append((patch.rank, part))
+    return WindowRequest(pending if testable else [], lambda: _flush(window, sent))
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
@@ -234,7 +234,7 @@ def _start(
             datatype.Free()
 
 
-def _flush(window: Window, ranks: list[int]) -> None:
-    """See that all has arrived."""
-    for rank in ranks:
+def _flush(window: Window, moved: list[tuple[int, NDArray[Any]]]) -> None:
+    """See that all has arrived that was moved, from or to which rank; until then it has to live."""
+    for rank, _ in moved:
         window.rma.Flush(rank)

@@ -69,6 +69,17 @@ with GlobalArray.create((8, 9), "i4", comm) as g:
         model[1 : 1 + n, :m] = model[:n, :m].copy()
         assert np.array_equal(g.get(), model)
 
+# Parts for several ranks, too large for MPI to keep copies of them.
+with GlobalArray.create((400, 600), "f8", comm, process_grid=(1, size)) as g:
+    model = rng.random((400, 600))
+    if rank == size - 1:
+        g.put(..., model.T.copy().T)
+        assert np.array_equal(g.get(), model)
+    g.sync()
+    g.accumulate(..., model[:, ::-1])
+    g.sync()
+    assert np.allclose(g.get(), model + size * model[:, ::-1])
+
 # -- points --------------------------------------------------------------------------------------
 
 for shape, chunks in [((7, 5), None), ((4, 3, 6), 2), ((11,), None)]:
