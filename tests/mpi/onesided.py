@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -222,6 +225,11 @@ for shape, chunks, ghosts in [((3, 4), None, None), ((5, 2), 2, 1), ((0, 3), Non
     if size > 1:
         with pytest.raises(xa.ArgumentError, match="different things"):
             g.extend(0, rank)
+    with pytest.MonkeyPatch.context() as patch:
+        if rank == size - 1:  # the others hear of it
+            patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=8))
+        with pytest.raises(xa.ReserveError, match="has 8"):
+            g.extend(1, 1)
     g.sync()
     assert np.array_equal(g.get(), model)
     g.destroy()
