@@ -127,6 +127,7 @@ if __name__ == "__main__":
 import pytest  # noqa: E402 (a page is run without it)
 
 import extarray as xa  # noqa: E402
+from extarray import pexta  # noqa: E402
 from extarray.cli import COMMANDS  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
@@ -192,6 +193,12 @@ def test_reference_names_every_public_name():
     public = {name for name in xa.__all__ if not name.startswith("_")}
     missing = sorted(name for name in public if not re.search(rf"\b{name}\b", reference))
     assert not missing, f"not in docs/reference: {missing}"
+
+
+def test_reference_names_every_name_of_pexta():
+    reference = (ROOT / "docs" / "reference" / "pexta.md").read_text(encoding="utf-8")
+    missing = [name for name in pexta.__all__ if not re.search(rf"\b{name}\b", reference)]
+    assert not missing, f"not in docs/reference/pexta.md: {missing}"
 
 
 def test_reference_names_every_member_of_an_array():

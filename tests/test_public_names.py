@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import extarray as xa
+from extarray import pexta
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -126,6 +127,34 @@ ERRORS = {
     "MissingExtraError": ImportError,
     "ResultError": MemoryError,
     "ResultWarning": UserWarning,
+}
+
+#: The routines of PEXTA and DRA, with their published parameters in the published order.
+PEXTA = {
+    "init": "max_arrays max_array_size total_disk_space max_memory",
+    "terminate": "",
+    "set_default_config": "numfiles numioprocs",
+    "set_debug": "flag",
+    "create": "type ndim dims name filename mode reqdims",
+    "create_config": "type ndim dims name filename mode reqdims numfiles numioprocs",
+    "open": "filename mode",
+    "close": "d_a",
+    "delete": "d_a",
+    "extend": "d_a axis by",
+    "inquire": "d_a",
+    "distribution": "d_a rank",
+    "print_internals": "d_a",
+    "write": "g_a d_a",
+    "read": "g_a d_a",
+    "iwrite": "g_a d_a",
+    "iread": "g_a d_a",
+    "write_section": "transp g_a glo ghi d_a dlo dhi",
+    "read_section": "transp g_a glo ghi d_a dlo dhi",
+    "iwrite_section": "transp g_a glo ghi d_a dlo dhi",
+    "iread_section": "transp g_a glo ghi d_a dlo dhi",
+    "wait": "request",
+    "probe": "request",
+    "flick": "",
 }
 
 
@@ -244,6 +273,27 @@ def test_member_of_an_array_is_documented(name):
     assert inspect.getdoc(getattr(xa.ExtArray, name)) or inspect.getdoc(member)
     if inspect.isroutine(member):
         assert has_example(getattr(xa.ExtArray, name)), f"ExtArray.{name} has no example"
+
+
+# -- PEXTA ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PEXTA)
+def test_routine_of_pexta(name):
+    routine = getattr(pexta, name)
+    positional = [
+        p.name
+        for p in inspect.signature(routine).parameters.values()
+        if p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    assert positional == PEXTA[name].split()
+    assert has_example(routine)
+
+
+def test_pexta_has_no_other_routines():
+    assert {name for name in pexta.__all__ if inspect.isfunction(getattr(pexta, name))} == set(
+        PEXTA
+    )
 
 
 # -- the README ----------------------------------------------------------------------------------

@@ -1,0 +1,97 @@
+"""PEXTA, disk resident arrays that grow: the interface of Global Arrays' DRA, over our files.
+
+The routines of DRA and PEXTA by their published names, without the prefix, and with their arguments
+in the published order; what they return through a pointer, they return.  Instead of a status they
+raise an error of the family.  From the top down:
+
+``transfers``
+    Between `extarray.mpi.GlobalArray` in memory and arrays on the disk.
+``diskarrays``
+    Making, opening and growing arrays on the disk.
+``session``
+    What `init` begins and `terminate` ends.
+``hints``, ``sections``
+    Chunk shapes for requests; which element goes where: pure functions.
+"""
+
+from extarray.pexta.diskarrays import (
+    C_DBL,
+    C_DCPL,
+    C_FLOAT,
+    C_INT,
+    C_LONG,
+    C_LONGLONG,
+    C_SCPL,
+    RW,
+    DiskArray,
+    Inquiry,
+    Mode,
+    R,
+    W,
+    close,
+    create,
+    create_config,
+    delete,
+    distribution,
+    extend,
+    inquire,
+    open,
+    print_internals,
+)
+from extarray.pexta.session import flick, init, set_debug, set_default_config, terminate
+from extarray.pexta.transfers import (
+    REQ_INVALID,
+    Request,
+    iread,
+    iread_section,
+    iwrite,
+    iwrite_section,
+    probe,
+    read,
+    read_section,
+    wait,
+    write,
+    write_section,
+)
+
+__all__ = [
+    "C_DBL",
+    "C_DCPL",
+    "C_FLOAT",
+    "C_INT",
+    "C_LONG",
+    "C_LONGLONG",
+    "C_SCPL",
+    "REQ_INVALID",
+    "RW",
+    "DiskArray",
+    "Inquiry",
+    "Mode",
+    "R",
+    "Request",
+    "W",
+    "close",
+    "create",
+    "create_config",
+    "delete",
+    "distribution",
+    "extend",
+    "flick",
+    "init",
+    "inquire",
+    "iread",
+    "iread_section",
+    "iwrite",
+    "iwrite_section",
+    "open",
+    "print_internals",
+    "probe",
+    "read",
+    "read_section",
+    "set_debug",
+    "set_default_config",
+    "terminate",
+    "wait",
+    "write",
+    "write_section",
+]

@@ -1,0 +1,521 @@
+"""Disk arrays: made, opened, grown, and asked what they are."""
+
+from __future__ import annotations
+
+import enum
+import math
+from os import PathLike, fsdecode
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
+
+import numpy as np
+
+from extarray import creation
+from extarray.chunking import check_shape
+from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
+from extarray.filesystem import family, resolve_path
+from extarray.info import Info
+from extarray.metadata import check_dtype
+from extarray.pexta.hints import chunks_for, io_hints
+from extarray.pexta.session import Session, current
+from extarray.stored import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike
+
+    from extarray.mpi.array import ParallelArray
+    from extarray.store import FileStore
+
+__all__ = [
+    "C_DBL",
+    "C_DCPL",
+    "C_FLOAT",
+    "C_INT",
+    "C_LONG",
+    "C_LONGLONG",
+    "C_SCPL",
+    "RW",
+    "DiskArray",
+    "Inquiry",
+    "Mode",
+    "R",
+    "W",
+    "check_open",
+    "close",
+    "create",
+    "create_config",
+    "delete",
+    "distribution",
+    "extend",
+    "inquire",
+    "open",
+    "print_internals",
+]
+
+# The types of Global Arrays; any other dtype will do, too.
+C_INT = np.dtype("i")
+C_LONG = np.dtype("l")
+C_LONGLONG = np.dtype("q")
+C_FLOAT = np.dtype("f")
+C_DBL = np.dtype("d")
+C_SCPL = np.dtype("F")
+C_DCPL = np.dtype("D")
+
+
+class Mode(enum.IntEnum):
+    """What may be done with the elements of a disk array, by DRA's numbers."""
+
+    RW = -1
+    W = -2
+    R = -3
+
+    def __str__(self) -> str:
+        return self.name
+
+
+R, W, RW = Mode.R, Mode.W, Mode.RW
+
+# The attribute that has the name of an array.
+_NAME = "name"
+
+
+class DiskArray:
+    """Handle of an array in files, from `create` or `open`.
+
+    Parameters
+    ----------
+    array : ParallelArray
+    name, filename : str
+    mode : Mode
+
+    Attributes
+    ----------
+    array : ParallelArray
+        For all that this interface has not: zones, any selection, attributes.
+    name : str
+        In words.
+    filename : str
+        Of the pair of files, as it was given.
+    mode : Mode
+    """
+
+    __slots__ = ("array", "filename", "mode", "name")
+
+    def __init__(self, array: ParallelArray, name: str, filename: str, mode: Mode) -> None:
+        self.array = array
+        self.name = name
+        self.filename = filename
+        self.mode = mode
+
+    def __repr__(self) -> str:
+        return f"<DiskArray {self.name!r} in '{self.filename}', mode {self.mode}>"
+
+
+class Inquiry(NamedTuple):
+    """What `inquire` tells.
+
+    Attributes
+    ----------
+    type : dtype
+    ndim : int
+    dims : tuple of int
+    name, filename : str
+    """
+
+    type: np.dtype[Any]
+    ndim: int
+    dims: tuple[int, ...]
+    name: str
+    filename: str
+
+
+def create(
+    type: DTypeLike,
+    ndim: SupportsIndex,
+    dims: Sequence[SupportsIndex],
+    name: str,
+    filename: str | PathLike[str],
+    mode: Mode | int,
+    reqdims: Sequence[SupportsIndex],
+    *,
+    overwrite: bool = False,
+) -> DiskArray:
+    """Create an array of zeros in files; collective.
+
+    Parameters
+    ----------
+    type : dtype_like
+        `C_INT`, `C_DBL` and so on, or any other.
+    ndim : int
+    dims : sequence of int
+        Elements along each axis.
+    name : str
+        In words.
+    filename : str or PathLike
+        Of the pair of files.
+    mode : {RW, W, R}
+        What may be done with the elements until the array is closed.
+    reqdims : sequence of int
+        Elements of a typical request along each axis, by which the chunk shape is chosen; -1:
+        unspecified.
+    overwrite : bool
+        Replace an array of this file name.
+
+    Returns
+    -------
+    DiskArray
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError.
+    ShapeError, ChunksError, ArgumentError, DTypeError, LimitError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    A chunk is a typical request; one of more than 512 KiB is several chunks.  Along an axis that is
+    unspecified a chunk has as much as fits, and where all are, `extarray.create` chooses.
+
+    Examples
+    --------
+    >>> d_a = pexta.create(
+    ...     pexta.C_DBL, 3, (60, 60, 60), "A", "a", pexta.RW, (2, 20, 20)
+    ... )  # doctest: +SKIP
+    """
+    return _create(type, ndim, dims, name, filename, mode, reqdims, None, overwrite)
+
+
+def create_config(
+    type: DTypeLike,
+    ndim: SupportsIndex,
+    dims: Sequence[SupportsIndex],
+    name: str,
+    filename: str | PathLike[str],
+    mode: Mode | int,
+    reqdims: Sequence[SupportsIndex],
+    numfiles: SupportsIndex,
+    numioprocs: SupportsIndex,
+    *,
+    overwrite: bool = False,
+) -> DiskArray:
+    """Create an array with a configuration of its own; collective.
+
+    Parameters
+    ----------
+    type, ndim, dims, name, filename, mode, reqdims, overwrite
+        As for `create`.
+    numfiles : int
+        1, or -1, which is the same: an array lies in one pair of files.
+    numioprocs : int
+        Processes that read for all, in collective reads through MPI-IO; -1: each reads for itself,
+        which is faster on one host.
+
+    Returns
+    -------
+    DiskArray
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: several files.
+
+    Examples
+    --------
+    >>> d_a = pexta.create_config(
+    ...     pexta.C_INT, 1, (100,), "A", "a", pexta.RW, (-1,), 1, 2
+    ... )  # doctest: +SKIP
+    """
+    config = (numfiles, numioprocs)
+    return _create(type, ndim, dims, name, filename, mode, reqdims, config, overwrite)
+
+
+def _create(
+    type: DTypeLike,
+    ndim: SupportsIndex,
+    dims: Sequence[SupportsIndex],
+    name: str,
+    filename: str | PathLike[str],
+    mode: Mode | int,
+    reqdims: Sequence[SupportsIndex],
+    config: tuple[SupportsIndex, SupportsIndex] | None,
+    overwrite: bool,
+) -> DiskArray:
+    session = current()
+    with session.agreement.step() as step:
+        session.check_handles()
+        shape, dtype, permitted = check_shape(dims), check_dtype(type), _mode(mode)
+        if as_int(ndim, "ndim") != len(shape):
+            raise ShapeError(f"ndim {ndim} and dims {shape} do not fit; give one extent an axis")
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"name must be a str, not {name!r}")
+        chunks = chunks_for(reqdims, shape, dtype.itemsize)
+        session.check_room(math.prod(shape) * dtype.itemsize)
+        info = session.hints if config is None else io_hints(*config)
+        step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}"
+    array = creation.create(
+        filename,
+        shape,
+        dtype,
+        chunks=chunks,
+        overwrite=overwrite,
+        attrs={_NAME: name},
+        comm=session.comm,
+        info=info,
+    )
+    return _opened(session, array, filename, permitted)
+
+
+def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
+    """Open an array in files; collective.
+
+    Parameters
+    ----------
+    filename : str or PathLike
+        Of the pair of files, whoever made them.
+    mode : {R, W, RW}
+        `R` takes no lock; with `W` or `RW` the ranks are the one writer.
+
+    Returns
+    -------
+    DiskArray
+
+    Raises
+    ------
+    MissingError, LockedError, FormatError, StorageError
+        On all ranks.
+
+    Examples
+    --------
+    >>> d_a = pexta.open("a", pexta.R)  # doctest: +SKIP
+    """
+    session = current()
+    with session.agreement.step() as step:
+        session.check_handles()
+        permitted = _mode(mode)
+        step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
+    access = "r" if permitted is Mode.R else "r+"
+    array = creation.open(filename, access, comm=session.comm, info=session.hints)
+    try:
+        with session.agreement.step():
+            session.check_room(array.nbytes)
+    except BaseException:
+        array.close()
+        raise
+    return _opened(session, array, filename, permitted)
+
+
+def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: Mode) -> DiskArray:
+    name = array.attrs.get(_NAME)
+    place = fsdecode(filename)
+    handle = DiskArray(array, name if isinstance(name, str) else place, place, mode)
+    session.arrays.append(handle)
+    return handle
+
+
+def _mode(value: Any) -> Mode:
+    try:
+        return Mode(value)
+    except ValueError:
+        raise ArgumentError(f"mode {value!r} is not possible; use R, W or RW") from None
+
+
+def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
+    """The array of a handle.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+    what : str
+        What is asked, for the message.
+    *modes : Mode
+        Those that permit it; none: all.
+
+    Returns
+    -------
+    ParallelArray
+
+    Raises
+    ------
+    ArgumentTypeError, ClosedError
+    ReadOnlyError, ArgumentError
+        ValueErrors: the mode does not permit it.
+    """
+    if not isinstance(d_a, DiskArray):
+        raise ArgumentTypeError(
+            f"a handle is needed, as create and open give it, not a {d_a.__class__.__name__}"
+        )
+    if d_a.array.closed:
+        raise ClosedError(f"cannot {what} '{d_a.filename}': it was closed; open it again")
+    if modes and d_a.mode not in modes:
+        kind = ReadOnlyError if d_a.mode is Mode.R else ArgumentError
+        raise kind(f"cannot {what} '{d_a.filename}': opened in mode {d_a.mode}; open it with RW")
+    return d_a.array
+
+
+def close(d_a: DiskArray) -> None:
+    """Close an array, which stays in its files; collective.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+        Of no use any more.
+
+    Notes
+    -----
+    Its transfers under way come to their end before.
+
+    Examples
+    --------
+    >>> pexta.close(d_a)  # doctest: +SKIP
+    """
+    session = current()
+    with session.agreement.step() as step:
+        check_open(d_a, "close")
+        step.arguments = f"close {d_a.filename!r}"
+    session.finish(d_a)
+    session.arrays.remove(d_a)
+    d_a.array.close()
+
+
+def delete(d_a: DiskArray) -> None:
+    """Close an array, and remove its files; collective.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+        In any mode; of no use any more.
+
+    Raises
+    ------
+    LockedError
+        A BlockingIOError: another program writes to the array; its files stay.
+
+    Examples
+    --------
+    >>> pexta.delete(d_a)  # doctest: +SKIP
+    """
+    close(d_a)
+    session, path = current(), cast("FileStore", d_a.array._store).absolute
+    with session.agreement.step():
+        if session.comm.rank == 0:
+            # As the one writer: nobody else is in the midst of anything.
+            last = creation.open(path, "r+")
+            with family(f"cannot remove the files of '{d_a.filename}'"):
+                last._discard()
+
+
+def extend(d_a: DiskArray, axis: SupportsIndex, by: SupportsIndex) -> None:
+    """Grow an axis of an array at its end; collective.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+        In mode `W` or `RW`.
+    axis : int
+        From 0; negative ones count from the end.
+    by : int
+        Indices that are added; new elements are zero (in general: have the fill value).
+
+    Raises
+    ------
+    AxisError, ArgumentError, ReadOnlyError, LimitError, StorageError
+        On all ranks, where one has a reason; the array is as before.
+
+    Notes
+    -----
+    Nothing that is in the file moves: cost depends on what is added alone.
+
+    Examples
+    --------
+    >>> pexta.extend(d_a, 1, 20)  # doctest: +SKIP
+    """
+    session = current()
+    with session.agreement.step() as step:
+        array = check_open(d_a, "extend", Mode.W, Mode.RW)
+        shape = list(array.shape)
+        shape[array._axis(axis)] += as_int(by, "by")
+        session.check_room(math.prod(shape) * array.itemsize, array.nbytes)
+        step.arguments = f"extend {d_a.filename!r}"
+    array.extend(axis, by)
+
+
+def inquire(d_a: DiskArray) -> Inquiry:
+    """What an array is; of this rank alone.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+
+    Returns
+    -------
+    Inquiry
+        A tuple: type, ndim, dims, name, filename.
+
+    Examples
+    --------
+    >>> type, ndim, dims, name, filename = pexta.inquire(d_a)  # doctest: +SKIP
+    """
+    array = check_open(d_a, "inquire about")
+    return Inquiry(array.dtype, array.ndim, array.shape, d_a.name, d_a.filename)
+
+
+def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Section of an array that is the zone of a rank; of this rank alone.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+    rank : int
+
+    Returns
+    -------
+    lo, hi : tuple of int
+        Its first and its last index along each axis; ``hi < lo`` along an axis where it has none.
+
+    Raises
+    ------
+    BoundsError, ArgumentError
+
+    Notes
+    -----
+    Chunks are never cut, so that a rank may have nothing.
+
+    Examples
+    --------
+    >>> lo, hi = pexta.distribution(d_a, 0)  # doctest: +SKIP
+    """
+    zone = check_open(d_a, "tell the zones of").zone(rank)
+    if isinstance(zone, list):
+        raise ArgumentError(
+            f"the zones of '{d_a.filename}' are dealt out, no rank has one section: see "
+            "d_a.array.zone()"
+        )
+    box = cast("tuple[slice, ...]", zone)
+    return tuple(s.start for s in box), tuple(s.stop - 1 for s in box)
+
+
+def print_internals(d_a: DiskArray) -> None:
+    """Print what is known of an array, on rank 0.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+
+    Examples
+    --------
+    >>> pexta.print_internals(d_a)  # doctest: +SKIP
+    """
+    array, session = check_open(d_a, "print"), current()
+    if session.comm.rank:
+        return
+    facts = Info(
+        name=d_a.name,
+        access=d_a.mode,
+        ranks=session.comm.size,
+        hints=array._hints,
+        transfers_under_way=sum(request.handle is d_a for request in session.pending),
+    )
+    facts.update(array.info())
+    print(facts)

@@ -1,0 +1,106 @@
+"""Hints: what the shape of a typical request and the number of I/O processes mean here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from extarray.chunking import TARGET_BYTES, _integers
+from extarray.errors import ArgumentError, ChunksError
+from extarray.stored import as_int
+
+__all__ = ["UNSPECIFIED", "chunks_for", "io_hints"]
+
+# What the published routines take for "no matter".
+UNSPECIFIED = -1
+
+
+def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
+    """Chunk shape for a typical request.
+
+    Parameters
+    ----------
+    reqdims : int or sequence of int
+        Elements of the request along each axis; -1: unspecified.
+    dims : tuple of int
+        Of the array.
+    itemsize : int
+        Bytes of an element.
+
+    Returns
+    -------
+    tuple of int or None
+        None: nothing is specified, `extarray.create` chooses.
+
+    Raises
+    ------
+    ArgumentTypeError
+    ChunksError
+        A ValueError: too few or too many, or 0, or below -1.
+
+    Notes
+    -----
+    A chunk is a request, so that an aligned one is a run of bytes in the file.  Along axes that are
+    unspecified it has what there is.  As long as it has more than 512 KiB, its longest axis is
+    halved, of those that are unspecified first; a request is then a few whole chunks.
+
+    Examples
+    --------
+    >>> chunks_for((1, 20, 20), (60, 60, 60), 8), chunks_for((1000, -1), (4000, 4000), 8)
+    ((1, 20, 20), (1000, 63))
+    >>> chunks_for((600, 800), (4000, 4000), 8)
+    (300, 200)
+    """
+    wanted = _integers(reqdims, "reqdims")
+    if len(wanted) != len(dims) or any(n < 1 and n != UNSPECIFIED for n in wanted):
+        raise ChunksError(
+            f"reqdims {reqdims} are not possible for {len(dims)} axes: give the elements of a "
+            f"typical request along each, or {UNSPECIFIED} where it does not matter"
+        )
+    free = [j for j, n in enumerate(wanted) if n == UNSPECIFIED]
+    if len(free) == len(wanted):
+        return None
+    chunk = [max(d, 1) if n == UNSPECIFIED else n for n, d in zip(wanted, dims, strict=True)]
+    for axes in (free, range(len(chunk))):
+        while math.prod(chunk) * itemsize > TARGET_BYTES and any(chunk[j] > 1 for j in axes):
+            longest = max(axes, key=chunk.__getitem__)
+            chunk[longest] = -(-chunk[longest] // 2)
+    return tuple(chunk)
+
+
+def io_hints(numfiles: Any, numioprocs: Any) -> dict[str, str]:
+    """Hints for MPI-IO by which some processes read for all.
+
+    Parameters
+    ----------
+    numfiles : int
+        1, or below 1: the default, which is the same.
+    numioprocs : int
+        Processes that read; below 1: each reads for itself.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: several files.
+
+    Notes
+    -----
+    Each process writes for itself at any rate: one that wrote for others would write back bytes
+    between theirs, which somebody may have changed.
+
+    Examples
+    --------
+    >>> io_hints(1, 2), io_hints(-1, -1)
+    ({'cb_nodes': '2', 'romio_cb_read': 'enable'}, {})
+    """
+    if as_int(numfiles, "numfiles") > 1:
+        raise ArgumentError(
+            f"an array lies in one pair of files, not in {numfiles}; give 1, or -1, and let the "
+            "file system stripe the file"
+        )
+    n = as_int(numioprocs, "numioprocs")
+    return {} if n < 1 else {"cb_nodes": str(n), "romio_cb_read": "enable"}

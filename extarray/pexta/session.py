@@ -1,0 +1,297 @@
+"""The session: what lies between `init` and `terminate`, which all ranks call together."""
+
+from __future__ import annotations
+
+import errno
+import math
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+
+from extarray.config import config
+from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
+from extarray.mpi.agreement import Agreement
+from extarray.mpi.library import check_comm, library
+from extarray.pexta.hints import UNSPECIFIED, io_hints
+
+if TYPE_CHECKING:
+    from extarray.mpi.array import ParallelArray
+
+__all__ = ["Session", "current", "flick", "init", "set_debug", "set_default_config", "terminate"]
+
+
+class _Handle(Protocol):
+    """What the session knows of an array that is open."""
+
+    @property
+    def array(self) -> ParallelArray: ...
+
+
+class _Pending(Protocol):
+    """What the session knows of a transfer under way."""
+
+    @property
+    def handle(self) -> _Handle: ...
+
+    def advance(self) -> bool: ...
+
+    def wait(self) -> None: ...
+
+
+class Session:
+    """What `init` begins: a communicator, limits, and what is open.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    max_arrays, max_array_size, total_disk_space, max_memory : int
+        As for `init`, checked.
+
+    Attributes
+    ----------
+    arrays : list
+        Handles of arrays that are open.
+    pending : list
+        Transfers under way, on all ranks in the order in which they began.
+    debug : bool
+    hints : dict
+        For MPI-IO.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        max_arrays: int,
+        max_array_size: int,
+        total_disk_space: int,
+        max_memory: int,
+    ) -> None:
+        self.agreement = agreement
+        self.comm = agreement.comm
+        self.arrays: list[_Handle] = []
+        self.pending: list[_Pending] = []
+        self.debug = False
+        self.hints: dict[str, str] = {}
+        self._max_arrays = max_arrays
+        self._max_array_size = max_array_size
+        self._total_disk_space = total_disk_space
+        self._max_memory = max_memory
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes that a rank may buffer."""
+        return config.max_memory if self._max_memory == UNSPECIFIED else self._max_memory
+
+    def check_handles(self) -> None:
+        """Raise where one more array would be too many.
+
+        Raises
+        ------
+        StorageError
+            An OSError with the errno EMFILE.
+        """
+        n = self._max_arrays
+        if n != UNSPECIFIED and len(self._open()) >= n:
+            raise StorageError(
+                errno.EMFILE, f"{n} arrays are open, as many as init allows; close one"
+            )
+
+    def check_room(self, nbytes: int, instead_of: int = 0) -> None:
+        """Raise where an array would be too large.
+
+        Parameters
+        ----------
+        nbytes : int
+            Of its elements.
+        instead_of : int
+            Bytes that it has now, if it is open.
+
+        Raises
+        ------
+        StorageError
+            An OSError with the errno EFBIG or EDQUOT.
+        """
+        n = self._max_array_size
+        if n != UNSPECIFIED and nbytes > n:
+            raise StorageError(
+                errno.EFBIG, f"an array of {nbytes} bytes; init allows max_array_size={n}"
+            )
+        total = sum(handle.array.nbytes for handle in self._open()) - instead_of + nbytes
+        n = self._total_disk_space
+        if n != UNSPECIFIED and total > n:
+            raise StorageError(
+                errno.EDQUOT,
+                f"arrays that are open of {total} bytes together; init allows total_disk_space={n}",
+            )
+
+    def _open(self) -> list[_Handle]:
+        """Handles of arrays that nobody has closed by the array's own method."""
+        return [handle for handle in self.arrays if not handle.array.closed]
+
+    def finish(self, handle: _Handle) -> None:
+        """Wait for the transfers of an array; collective.
+
+        Parameters
+        ----------
+        handle : DiskArray
+        """
+        for request in [request for request in self.pending if request.handle is handle]:
+            request.wait()
+
+
+_session: Session | None = None
+
+
+def current() -> Session:
+    """The session.
+
+    Returns
+    -------
+    Session
+
+    Raises
+    ------
+    ClosedError
+        A ValueError: none has begun.
+    """
+    if _session is None:
+        raise ClosedError("no session has begun; call extarray.pexta.init on all ranks first")
+    return _session
+
+
+def init(
+    max_arrays: float = -1,
+    max_array_size: float = -1,
+    total_disk_space: float = -1,
+    max_memory: float = -1,
+    *,
+    comm: Any = None,
+) -> None:
+    """Begin a session; collective.
+
+    Parameters
+    ----------
+    max_arrays : float
+        Arrays that may be open at the same time.
+    max_array_size : float
+        Bytes of an array at most.
+    total_disk_space : float
+        Bytes of all arrays that are open at most.
+    max_memory : float
+        Bytes that a rank may buffer where a transfer changes the shape of a section.
+    comm : mpi4py.MPI.Intracomm, optional
+        The ranks; None: ``MPI.COMM_WORLD``.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: a session has begun already, or a limit is no positive number.
+
+    Notes
+    -----
+    -1 means "no limit"; of `max_memory` it means ``config.max_memory``.
+
+    Examples
+    --------
+    >>> pexta.init(10, 1e8, 1e10, 1e6)  # doctest: +SKIP
+    """
+    global _session
+    if _session is not None:
+        raise ArgumentError("a session has begun already; call terminate before the next one")
+    given = library().COMM_WORLD if comm is None else check_comm(comm)
+    agreement = Agreement(given.Dup())
+    try:
+        with agreement.step() as step:
+            limits = [
+                _limit(max_arrays, "max_arrays"),
+                _limit(max_array_size, "max_array_size"),
+                _limit(total_disk_space, "total_disk_space"),
+                _limit(max_memory, "max_memory"),
+            ]
+            step.arguments = f"init {limits}"
+    except BaseException:
+        agreement.comm.Free()
+        raise
+    _session = Session(agreement, *limits)
+
+
+def _limit(value: float, name: str) -> int:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(f"{name} must be a number, not {value!r}") from None
+    if number != UNSPECIFIED and not 1 <= number < math.inf:
+        raise ArgumentError(f"{name} {value} is not possible; give a number from 1, or -1")
+    return int(number)
+
+
+def terminate() -> None:
+    """End the session, and close what is open; collective.
+
+    Notes
+    -----
+    Transfers under way come to their end before.
+
+    Examples
+    --------
+    >>> pexta.terminate()  # doctest: +SKIP
+    """
+    global _session
+    session = current()
+    while session.pending:
+        session.pending[0].wait()
+    while session.arrays:
+        session.arrays.pop().array.close()
+    session.comm.Free()
+    _session = None
+
+
+def flick() -> None:
+    """Take transfers that are under way a little further; of this rank alone.
+
+    Notes
+    -----
+    A transfer that changes no shape goes on by itself.  One that does is made in parts, as large as
+    `init` allows: the next begins where `flick`, `probe` or `wait` finds that one is over.
+
+    Examples
+    --------
+    >>> pexta.flick()  # doctest: +SKIP
+    """
+    for request in current().pending:
+        request.advance()
+
+
+def set_debug(flag: bool) -> None:
+    """Choose whether each rank says what it transfers, on its standard error.
+
+    Parameters
+    ----------
+    flag : bool
+
+    Examples
+    --------
+    >>> pexta.set_debug(True)  # doctest: +SKIP
+    """
+    current().debug = bool(flag)
+
+
+def set_default_config(numfiles: SupportsIndex, numioprocs: SupportsIndex) -> None:
+    """Choose how many files arrays have, and how many processes read; collective.
+
+    Parameters
+    ----------
+    numfiles, numioprocs : int
+        As for `create_config`, of arrays that are created or opened from now on.
+
+    Raises
+    ------
+    ArgumentError
+
+    Examples
+    --------
+    >>> pexta.set_default_config(1, 2)  # doctest: +SKIP
+    """
+    session = current()
+    with session.agreement.step() as step:
+        hints = io_hints(numfiles, numioprocs)
+        step.arguments = f"set the default configuration {hints}"
+    session.hints = hints

@@ -1,0 +1,650 @@
+"""Transfers between global arrays and disk arrays: of all elements, or of sections."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+
+import numpy as np
+
+from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError, ExtArrayError, ShapeError
+from extarray.mpi.globalarray import GlobalArray
+from extarray.mpi.library import library
+from extarray.pexta.diskarrays import Mode, check_open
+from extarray.pexta.sections import Section, Slabs, runs
+from extarray.pexta.session import current
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray.mpi.array import ParallelArray
+    from extarray.mpi.requests import Request as Transfer
+    from extarray.pexta.diskarrays import DiskArray
+    from extarray.pexta.session import Session
+
+__all__ = [
+    "REQ_INVALID",
+    "Request",
+    "iread",
+    "iread_section",
+    "iwrite",
+    "iwrite_section",
+    "probe",
+    "read",
+    "read_section",
+    "wait",
+    "write",
+    "write_section",
+]
+
+# What DRA takes for a request that does not exist, which is over.
+REQ_INVALID = -333
+
+Box = tuple[slice, ...]
+
+
+class _Move(NamedTuple):
+    """What one rank moves at once.
+
+    Attributes
+    ----------
+    disk : tuple of slice
+        Of the disk array.
+    block : ndarray
+        The elements, with the axes of the disk array.
+    parts : list of (tuple of slice, ndarray)
+        What has to be copied between the global array and parts of the block; none where the block
+        is memory of the global array.
+    """
+
+    disk: Box
+    block: NDArray[Any]
+    parts: list[tuple[Box, NDArray[Any]]]
+
+
+class _Plan:
+    """Which rank moves what, between two sections of the same number of elements.
+
+    Parameters
+    ----------
+    memory : Section
+        Of the global array.
+    disk : Section
+        Of the disk array.
+    g_a : GlobalArray
+    most : int
+        Elements that a rank may buffer.
+
+    Attributes
+    ----------
+    n_moves : int
+        The same on all ranks.
+
+    Notes
+    -----
+    Where both sections have one shape, each rank moves what lies in its own zone of the global
+    array, in place.  Otherwise parts of the disk's section are dealt out in turn, and one-sided
+    access has their elements from all over the global array.
+    """
+
+    def __init__(self, memory: Section, disk: Section, g_a: GlobalArray, most: int) -> None:
+        self._memory, self._disk, self._g_a = memory, disk, g_a
+        self._is_direct = memory.shape == disk.shape
+        size = g_a.comm.size
+        if self._is_direct:
+            self.n_moves = 1
+        else:
+            share = -(-math.prod(disk.shape) // size)
+            self._slabs = Slabs(disk.shape, max(1, min(most, share)))
+            self.n_moves = -(-len(self._slabs) // size)
+
+    def move(self, number: int) -> _Move:
+        """A move of this rank; of nothing where others have one more."""
+        return self._in_place() if self._is_direct else self._buffered(number)
+
+    def _in_place(self) -> _Move:
+        memory, disk, g_a = self._memory, self._disk, self._g_a
+        zone = g_a.distribution()
+        box = memory.within(zone)
+        local = tuple(
+            slice(s.start - z.start, s.stop - z.start) if s.start < s.stop else slice(0)
+            for s, z in zip(memory.of_array(box), zone, strict=True)
+        )
+        block = disk.turned(memory.turned(g_a.access()[local]))
+        return _Move(disk.of_array(box), block, [])
+
+    def _buffered(self, number: int) -> _Move:
+        memory, disk, comm = self._memory, self._disk, self._g_a.comm
+        mine = number * comm.size + comm.rank
+        if mine < len(self._slabs):
+            box, first = self._slabs[mine]
+        else:
+            box, first = (slice(0, 0),) * len(disk.low), 0
+        extents = [s.stop - s.start for s in box]
+        flat = np.empty(math.prod(extents), self._g_a.dtype)
+        parts, at = [], 0
+        for run in runs(memory.shape, first, first + flat.size):
+            shape = [s.stop - s.start for s in run]
+            part = flat[at : at + math.prod(shape)].reshape(shape)
+            parts.append((memory.of_array(run), memory.turned(part)))
+            at += part.size
+        return _Move(disk.of_array(box), disk.turned(flat.reshape(extents)), parts)
+
+
+class Request:
+    """A transfer, as `iread` and its like begin it; for `wait` and `probe`.
+
+    Parameters
+    ----------
+    session : Session
+    handle : DiskArray
+    g_a : GlobalArray
+    plan : _Plan
+    write : bool
+    """
+
+    def __init__(
+        self, session: Session, handle: DiskArray, g_a: GlobalArray, plan: _Plan, write: bool
+    ) -> None:
+        self.handle = handle
+        self._session = session
+        self._g_a, self._plan, self._write = g_a, plan, write
+        self._next = 0
+        self._under_way: tuple[_Move, Transfer] | None = None
+        self._error: ExtArrayError | None = None
+        self._is_over = False
+
+    def run(self) -> None:
+        """Make the whole transfer together with the other ranks."""
+        array, g_a = self.handle.array, self._g_a
+        for number in range(self._plan.n_moves):
+            move = self._plan.move(number)
+            if self._write:
+                _load(move, g_a)
+                array.write(move.disk, move.block)
+            else:
+                array.read(move.disk, move.block)
+                _store(move, g_a)
+        g_a.sync()
+        self._is_over = True
+
+    def begin(self) -> None:
+        """Begin the part of this rank."""
+        self._session.pending.append(self)
+        self.advance()
+
+    def advance(self) -> bool:
+        """Begin the next move of this rank where one is over.
+
+        Returns
+        -------
+        bool
+            Whether all are over.
+        """
+        return self._go_on(waits=False)
+
+    def _go_on(self, waits: bool) -> bool:
+        """Make the moves of this rank; all of them, or as far as they go without waiting."""
+        try:
+            while self._error is None:
+                if self._under_way is not None:
+                    move, request = self._under_way
+                    if not (waits or request.test()):
+                        return False
+                    self._under_way = None
+                    request.wait()
+                    if not self._write:
+                        _store(move, self._g_a)
+                if self._next == self._plan.n_moves:
+                    return True
+                self._begin_next()
+        except ExtArrayError as error:
+            self._error = error  # the others learn of it where all meet
+        return True
+
+    def _begin_next(self) -> None:
+        move, array = self._plan.move(self._next), self.handle.array
+        self._next += 1
+        if self._write:
+            _load(move, self._g_a)
+            self._under_way = move, array.iwrite(move.disk, move.block)
+        else:
+            self._under_way = move, array.iread(move.disk, move.block)
+
+    def wait(self) -> None:
+        """Wait for the moves of all ranks."""
+        if not self._is_over:
+            self._go_on(waits=True)
+            self._meet(True)
+
+    def probe(self) -> bool:
+        """Whether the moves of all ranks are over."""
+        return self._is_over or self._meet(self.advance())
+
+    def _meet(self, is_done: bool) -> bool:
+        """End the transfer if all ranks have made their moves."""
+        try:
+            with self._session.agreement.step() as step:
+                step.numbers[0] = int(not is_done)
+                if self._error is not None:
+                    raise self._error
+        except BaseException:
+            self._end()
+            raise
+        if step.numbers[0]:
+            return False
+        self._end()
+        self._g_a.sync()
+        return True
+
+    def _end(self) -> None:
+        self._session.pending.remove(self)
+        self._is_over = True
+
+
+def _load(move: _Move, g_a: GlobalArray) -> None:
+    for selection, part in move.parts:
+        part[...] = g_a.get(selection)
+
+
+def _store(move: _Move, g_a: GlobalArray) -> None:
+    for selection, part in move.parts:
+        g_a.put(selection, part)
+
+
+def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Write a global array to a disk array; collective.
+
+    Parameters
+    ----------
+    g_a : GlobalArray
+    d_a : DiskArray
+        Of the same shape and dtype, in mode `W` or `RW`.
+
+    Returns
+    -------
+    Request
+        It is over; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Examples
+    --------
+    >>> pexta.wait(pexta.write(g_a, d_a))  # doctest: +SKIP
+    """
+    return _run(_whole(g_a, d_a, True))
+
+
+def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Read a global array from a disk array; collective.
+
+    Parameters
+    ----------
+    g_a : GlobalArray
+    d_a : DiskArray
+        Of the same shape and dtype, in mode `R` or `RW`.
+
+    Returns
+    -------
+    Request
+        It is over; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Examples
+    --------
+    >>> pexta.wait(pexta.read(g_a, d_a))  # doctest: +SKIP
+    """
+    return _run(_whole(g_a, d_a, False))
+
+
+def iwrite(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Begin to write a global array to a disk array; collective.
+
+    Parameters
+    ----------
+    g_a, d_a
+        As for `write`.  The global array must stay as it is until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Examples
+    --------
+    >>> request = pexta.iwrite(g_a, d_a)  # doctest: +SKIP
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
+    return _begin(_whole(g_a, d_a, True))
+
+
+def iread(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Begin to read a global array from a disk array; collective.
+
+    Parameters
+    ----------
+    g_a, d_a
+        As for `read`.  The global array must be left alone until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Examples
+    --------
+    >>> request = pexta.iread(g_a, d_a)  # doctest: +SKIP
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
+    return _begin(_whole(g_a, d_a, False))
+
+
+def write_section(
+    transp: bool,
+    g_a: GlobalArray,
+    glo: Sequence[SupportsIndex],
+    ghi: Sequence[SupportsIndex],
+    d_a: DiskArray,
+    dlo: Sequence[SupportsIndex],
+    dhi: Sequence[SupportsIndex],
+) -> Request:
+    """Write a section of a global array to a section of a disk array; collective.
+
+    Parameters
+    ----------
+    transp : bool
+        Whether to write the transpose, the axes in reverse.
+    g_a : GlobalArray
+    glo, ghi : sequence of int
+        First and last index of its section along each axis; both belong to it.
+    d_a : DiskArray
+        Of the same dtype, in mode `W` or `RW`.
+    dlo, dhi : sequence of int
+        As many elements; in another shape, they correspond in C order.
+
+    Returns
+    -------
+    Request
+        It is over; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    BoundsError, ShapeError, DTypeError, ReadOnlyError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    ``d[dlo ... dhi] = np.reshape(g[glo ... ghi], ...)``, of the transpose if `transp`.  The two
+    arrays may also have different numbers of axes.
+
+    Examples
+    --------
+    >>> pexta.write_section(False, g_a, (0, 0), (9, 9), d_a, (50, 0), (59, 9))  # doctest: +SKIP
+    """
+    return _run(_sections(transp, g_a, glo, ghi, d_a, dlo, dhi, True))
+
+
+def read_section(
+    transp: bool,
+    g_a: GlobalArray,
+    glo: Sequence[SupportsIndex],
+    ghi: Sequence[SupportsIndex],
+    d_a: DiskArray,
+    dlo: Sequence[SupportsIndex],
+    dhi: Sequence[SupportsIndex],
+) -> Request:
+    """Read a section of a global array from a section of a disk array; collective.
+
+    Parameters
+    ----------
+    transp : bool
+        Whether to read the transpose, the axes in reverse.
+    g_a, glo, ghi, dlo, dhi
+        As for `write_section`.
+    d_a : DiskArray
+        Of the same dtype, in mode `R` or `RW`.
+
+    Returns
+    -------
+    Request
+        It is over; `wait` and `probe` take it all the same.
+
+    Raises
+    ------
+    BoundsError, ShapeError, DTypeError, ArgumentError, ClosedError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    ``g[glo ... ghi] = np.reshape(d[dlo ... dhi], ...)``, of the transpose if `transp`.
+
+    Examples
+    --------
+    >>> pexta.read_section(True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9))  # doctest: +SKIP
+    """
+    return _run(_sections(transp, g_a, glo, ghi, d_a, dlo, dhi, False))
+
+
+def iwrite_section(
+    transp: bool,
+    g_a: GlobalArray,
+    glo: Sequence[SupportsIndex],
+    ghi: Sequence[SupportsIndex],
+    d_a: DiskArray,
+    dlo: Sequence[SupportsIndex],
+    dhi: Sequence[SupportsIndex],
+) -> Request:
+    """Begin to write a section of a global array to one of a disk array; collective.
+
+    Parameters
+    ----------
+    transp, g_a, glo, ghi, d_a, dlo, dhi
+        As for `write_section`.  The global array must stay as it is until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Examples
+    --------
+    >>> request = pexta.iwrite_section(
+    ...     False, g_a, (0, 0), (9, 9), d_a, (50, 0), (59, 9)
+    ... )  # doctest: +SKIP
+    """
+    return _begin(_sections(transp, g_a, glo, ghi, d_a, dlo, dhi, True))
+
+
+def iread_section(
+    transp: bool,
+    g_a: GlobalArray,
+    glo: Sequence[SupportsIndex],
+    ghi: Sequence[SupportsIndex],
+    d_a: DiskArray,
+    dlo: Sequence[SupportsIndex],
+    dhi: Sequence[SupportsIndex],
+) -> Request:
+    """Begin to read a section of a global array from one of a disk array; collective.
+
+    Parameters
+    ----------
+    transp, g_a, glo, ghi, d_a, dlo, dhi
+        As for `read_section`.  The global array must be left alone until the request is over.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`.
+
+    Examples
+    --------
+    >>> request = pexta.iread_section(
+    ...     True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9)
+    ... )  # doctest: +SKIP
+    """
+    return _begin(_sections(transp, g_a, glo, ghi, d_a, dlo, dhi, False))
+
+
+def wait(request: Request | int) -> None:
+    """Wait until a transfer is over on all ranks; collective.
+
+    Parameters
+    ----------
+    request : Request or REQ_INVALID
+
+    Raises
+    ------
+    StorageError
+        An OSError, on all ranks: the transfer failed on one.
+
+    Notes
+    -----
+    Then all ranks see what was read, in the global array, and what was written, on the disk.
+
+    Examples
+    --------
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
+    found = _known(request)
+    if found is not None:
+        found.wait()
+
+
+def probe(request: Request | int) -> bool:
+    """Whether a transfer is over on all ranks; collective.
+
+    Parameters
+    ----------
+    request : Request or REQ_INVALID
+
+    Returns
+    -------
+    bool
+        The same on all ranks; where it is True, nobody needs to `wait`.
+
+    Raises
+    ------
+    StorageError
+        An OSError, on all ranks: the transfer failed on one.
+
+    Examples
+    --------
+    >>> while not pexta.probe(request):  # doctest: +SKIP
+    ...     compute()
+    """
+    found = _known(request)
+    return True if found is None else found.probe()
+
+
+def _known(request: Request | int) -> Request | None:
+    if isinstance(request, Request):
+        return request
+    if request == REQ_INVALID:
+        return None
+    raise ArgumentTypeError(f"a request is needed, as iread and its like give it, not {request!r}")
+
+
+def _run(request: Request) -> Request:
+    request.run()
+    return request
+
+
+def _begin(request: Request) -> Request:
+    request.begin()
+    return request
+
+
+def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Request:
+    """The transfer of all elements, checked by all ranks."""
+    session = current()
+    with session.agreement.step() as step:
+        array = _check(session, g_a, d_a, write)
+        if g_a.shape != array.shape:
+            raise ShapeError(
+                f"{g_a.shape} elements in memory and {array.shape} in '{d_a.filename}'; use "
+                "sections of the same number of elements"
+            )
+        step.arguments = _in_words(d_a, write)
+        both = Section((0,) * array.ndim, array.shape)
+    return _planned(session, g_a, both, d_a, both, write)
+
+
+def _sections(
+    transp: bool,
+    g_a: GlobalArray,
+    glo: Any,
+    ghi: Any,
+    d_a: DiskArray,
+    dlo: Any,
+    dhi: Any,
+    write: bool,
+) -> Request:
+    """The transfer of sections, checked by all ranks."""
+    session = current()
+    with session.agreement.step() as step:
+        array, turns = _check(session, g_a, d_a, write), bool(transp)
+        # What is transposed is the source.
+        memory = Section.checked(glo, ghi, g_a.shape, "the global array", turns and write)
+        disk = Section.checked(dlo, dhi, array.shape, f"'{d_a.filename}'", turns and not write)
+        n, n_disk = math.prod(memory.shape), math.prod(disk.shape)
+        if n != n_disk:
+            raise ShapeError(
+                f"sections of {n} elements in memory and {n_disk} in '{d_a.filename}'; give "
+                "sections of the same number of elements"
+            )
+        step.arguments = f"{_in_words(d_a, write)}: {memory} in memory, {disk} on the disk"
+    return _planned(session, g_a, memory, d_a, disk, write)
+
+
+def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
+    """The array of a handle, if a transfer is possible."""
+    if not isinstance(g_a, GlobalArray):
+        raise ArgumentTypeError(f"a GlobalArray is needed, not a {type(g_a).__name__}")
+    verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
+    array = check_open(d_a, verb, mode, Mode.RW)
+    if g_a.dtype != array.dtype:
+        raise DTypeError(
+            f"elements of {g_a.dtype} in memory and of {array.dtype} in '{d_a.filename}'; "
+            "transfers cast nothing, use a global array of the same dtype"
+        )
+    MPI = library()
+    if MPI.Comm.Compare(g_a.comm, session.comm) not in (MPI.IDENT, MPI.CONGRUENT):
+        raise ArgumentError(
+            "the global array is of other ranks than the session; give init the communicator by "
+            "which it was created"
+        )
+    return array
+
+
+def _in_words(d_a: DiskArray, write: bool) -> str:
+    return f"write to '{d_a.filename}'" if write else f"read '{d_a.filename}'"
+
+
+def _planned(
+    session: Session,
+    g_a: GlobalArray,
+    memory: Section,
+    d_a: DiskArray,
+    disk: Section,
+    write: bool,
+) -> Request:
+    if session.debug:
+        print(
+            f"pexta, rank {session.comm.rank}: {_in_words(d_a, write)}: {memory} in memory, "
+            f"{disk} on the disk",
+            file=sys.stderr,
+            flush=True,
+        )
+    g_a.sync()  # what others have put belongs to it
+    plan = _Plan(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)
+    return Request(session, d_a, g_a, plan, write)
