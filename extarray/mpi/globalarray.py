@@ -32,7 +32,7 @@ from extarray.mpi.zones import Distribution, Zones
 from extarray.stored import as_int
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -153,20 +153,32 @@ class GlobalArray(Collectives):
         --------
         >>> g = GlobalArray.create((10, 12), float, MPI.COMM_WORLD)  # doctest: +SKIP
         """
-        agreement = Agreement(check_comm(comm).Dup())
+        n = check_comm(comm).size
+
+        def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
+            bounds, kind = check_shape(shape), check_dtype(dtype)
+            block = Distribution.of("block", 1, process_grid, len(bounds), n)
+            zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
+            if chunks is not None:
+                chunk = check_chunks(chunks, bounds, kind.itemsize)
+            return Zones(block, zero, bounds, zero, chunk, n), kind, as_ghosts(ghosts, len(bounds))
+
+        return cls._made(comm, plan)
+
+    @classmethod
+    def _made(
+        cls, comm: Any, plan: Callable[[], tuple[Zones, np.dtype[Any], tuple[int, ...]]]
+    ) -> Self:
+        """Array of zones, a dtype and ghosts, which each rank finds out alone."""
+        agreement = Agreement(comm.Dup())
         try:
             with agreement.step() as step:
-                bounds, kind, n = check_shape(shape), check_dtype(dtype), agreement.comm.size
-                block = Distribution.of("block", 1, process_grid, len(bounds), n)
-                widths = as_ghosts(ghosts, len(bounds))
-                zero = (0,) * len(bounds)
-                chunk = (1,) * len(bounds)
-                if chunks is not None:
-                    chunk = check_chunks(chunks, bounds, kind.itemsize)
+                zones, dtype, ghosts = plan()
                 step.arguments = (
-                    f"create a global array of {bounds}, {kind}, {chunk}, {block}, ghosts {widths}"
+                    f"create a global array of shape {zones.high} and dtype {dtype}, in chunks of "
+                    f"{zones.chunks} from {zones.offset}, {zones.distribution}, ghosts {ghosts}"
                 )
-            return cls(agreement, Zones(block, zero, bounds, zero, chunk, n), kind, widths)
+            return cls(agreement, zones, dtype, ghosts)
         except BaseException:
             agreement.comm.Free()
             raise
@@ -175,11 +187,12 @@ class GlobalArray(Collectives):
     def from_array(
         cls, a: ParallelArray, ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None
     ) -> Self:
-        """Array with the elements of one in files, and its chunks; collective.
+        """Array with the elements of one in files, and its chunks and zones; collective.
 
         Parameters
         ----------
         a : ParallelArray
+            If it is distributed otherwise than by "block", zones are as `create` cuts them.
         ghosts : int or sequence of int, optional
             As for `create`.
 
@@ -196,7 +209,16 @@ class GlobalArray(Collectives):
         --------
         >>> g = GlobalArray.from_array(a)  # doctest: +SKIP
         """
-        new = cls.create(a.shape, a.dtype, a.comm, a.chunks, ghosts)
+
+        def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
+            zones = a._zones()
+            if zones.distribution.kind != "block":
+                block = Distribution("block", (1,) * a.ndim, None)
+                zones = Zones(block, zones.low, a.shape, zones.offset, a.chunks, a.comm.size)
+            return zones, a.dtype, as_ghosts(ghosts, a.ndim)
+
+        a._check()
+        new = cls._made(a.comm, plan)
         try:
             a.read(new.distribution(), out=new.access())
         except BaseException as error:
@@ -218,10 +240,7 @@ class GlobalArray(Collectives):
         >>> h = g.duplicate()  # doctest: +SKIP
         """
         self._check()
-        grid = self._window.layout.zones.distribution.process_grid
-        new = self.create(
-            self.shape, self.dtype, self.comm, self.chunks, self.ghosts, process_grid=grid
-        )
+        new = self._made(self.comm, lambda: (self._window.layout.zones, self.dtype, self.ghosts))
         self.copy_to(new)
         return new
 
@@ -253,11 +272,11 @@ class GlobalArray(Collectives):
         with self._agreement.step() as step:
             j, n, first = self._axis(axis), _count(by), is_start(side)
             old = self._window.layout.zones
-            shape = check_shape(_grown(self.shape, j, n))
+            shape = check_shape(_shifted(self.shape, j, n))
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
-        zones = Zones(
-            old.distribution, old.low, shape, (0,) * len(shape), old.chunks, self.comm.size
-        )
+        # Chunks begin with the elements with which they began.
+        offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
+        zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
         self.sync()
         window = Window(self._agreement, Layout(zones, self.dtype, self.ghosts))
         shift = [n if first and k == j else 0 for k in range(len(shape))]
@@ -726,5 +745,6 @@ class GlobalArray(Collectives):
         return spread(apart, shape)
 
 
-def _grown(shape: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
-    return (*shape[:axis], shape[axis] + by, *shape[axis + 1 :])
+def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
+    """Numbers for each axis, with more for one of them."""
+    return (*numbers[:axis], numbers[axis] + by, *numbers[axis + 1 :])

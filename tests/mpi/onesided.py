@@ -214,8 +214,6 @@ for shape, chunks, ghosts in [((3, 4), None, None), ((5, 2), 2, 1), ((0, 3), Non
         g.sync()
         g.access()[...] += 1
         model += 1
-        with GlobalArray.create(g.shape, "i8", comm, g.chunks) as other:
-            assert other.distribution() == g.distribution()
     with pytest.raises(xa.AxisError):
         g.extend(2, 1)
     with pytest.raises(xa.ArgumentError):
