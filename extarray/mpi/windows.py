@@ -69,11 +69,12 @@ class Window:
         info.Free()
         self.own = self._seen(self.rma.tomemory(), comm.rank)
         self.near = {comm.rank: self.own}
-        # Before MPI 4.1, only what Allocate_shared gave can be asked for the others' memory.
+        # What Allocate gave may be shared or not, and before MPI 4.1 it cannot be asked.
         with contextlib.suppress(MPI.Exception):
             for rank in neighbours:
-                if rank != comm.rank:
-                    self.near[rank] = self._seen(self.rma.Shared_query(rank)[0], rank)
+                memory, _ = self.rma.Shared_query(rank)
+                if rank != comm.rank and memory.nbytes:
+                    self.near[rank] = self._seen(memory, rank)
         # One epoch for the life of the window: a lock for each call would cost more than the call.
         self.rma.Lock_all()
         self.own[...] = np.zeros((), layout.dtype)
