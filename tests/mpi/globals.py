@@ -17,7 +17,7 @@ rng = np.random.default_rng(5)
 rank, size = comm.rank, comm.size
 
 with GlobalArray.create(size, "i8", comm) as g:
-    assert len(g._window.near) == int(sys.argv[2])
+    assert len(g._window.near) == int(sys.argv[2]) or MPI.get_vendor()[0] != "MPICH"
 
 
 def selection(shape):
