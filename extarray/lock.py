@@ -11,6 +11,7 @@ byte of commits.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -36,6 +37,7 @@ from extarray.metadata import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "end_commit",
     "end_turn",
     "has_turn",
+    "holding",
     "is_alive",
     "is_held",
     "join",
@@ -65,6 +68,10 @@ _COMMIT = 1 << 62
 _MEMBER = _COMMIT + 1
 _SLOTS = _COMMIT + 2
 _TURNS = _COMMIT + (1 << 32)  # one for each ticket
+
+# Bytes of ``.xta`` that ranks lock, one for each chunk.  Not those of the chunk itself: some MPI
+# libraries lock what they read and write, and would wait for the rank that calls them.
+_CHUNKS = 1 << 62
 
 
 def _try(fd: int, kind: int, start: int = 0, length: int = 0) -> bool:
@@ -89,14 +96,14 @@ def _call(fd: int, command: int, kind: int, start: int, length: int) -> int:
     return found
 
 
-def _drop(fd: int, byte: int) -> None:
-    """Drop the lock on a byte, come what may: others wait for it."""
+def _drop(fd: int, start: int, length: int = 1) -> None:
+    """Drop the lock on a range of bytes, come what may: others wait for it."""
     try:
-        _try(fd, fcntl.F_UNLCK, byte, 1)
+        _try(fd, fcntl.F_UNLCK, start, length)
     except OSError:
-        _try(fd, fcntl.F_UNLCK, byte, 1)
+        _try(fd, fcntl.F_UNLCK, start, length)
     except BaseException:  # an interrupt
-        _try(fd, fcntl.F_UNLCK, byte, 1)
+        _try(fd, fcntl.F_UNLCK, start, length)
         raise
 
 
@@ -304,6 +311,32 @@ def wait_turn(fd: int, ticket: int) -> None:
     # Those who wait do not exclude each other, and nobody will want to write here again.
     _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
     _drop(fd, _TURNS + ticket)
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def holding(fd: int, address: int, count: int) -> Iterator[None]:
+    """Keep others from some chunks for the length of a with statement; waits for who has them.
+
+    Parameters
+    ----------
+    fd : int
+        Descriptor of ``.xta``, open for writing.
+    address : int
+        Of the first chunk.
+    count : int
+        Chunks that follow each other in the file.
+    """
+    if _HAS_RANGES:
+        _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _CHUNKS + address, count)
+    else:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        _drop(fd, _CHUNKS + address, count)
 
 
 # -- messages ------------------------------------------------------------------------------------

@@ -118,3 +118,18 @@ def test_growth_policies():
     found = [suite.track_segments(policy, ranks[0]) for policy in policies]
     assert found[0] == max(found)
     assert suite.track_utilisation(policies[0], ranks[1]) == 100
+
+
+def test_one_sided_access(mpiexec, script, tmp_path):
+    program, figures = COMPARE.with_name("onesided.py"), tmp_path / "figures.json"
+    done = subprocess.run(
+        [mpiexec, "-n", "2", sys.executable, "-m", "mpi4py", program, "--quick", "--json", figures],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r["operation"] for r in json.loads(figures.read_text())} == {"get", "put", "accumulate"}

@@ -98,8 +98,3 @@ def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
         kill(process)
     assert len(processes) >= 3  # the ranks, too
     assert check_planes(path) >= 11
-
-
-@pytest.mark.parametrize(("ranks", "shares"), [(1, 1), (3, 1), (1, 0), (3, 0)])
-def test_global_arrays(mpirun, path, ranks, shares):
-    mpirun(ranks, "globals.py", path, shares)

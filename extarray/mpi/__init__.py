@@ -6,8 +6,16 @@
     Making and opening: rank 0 does, the others follow.
 ``globalarray``
     `GlobalArray`: elements in the memory of all ranks, read and written one-sided.
+``collectives``, ``mutexes``
+    What all ranks do with global arrays as wholes; turns that ranks take.
+``onesided``, ``windows``
+    What one rank moves to and from the memory of others, and that memory.
+``ghosts``, ``patches``
+    The elements around a zone; which part of a selection lies where: pure functions.
 ``array``
     `ParallelArray`: collective reading, writing and growth.
+``additions``
+    Additions to elements in files, of which none is lost.
 ``transfers``, ``direct``
     What a rank moves, through MPI-IO or by its own engine.
 ``fileviews``
@@ -20,12 +28,15 @@
     Steps that all ranks take, or none.
 ``zones``
     Which rank has which part: pure functions.
-``library``, ``requests``
-    The MPI library, loaded late; transfers that go on while the program computes.
+``requests``, ``values``
+    Transfers that go on while the program computes; what is put or added to elements.
+``library``
+    The MPI library, loaded late.
 """
 
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.globalarray import GlobalArray
+from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.requests import Request
 
-__all__ = ["GlobalArray", "ParallelArray", "Request"]
+__all__ = ["GlobalArray", "Mutexes", "ParallelArray", "Request"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import math
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, cast
@@ -20,12 +21,12 @@ from extarray.errors import (
     StorageError,
 )
 from extarray.growth import _count, _moved, as_source, is_start
-from extarray.mpi import direct, transfers
+from extarray.mpi import additions, direct, transfers
 from extarray.mpi.agreement import Agreement, agreed, is_agreed, portable, received
 from extarray.mpi.fileviews import FileViews, Rounds
 from extarray.mpi.library import library
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
-from extarray.mpi.requests import Request
+from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.zones import Distribution, Zones
 from extarray.policy import encode_policy
 from extarray.stored import as_int
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.growth import Side
+    from extarray.mpi.requests import Request
     from extarray.mpi.transfers import Transfer
     from extarray.mpi.zones import Zone
     from extarray.policy import Growth as Policy
@@ -75,7 +77,7 @@ class ParallelArray(ExtArray):
     `shrink`, `reserve`, `add_axis`), changes of `attrs` and of the growth policy (`growth`),
     `distribute`, `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`,
     unless ``collective=False``.  What one rank finds wrong, all raise.  Everything else is of one
-    rank alone: brackets, NumPy's functions, views, copies.
+    rank alone: brackets, `accumulate`, NumPy's functions, views, copies.
 
     Run programs with ``mpiexec -n 4 python -m mpi4py program.py``: without ``-m mpi4py`` a rank
     that ends by an error of its own leaves the others waiting.
@@ -89,6 +91,7 @@ class ParallelArray(ExtArray):
     """
 
     __slots__ = (
+        "_adding",
         "_agreement",
         "_alone",
         "_distribution",
@@ -101,6 +104,7 @@ class ParallelArray(ExtArray):
     )
 
     comm: Any
+    _adding: threading.Lock  # held by the thread that adds to elements
     _agreement: Agreement
     _alone: FileViews | None  # of this rank, opened when it is first needed
     _distribution: Distribution | None  # None: no axes
@@ -122,6 +126,7 @@ class ParallelArray(ExtArray):
         """The array of all ranks, given that of each rank's store."""
         self = cls._from_store(array._store, array.axial)
         self.comm = agreement.comm
+        self._adding = threading.Lock()
         self._agreement = agreement
         self._alone = None
         self._distribution = self._first_distribution()
@@ -426,6 +431,39 @@ class ParallelArray(ExtArray):
         """
         self._transfer("write", lambda: self._writing_zone(local), collective)
 
+    def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
+        """Add to a selection, ``a[selection] += alpha * values``; this rank alone.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, None, or a tuple of them
+        values : array_like
+            Broadcast to the selection, and cast as NumPy's assignment does.
+        alpha : scalar
+            Of the kind of the elements, or a simpler one: an integer for integers.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ReadOnlyError, ClosedError, StorageError
+        DTypeError
+            A TypeError: elements of this type are not added.
+        CastingError
+            A TypeError: `alpha` does not fit the elements.
+
+        Notes
+        -----
+        No two additions to an element are lost, whichever ranks make them; an addition and a
+        `write` to the same element at the same time may be.  Meanwhile the chunks are locked, some
+        of them at a time, by locks of the file system on parts of ``.xta``; on several hosts it has
+        to keep locks for all of them.  An error may leave some elements added to and others not.
+
+        Examples
+        --------
+        >>> a.accumulate((slice(0, 2), 3), 1, alpha=0.5)  # doctest: +SKIP
+        """
+        self._check("accumulate to")
+        additions.accumulate(self, selection, values, alpha)
+
     def iread(
         self,
         selection: Any = ...,
@@ -644,11 +682,11 @@ class ParallelArray(ExtArray):
             self._own_views()
             MPI = library()
             if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-                return Request(_done(lambda: self._carry_out(transfer)))
+                return ThreadRequest(_done(lambda: self._carry_out(transfer)))
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, "extarray-mpi")
         run = contextvars.copy_context().run
-        return Request(self._worker.submit(run, self._carry_out, transfer))
+        return ThreadRequest(self._worker.submit(run, self._carry_out, transfer))
 
     def _drain(self) -> None:
         """Wait for the transfers that are under way."""

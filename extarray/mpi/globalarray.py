@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-import operator
-import os
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray.chunking import check_chunks, check_shape
 from extarray.errors import (
+    ArgumentTypeError,
+    AxisError,
     BoundsError,
+    CastingError,
     ClosedError,
-    DTypeError,
-    ReserveError,
+    ReadOnlyError,
     SelectionError,
     ShapeError,
 )
-from extarray.indexing.brackets import as_query
-from extarray.indexing.factors import Progression
+from extarray.growth import _count, is_start
 from extarray.metadata import check_dtype
+from extarray.mpi import onesided
 from extarray.mpi.agreement import Agreement, is_agreed
-from extarray.mpi.library import check_comm, library
-from extarray.mpi.zones import Distribution, Zones, extents
+from extarray.mpi.collectives import Collectives
+from extarray.mpi.ghosts import as_ghosts, ghost_boxes
+from extarray.mpi.library import check_comm
+from extarray.mpi.mutexes import Mutexes
+from extarray.mpi.patches import Box, Layout, as_points, numbers
+from extarray.mpi.values import as_elements, scaled, spread
+from extarray.mpi.windows import Window
+from extarray.mpi.zones import Distribution, Zones
+from extarray.stored import as_int
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from extarray.growth import Side
     from extarray.mpi.array import ParallelArray
+    from extarray.mpi.requests import Request
     from extarray.mpi.zones import Zone
 
 __all__ = ["GlobalArray"]
 
-# Kinds of dtypes that MPI may have a type for.
-_NUMBERS = "iufc"
-# Where windows live that the ranks of a host share.
-_SHARED_MEMORY = "/dev/shm"
 
-
-class _Piece(NamedTuple):
-    """What a selection has in the zone of one rank."""
-
-    rank: int
-    remote: tuple[slice, ...]  # in that rank's zone, forwards
-    local: tuple[slice, ...]  # in the result, whose axes are those of the array
-
-
-class GlobalArray:
+class GlobalArray(Collectives):
     """Array in the memory of the ranks of a communicator.
 
     Made by `GlobalArray.create` and `GlobalArray.from_array`.
@@ -62,25 +56,29 @@ class GlobalArray:
     agreement : Agreement
     zones : Zones
     dtype : dtype
+    ghosts : tuple of int
 
     Attributes
     ----------
     comm : mpi4py.MPI.Intracomm
         A duplicate of the communicator that was given.
-    shape : tuple of int
     dtype : dtype
-    chunks : tuple of int
-        Zones are cut between chunks.
+    ghosts : tuple of int
+        Elements around the zone of each rank that it has copies of, at both ends of each axis.
 
     Notes
     -----
-    `get`, `put`, `accumulate` and `read_inc` are one-sided: any rank calls them alone, for any part
-    of the array.  So are `access` and `distribution`, which need no other rank.  All else is
-    collective.
+    `get`, `put`, `accumulate`, `gather`, `scatter`, `scatter_acc` and `read_inc` are one-sided: any
+    rank calls them alone, for any part of the array.  So are `access` and `distribution`, which
+    need no other rank.  All else is collective.
 
     What a rank puts or accumulates, its own later `get` sees at once, and all ranks after `sync`.
     What it writes to `access`, others see after `sync`.  Several ranks may accumulate to the same
     elements at the same time; of several that put to one element, any may be the last.
+
+    `iget`, `iput` and `iaccumulate` begin what `get`, `put` and `accumulate` do, and give a
+    `Request`; what is said of visibility holds from its ``wait`` on.  Every request has to be
+    waited for before the next collective call.
 
     Examples
     --------
@@ -90,45 +88,28 @@ class GlobalArray:
     ...     task = g.read_inc((9, 11))
     """
 
-    # Whether ranks of one host load from and store to each other's memory.
-    _shares = True
-
-    def __init__(self, agreement: Agreement, zones: Zones, dtype: np.dtype[Any]) -> None:
-        MPI = library()
+    def __init__(
+        self,
+        agreement: Agreement,
+        zones: Zones,
+        dtype: np.dtype[Any],
+        ghosts: tuple[int, ...],
+    ) -> None:
         self._agreement = agreement
-        self._zones = zones
         self.comm = agreement.comm
-        self.shape, self.chunks = zones.high, zones.chunks
-        self.dtype = dtype
-        rank = self.comm.rank
-        nbytes = math.prod(extents(zones.of(rank)[0])) * dtype.itemsize
-        host = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        together = host.allreduce(nbytes)
-        is_alone = host.size < self.comm.size
-        host.Free()
-        with agreement.step() as step:
-            _check_shared_memory(together)
-            step.numbers[0] = int(is_alone or not self._shares)
-        if step.numbers[0]:
-            self._window = MPI.Win.Allocate(nbytes, 1, comm=self.comm)
-            self._memory = {rank: self._view(self._window.tomemory(), rank)}
-        else:
-            self._window = MPI.Win.Allocate_shared(nbytes, 1, comm=self.comm)
-            self._memory = {
-                r: self._view(self._window.Shared_query(r)[0], r) for r in range(self.comm.size)
-            }
-        # One epoch for the life of the array: a lock for each call would cost more than the call.
-        self._window.Lock_all()
+        self.dtype, self.ghosts = dtype, ghosts
+        self._window = Window(agreement, Layout(zones, dtype, ghosts))
         self._is_open = True
-        self.access()[...] = np.zeros((), dtype)
-        self.sync()
 
-    def _view(self, memory: Any, rank: int) -> NDArray[Any]:
-        """The memory of a rank as an array."""
-        shape = extents(self._zones.of(rank)[0])
-        if math.prod(shape) == 0:
-            return np.empty(shape, self.dtype)
-        return np.frombuffer(memory, self.dtype, math.prod(shape)).reshape(shape)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return self._window.layout.shape
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of chunks, between which zones are cut."""
+        return self._window.layout.zones.chunks
 
     # -- made and ended by all ranks -----------------------------------------------------------
 
@@ -139,6 +120,8 @@ class GlobalArray:
         dtype: DTypeLike,
         comm: Any,
         chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        *,
         process_grid: Sequence[SupportsIndex] | None = None,
     ) -> Self:
         """Array of zeros; collective.
@@ -151,6 +134,9 @@ class GlobalArray:
         comm : mpi4py.MPI.Intracomm
         chunks : int or sequence of int, optional
             Between which zones are cut; None: anywhere.
+        ghosts : int or sequence of int, optional
+            Elements around its zone of which each rank has copies, at both ends of each axis, see
+            `update_ghosts`; None: none.
         process_grid : sequence of int, optional
             Ranks along each axis; None: the zones are as near to cubes as possible.
 
@@ -167,193 +153,83 @@ class GlobalArray:
         --------
         >>> g = GlobalArray.create((10, 12), float, MPI.COMM_WORLD)  # doctest: +SKIP
         """
-        agreement = Agreement(check_comm(comm).Dup())
+        n = check_comm(comm).size
+
+        def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
+            bounds, kind = check_shape(shape), check_dtype(dtype)
+            block = Distribution.of("block", 1, process_grid, len(bounds), n)
+            zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
+            if chunks is not None:
+                chunk = check_chunks(chunks, bounds, kind.itemsize)
+            return Zones(block, zero, bounds, zero, chunk, n), kind, as_ghosts(ghosts, len(bounds))
+
+        return cls._made(comm, plan)
+
+    @classmethod
+    def _made(
+        cls, comm: Any, plan: Callable[[], tuple[Zones, np.dtype[Any], tuple[int, ...]]]
+    ) -> Self:
+        """Array of zones, a dtype and ghosts, which each rank finds out alone."""
+        agreement = Agreement(comm.Dup())
         try:
             with agreement.step() as step:
-                bounds, kind, n = check_shape(shape), check_dtype(dtype), agreement.comm.size
-                block = Distribution.of("block", 1, process_grid, len(bounds), n)
-                zero = (0,) * len(bounds)
-                chunk = (1,) * len(bounds)
-                if chunks is not None:
-                    chunk = check_chunks(chunks, bounds, kind.itemsize)
-                step.arguments = f"create a global array of {bounds}, {kind}, {chunk}, {block}"
-            return cls(agreement, Zones(block, zero, bounds, zero, chunk, n), kind)
+                zones, dtype, ghosts = plan()
+                step.arguments = (
+                    f"create a global array of shape {zones.high} and dtype {dtype}, in chunks of "
+                    f"{zones.chunks} from {zones.offset}, {zones.distribution}, ghosts {ghosts}"
+                )
+            return cls(agreement, zones, dtype, ghosts)
         except BaseException:
             agreement.comm.Free()
             raise
 
     @classmethod
-    def from_array(cls, a: ParallelArray) -> Self:
-        """Array with the elements of one in files, and its chunks; collective.
+    def from_array(
+        cls, a: ParallelArray, ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None
+    ) -> Self:
+        """Array with the elements of one in files, and its chunks and zones; collective.
 
         Parameters
         ----------
         a : ParallelArray
+            If it is distributed otherwise than by "block", zones are as `create` cuts them.
+        ghosts : int or sequence of int, optional
+            As for `create`.
 
         Returns
         -------
         GlobalArray
 
-        Examples
-        --------
-        >>> g = GlobalArray.from_array(a)  # doctest: +SKIP
-        """
-        new = cls.create(a.shape, a.dtype, a.comm, a.chunks)
-        a.read(new.distribution(), out=new.access())
-        new.sync()
-        return new
-
-    def to_array(self, a: ParallelArray) -> None:
-        """Write the elements to an array in files; collective.
-
-        Parameters
-        ----------
-        a : ParallelArray
-            Of the same shape.
-
         Raises
         ------
-        ShapeError, ReadOnlyError, StorageError
+        ClosedError, ReserveError, StorageError
             On all ranks, where one has a reason.
 
         Examples
         --------
-        >>> g.to_array(a)  # doctest: +SKIP
+        >>> g = GlobalArray.from_array(a)  # doctest: +SKIP
         """
-        self.sync()
-        if a.shape != self.shape:
-            raise ShapeError(f"cannot write {self.shape} elements to an array of shape {a.shape}")
-        a.write(self.distribution(), self.access())
 
-    def fill(self, value: Any) -> None:
-        """Set all elements; collective.
+        def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
+            zones = a._zones()
+            if zones.distribution.kind != "block":
+                block = Distribution("block", (1,) * a.ndim, None)
+                zones = Zones(block, zones.low, a.shape, zones.offset, a.chunks, a.comm.size)
+            return zones, a.dtype, as_ghosts(ghosts, a.ndim)
 
-        Parameters
-        ----------
-        value : scalar
-            The same on all ranks.
-
-        Examples
-        --------
-        >>> g.fill(1)  # doctest: +SKIP
-        """
-        self._check()
-        with self._agreement.step() as step:
-            item = np.zeros((), self.dtype)
-            item[()] = value
-            step.arguments = f"fill with {item.tobytes()!r}"
-        self._set(lambda zone: item)
-
-    def zero(self) -> None:
-        """Set all elements to zero; collective.
-
-        Examples
-        --------
-        >>> g.zero()  # doctest: +SKIP
-        """
-        self._set(lambda zone: np.zeros((), self.dtype))
-
-    def scale(self, factor: Any) -> None:
-        """Multiply all elements; collective.
-
-        Parameters
-        ----------
-        factor : scalar
-
-        Examples
-        --------
-        >>> g.scale(0.5)  # doctest: +SKIP
-        """
-        self._set(lambda zone: self.access() * factor)
-
-    def add(self, alpha: Any, a: GlobalArray, beta: Any, b: GlobalArray) -> None:
-        """Become ``alpha * a + beta * b``; collective.
-
-        Parameters
-        ----------
-        alpha, beta : scalar
-        a, b : GlobalArray
-            Of the same shape, however they are distributed; also this array itself.
-
-        Raises
-        ------
-        ShapeError
-
-        Examples
-        --------
-        >>> g.add(1, g, -1, h)  # doctest: +SKIP
-        """
-        self._check_shape(a.shape)
-        self._check_shape(b.shape)
-        self._set(lambda zone: alpha * a.get(zone) + beta * b.get(zone))
-
-    def dot(self, b: GlobalArray) -> Any:
-        """Sum of the products of the elements of two arrays; collective.
-
-        Parameters
-        ----------
-        b : GlobalArray
-            Of the same shape, however it is distributed.
-
-        Returns
-        -------
-        scalar
-            The same on all ranks.
-
-        Raises
-        ------
-        ShapeError
-
-        Examples
-        --------
-        >>> g.dot(g)  # doctest: +SKIP
-        """
-        self._check_shape(b.shape)
-        self.sync()
-        products = self.access() * b.get(self.distribution())
-        total = self.comm.allreduce(products.sum(dtype=products.dtype))
-        self.sync()
-        return total
-
-    def transpose(self, a: GlobalArray) -> None:
-        """Become the transpose of another array; collective.
-
-        Parameters
-        ----------
-        a : GlobalArray
-
-        Raises
-        ------
-        ShapeError
-
-        Examples
-        --------
-        >>> g.transpose(h)  # doctest: +SKIP
-        """
-        self._check_shape(a.shape[::-1])
-        self._set(lambda zone: a.get(zone[::-1]).T)
-
-    def copy_to(self, b: GlobalArray) -> None:
-        """Copy all elements to another array; collective.
-
-        Parameters
-        ----------
-        b : GlobalArray
-            Of the same shape, however it is distributed.
-
-        Raises
-        ------
-        ShapeError
-
-        Examples
-        --------
-        >>> g.copy_to(h)  # doctest: +SKIP
-        """
-        b._check_shape(self.shape)
-        b._set(self.get)
+        a._check()
+        new = cls._made(a.comm, plan)
+        try:
+            a.read(new.distribution(), out=new.access())
+        except BaseException as error:
+            if is_agreed(error):
+                new.destroy()
+            raise
+        new.sync()
+        return new
 
     def duplicate(self) -> Self:
-        """Array of the same elements and zones; collective.
+        """Array of the same elements, zones and ghosts; collective.
 
         Returns
         -------
@@ -363,23 +239,89 @@ class GlobalArray:
         --------
         >>> h = g.duplicate()  # doctest: +SKIP
         """
-        grid = self._zones.process_grid
-        new = self.create(self.shape, self.dtype, self.comm, self.chunks, grid)
+        self._check()
+        new = self._made(self.comm, lambda: (self._window.layout.zones, self.dtype, self.ghosts))
         self.copy_to(new)
         return new
 
-    def _set(self, values: Callable[[Zone], Any]) -> None:
-        """Give each zone new values, which are made of what all have written."""
+    def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+        """Grow an axis by zeros; collective.
+
+        Parameters
+        ----------
+        axis : int
+        by : int
+            Elements, at least 0.
+        side : {"end", "start"}
+
+        Raises
+        ------
+        AxisError, ArgumentError, ReserveError
+            On all ranks, where one has a reason; the array is as before.
+
+        Notes
+        -----
+        The zones are cut anew, and elements move to their new ranks: for a while there is memory
+        for both the old and the new array.  What `access` gave before must not be used any more.
+
+        Examples
+        --------
+        >>> g.extend(axis=0, by=10)  # doctest: +SKIP
+        """
+        self._check()
+        with self._agreement.step() as step:
+            j, n, first = self._axis(axis), _count(by), is_start(side)
+            old = self._window.layout.zones
+            shape = check_shape(_shifted(self.shape, j, n))
+            step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
+        # Chunks begin with the elements with which they began.
+        offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
+        zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
         self.sync()
-        new = values(self.distribution())
-        self.comm.Barrier()  # what is read may be this very array
-        self.access()[...] = new
+        window = Window(self._agreement, Layout(zones, self.dtype, self.ghosts))
+        shift = [n if first and k == j else 0 for k in range(len(shape))]
+        self._pull(window, shift)
+        self.sync()  # nobody reads the old one any more
+        self._window.free()
+        self._window = window
         self.sync()
 
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
+    def _pull(self, window: Window, shift: list[int]) -> None:
+        """Read the elements of this rank's zone in another window that this array has."""
+        zone = window.layout.zone(self.comm.rank)
+        inner = [
+            slice(max(s.start, by), min(s.stop, by + n))
+            for s, by, n in zip(zone, shift, self.shape, strict=True)
+        ]
+        if all(s.start < s.stop for s in inner):
+            source = tuple(
+                slice(s.start - by, s.stop - by) for s, by in zip(inner, shift, strict=True)
+            )
+            place = tuple(
+                slice(s.start - z.start + w, s.stop - z.start + w)
+                for s, z, w in zip(inner, zone, self.ghosts, strict=True)
+            )
+            self.get(source, window.own[place])
+
+    def create_mutexes(self, count: SupportsIndex) -> Mutexes:
+        """Mutexes for the ranks of this array; collective.
+
+        Parameters
+        ----------
+        count : int
+            How many, at least 1.
+
+        Returns
+        -------
+        Mutexes
+            With ``lock(number)``, ``unlock(number)`` and ``held(number)``.
+
+        Examples
+        --------
+        >>> mutexes = g.create_mutexes(1)  # doctest: +SKIP
+        """
         self._check()
-        if shape != self.shape:
-            raise ShapeError(f"shapes {self.shape} and {shape} do not fit")
+        return Mutexes.create(count, self.comm)
 
     def sync(self) -> None:
         """Have all ranks see what all have written; collective.
@@ -389,10 +331,39 @@ class GlobalArray:
         >>> g.sync()  # doctest: +SKIP
         """
         self._check()
-        self._window.Flush_all()
-        self._window.Sync()
-        self.comm.Barrier()
-        self._window.Sync()
+        self._window.sync()
+
+    def update_ghosts(self, wrap: bool = True) -> None:
+        """Have the ghosts of all ranks show what their owners have written; collective.
+
+        Parameters
+        ----------
+        wrap : bool
+            Whether the array goes on at its other end: ghosts beyond its bounds then show elements
+            of the other side.  False: those stay as they are, zeros at first; a program keeps its
+            boundary values there.
+
+        Notes
+        -----
+        Corners are among the ghosts.  Others do not see what a rank writes to its ghosts.
+
+        Examples
+        --------
+        >>> g = GlobalArray.create((10, 12), float, MPI.COMM_WORLD, ghosts=1)  # doctest: +SKIP
+        >>> g.update_ghosts()  # doctest: +SKIP
+        >>> g.access(ghosts=True).shape  # doctest: +SKIP
+        (7, 8)
+        """
+        self._check()
+        with self._agreement.step() as step:
+            step.arguments = f"update ghosts, wrap {bool(wrap)}"
+        self.sync()
+        layout, own = self._window.layout, self._window.own
+        zone = layout.zone(self.comm.rank)
+        boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
+        for request in [self._get(box, own[place]) for box, place in boxes]:
+            request.wait()
+        self.sync()
 
     def destroy(self) -> None:
         """Give the memory back; collective.  What `access` gave must not be used any more.
@@ -404,9 +375,7 @@ class GlobalArray:
         if not self._is_open:
             return
         self._is_open = False
-        self._memory = {}
-        self._window.Unlock_all()
-        self._window.Free()
+        self._window.free()
         self.comm.Free()
 
     def __enter__(self) -> Self:
@@ -426,6 +395,13 @@ class GlobalArray:
     def _check(self) -> None:
         if not self._is_open:
             raise ClosedError("the global array was destroyed; create another one")
+
+    def _axis(self, axis: SupportsIndex) -> int:
+        """Number of an axis, counted from 0."""
+        j, ndim = as_int(axis, "axis"), len(self.shape)
+        if not -ndim <= j < ndim:
+            raise AxisError(j, ndim)
+        return j % ndim
 
     # -- of one rank alone ---------------------------------------------------------------------
 
@@ -450,59 +426,88 @@ class GlobalArray:
         >>> g.distribution(1)  # doctest: +SKIP
         (slice(0, 5, None), slice(6, 12, None))
         """
-        r = self.comm.rank if rank is None else operator.index(rank)
+        r = self.comm.rank if rank is None else as_int(rank, "rank")
         if not 0 <= r < self.comm.size:
             raise BoundsError(f"there is no rank {r}: ranks are 0 ... {self.comm.size - 1}")
-        return self._zones.of(r)[0]
+        return self._window.layout.zone(r)
 
-    def access(self) -> NDArray[Any]:
+    def access(self, ghosts: bool = False) -> NDArray[Any]:
         """The zone of this rank, without a copy.
+
+        Parameters
+        ----------
+        ghosts : bool
+            With the ghosts around it.  A rank without elements has none.
 
         Returns
         -------
         ndarray
-            Writable, in C order; others see changes after `sync`.
+            Writable; others see changes of the zone after `sync`.
 
         Examples
         --------
         >>> g.access()[...] += 1  # doctest: +SKIP
         """
         self._check()
-        return self._memory[self.comm.rank]
+        own = self._window.own
+        return own if ghosts else own[self._window.layout.inside(self.comm.rank)]
 
-    def get(self, selection: Any = ...) -> NDArray[Any]:
+    def get(self, selection: Any = ..., out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Read a selection, one-sided.
 
         Parameters
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
+        out : ndarray, optional
+            Where to read to; None: a new array.
 
         Returns
         -------
         ndarray
-            A copy.
+            A copy; `out` where it was given.
 
         Raises
         ------
-        BoundsError, SelectionError
+        BoundsError, SelectionError, ShapeError, CastingError
 
         Examples
         --------
         >>> g.get((slice(None), 0))  # doctest: +SKIP
         """
+        result = self._get(selection, out).wait()
+        assert result is not None
+        return result
+
+    def iget(self, selection: Any = ..., out: NDArray[Any] | None = None) -> Request:
+        """Begin to read a selection, one-sided.
+
+        Parameters
+        ----------
+        selection, out
+            As for `get`.
+
+        Returns
+        -------
+        Request
+            Its ``wait()`` gives the array.
+
+        Notes
+        -----
+        What lies in memory that this rank shares is copied at once.
+
+        Examples
+        --------
+        >>> request = g.iget((slice(None), 0))  # doctest: +SKIP
+        >>> request.wait().shape  # doctest: +SKIP
+        (10,)
+        """
+        return self._get(selection, out, testable=True)
+
+    def _get(self, selection: Any, out: NDArray[Any] | None, testable: bool = False) -> Request:
         box = self._box(selection)
-        block = np.empty(box.extents, self.dtype)
-        for piece in self._pieces(box):
-            memory = self._memory.get(piece.rank)
-            if memory is not None:
-                block[piece.local] = memory[piece.remote]
-                continue
-            part = np.empty(block[piece.local].shape, self.dtype)
-            with self._target(piece, library().BYTE, self.dtype.itemsize) as target:
-                self._window.Get([part, part.nbytes, library().BYTE], piece.rank, target)
-                self._window.Flush(piece.rank)
-            block[piece.local] = part
-        return block[box.flips].reshape(box.shape)
+        result = np.empty(box.shape, self.dtype) if out is None else self._as_out(out, box.shape)
+        patches = self._window.layout.patches(box)
+        return onesided.get(self._window, patches, box.view(result), result, testable)
 
     def put(self, selection: Any, values: ArrayLike) -> None:
         """Write to a selection, one-sided.
@@ -521,17 +526,30 @@ class GlobalArray:
         --------
         >>> g.put((slice(0, 2), 3), 5)  # doctest: +SKIP
         """
+        self._put(selection, values).wait()
+
+    def iput(self, selection: Any, values: ArrayLike) -> Request:
+        """Begin to write to a selection, one-sided.
+
+        Parameters
+        ----------
+        selection, values
+            As for `put`.  Values that are an array must stay as they are until ``wait()``.
+
+        Returns
+        -------
+        Request
+
+        Examples
+        --------
+        >>> g.iput((slice(0, 2), 3), 5).wait()  # doctest: +SKIP
+        """
+        return self._put(selection, values, testable=True)
+
+    def _put(self, selection: Any, values: ArrayLike, testable: bool = False) -> Request:
         box = self._box(selection)
-        block = self._block(box, values)
-        for piece in self._pieces(box):
-            memory = self._memory.get(piece.rank)
-            if memory is not None:
-                memory[piece.remote] = block[piece.local]
-                continue
-            part = np.ascontiguousarray(block[piece.local])
-            with self._target(piece, library().BYTE, self.dtype.itemsize) as target:
-                self._window.Put([part, part.nbytes, library().BYTE], piece.rank, target)
-                self._window.Flush(piece.rank)
+        block = box.view(self._values(as_elements(values, self.dtype), box.shape))
+        return onesided.put(self._window, self._window.layout.patches(box), block, testable)
 
     def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
         """Add to a selection, one-sided: ``g[selection] += alpha * values``, element by element.
@@ -542,30 +560,136 @@ class GlobalArray:
         values : array_like
             Broadcast to the selection, and cast as NumPy's assignment does.
         alpha : scalar
+            Of the kind of the elements, or a simpler one: an integer for integers.
 
         Raises
         ------
         BoundsError, SelectionError, ShapeError
         DTypeError
             A TypeError: MPI does not add elements of this type.
+        CastingError
+            A TypeError: `alpha` does not fit the elements.
 
         Notes
         -----
-        No two additions to an element are lost, whoever makes them.
+        No two additions to an element are lost, whoever makes them.  Integers wrap around.
 
         Examples
         --------
         >>> g.accumulate(..., 1, alpha=0.5)  # doctest: +SKIP
         """
-        number = self._number()
+        self._accumulate(selection, values, alpha).wait()
+
+    def iaccumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> Request:
+        """Begin to add to a selection, one-sided.
+
+        Parameters
+        ----------
+        selection, values, alpha
+            As for `accumulate`.  Values that are an array must stay as they are until ``wait()``.
+
+        Returns
+        -------
+        Request
+
+        Examples
+        --------
+        >>> g.iaccumulate(..., 1, alpha=0.5).wait()  # doctest: +SKIP
+        """
+        return self._accumulate(selection, values, alpha, testable=True)
+
+    def _accumulate(
+        self, selection: Any, values: ArrayLike, alpha: Any, testable: bool = False
+    ) -> Request:
         box = self._box(selection)
-        block = self._block(box, np.multiply(alpha, values))
-        for piece in self._pieces(box):
-            part = np.ascontiguousarray(block[piece.local])
-            with self._target(piece, number, self.dtype.itemsize) as target:
-                origin = [part, part.size, number]
-                self._window.Accumulate(origin, piece.rank, target, library().SUM)
-                self._window.Flush(piece.rank)
+        block = box.view(self._values(scaled(values, alpha, self.dtype), box.shape))
+        return onesided.accumulate(self._window, self._window.layout.patches(box), block, testable)
+
+    def gather(self, indices: ArrayLike) -> NDArray[Any]:
+        """Read a list of elements, one-sided.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            An index of each of the k axes, for each element.
+
+        Returns
+        -------
+        (n,) ndarray
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError
+
+        Examples
+        --------
+        >>> g.gather([(0, 0), (9, 11), (9, -1)])  # doctest: +SKIP
+        array([1., 2., 2.])
+        """
+        self._check()
+        points = as_points(indices, self.shape)
+        values = np.empty(len(points), self.dtype)
+        onesided.get(self._window, self._window.layout.points(points), values, values).wait()
+        return values
+
+    def scatter(self, indices: ArrayLike, values: ArrayLike) -> None:
+        """Write a list of elements, one-sided.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            As for `gather`; of values for one element, the last is written.
+        values : array_like
+            Broadcast to (n,), and cast as NumPy's assignment does.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError
+
+        Examples
+        --------
+        >>> g.scatter([(0, 0), (9, 11)], [1, 2])  # doctest: +SKIP
+        """
+        self._check()
+        points = as_points(indices, self.shape)
+        given = self._values(as_elements(values, self.dtype), (len(points),))
+        # MPI writes an element once in a call.
+        _, back = np.unique(numbers(points, self.shape)[::-1], return_index=True)
+        last = len(points) - 1 - back
+        patches = self._window.layout.points(points[last])
+        onesided.put(self._window, patches, given[last]).wait()
+
+    def scatter_acc(self, indices: ArrayLike, values: ArrayLike, alpha: Any = 1) -> None:
+        """Add to a list of elements, one-sided.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            As for `gather`; all values for one element are added.
+        values : array_like
+            Broadcast to (n,), and cast as NumPy's assignment does.
+        alpha : scalar
+            As for `accumulate`.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, DTypeError, CastingError
+
+        Examples
+        --------
+        >>> g.scatter_acc([(0, 0), (0, 0)], [1, 2])  # doctest: +SKIP
+        """
+        self._check()
+        points = as_points(indices, self.shape)
+        given = self._values(scaled(values, alpha, self.dtype), (len(points),))
+        # MPI adds to an element once in a call.
+        _, first, places = np.unique(
+            numbers(points, self.shape), return_index=True, return_inverse=True
+        )
+        sums = np.zeros(len(first), self.dtype)
+        np.add.at(sums, places, given)
+        patches = self._window.layout.points(points[first])
+        onesided.accumulate(self._window, patches, sums).wait()
 
     def read_inc(self, index: Any, inc: Any = 1) -> Any:
         """Add to one element, and get what it was: one step for all ranks.
@@ -588,130 +712,39 @@ class GlobalArray:
         --------
         >>> task = g.read_inc((0, 0))  # doctest: +SKIP
         """
-        number = self._number()
         box = self._box(index)
         if box.shape:
             raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
-        (piece,) = self._pieces(box)
-        added, old = np.array(inc).astype(self.dtype), np.empty((), self.dtype)
-        window = self._window
-        place = self._place(piece)
-        window.Fetch_and_op([added, 1, number], [old, 1, number], piece.rank, place, library().SUM)
-        window.Flush(piece.rank)
-        return old[()]
+        (patch,) = self._window.layout.patches(box)
+        return onesided.fetch_and_add(self._window, patch, np.array(inc).astype(self.dtype))[()]
 
-    # -- selections ----------------------------------------------------------------------------
+    # -- arguments -----------------------------------------------------------------------------
 
-    def _box(self, selection: Any) -> _Box:
-        """A selection of integers and slices."""
+    def _box(self, selection: Any) -> Box:
         self._check()
-        query = as_query(selection, self.shape, self.dtype)
-        if not query.is_box:
-            raise SelectionError("integers and slices select a part of a global array, no arrays")
-        ranges, flips = [], []
-        for factor in query.factors:
-            assert isinstance(factor, Progression)
-            last = factor.start + (factor.count - 1) * factor.step
-            first = factor.start if factor.step > 0 else last
-            ranges.append(range(first, first + factor.count * abs(factor.step), abs(factor.step)))
-            flips.append(slice(None, None, 1 if factor.step > 0 else -1))
-        return _Box(query.shape, ranges, tuple(flips))
+        return Box.of(selection, self.shape, self.dtype)
 
-    def _block(self, box: _Box, values: Any) -> NDArray[Any]:
-        """Values with one axis for each of the array, forwards."""
-        given = np.empty(box.shape, self.dtype)
-        try:
-            given[...] = values
-        except ValueError as error:
-            raise ShapeError(str(error)) from None
-        return given.reshape(box.extents)[box.flips]
-
-    def _pieces(self, box: _Box) -> Iterator[_Piece]:
-        """The parts of a box in the zones of all ranks."""
-        for rank in range(self.comm.size):
-            remote, local = [], []
-            for some, zone in zip(box.ranges, self._zones.of(rank)[0], strict=True):
-                # Places in the range: the first at the start of the zone or behind it, and so on.
-                first, last = (
-                    min(max(-((some.start - edge) // some.step), 0), len(some))
-                    for edge in (zone.start, zone.stop)
-                )
-                start = some.start + first * some.step - zone.start
-                remote.append(slice(start, start + (last - first) * some.step, some.step))
-                local.append(slice(first, last))
-            if all(cut.start < cut.stop for cut in local):
-                yield _Piece(rank, tuple(remote), tuple(local))
-
-    def _strides(self, rank: int) -> list[int]:
-        """Bytes from one index of a rank's zone to the next."""
-        shape = extents(self._zones.of(rank)[0])
-        return [self.dtype.itemsize * math.prod(shape[j + 1 :]) for j in range(len(shape))]
-
-    def _place(self, piece: _Piece) -> int:
-        """Bytes of the window before the first element of a piece."""
-        pairs = zip(piece.remote, self._strides(piece.rank), strict=True)
-        return sum(cut.start * stride for cut, stride in pairs)
-
-    @contextlib.contextmanager
-    def _target(self, piece: _Piece, base: Any, itemsize: int) -> Iterator[tuple[int, int, Any]]:
-        """A piece as RMA calls name it: place, count, and a type that strides."""
-        made = [base.Create_contiguous(itemsize // base.Get_size())]
-        for local, cut, stride in reversed(
-            [*zip(piece.local, piece.remote, self._strides(piece.rank), strict=True)]
-        ):
-            made.append(made[-1].Create_hvector(local.stop - local.start, 1, cut.step * stride))
-        made[-1].Commit()
-        try:
-            yield self._place(piece), 1, made[-1]
-        finally:
-            for datatype in made:
-                datatype.Free()
-
-    def _number(self) -> Any:
-        """MPI's type of the elements, which it can add."""
-        found = None
-        if self.dtype.kind in _NUMBERS and self.dtype.isnative:
-            with contextlib.suppress(ValueError):
-                found = library().Datatype.fromcode(self.dtype.char)
-        if found is None or found == library().DATATYPE_NULL:
-            raise DTypeError(
-                f"MPI does not add elements of {self.dtype}; use native integers, floats or complex"
+    def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Where to read to, checked."""
+        if not isinstance(out, np.ndarray):
+            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        if out.shape != shape:
+            raise ShapeError(f"out has shape {out.shape}, the selection {shape}")
+        if not out.flags.writeable:
+            raise ReadOnlyError("out is read-only; give a writable array")
+        if not np.can_cast(self.dtype, out.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot cast {self.dtype} to out's {out.dtype} by the rule 'same_kind'; give an "
+                "out of another dtype, or get and then use astype"
             )
-        return found
+        return out
+
+    def _values(self, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Elements for a selection of a shape, apart from those that they are written to."""
+        apart = given.copy() if np.may_share_memory(given, self._window.own) else given
+        return spread(apart, shape)
 
 
-class _Box(NamedTuple):
-    """A box of elements, with steps.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the result.
-    ranges : list of range
-        Along each axis of the array, with positive steps.
-    flips : tuple of slice
-        Between the order of the ranges and that of the result.
-    """
-
-    shape: tuple[int, ...]
-    ranges: list[range]
-    flips: tuple[slice, ...]
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Elements along each axis of the array."""
-        return tuple(map(len, self.ranges))
-
-
-def _check_shared_memory(nbytes: int) -> None:
-    """Raise where windows of a host would not fit: they would be given, and fail when touched."""
-    try:
-        found = os.statvfs(_SHARED_MEMORY)
-    except OSError:  # not on this system
-        return
-    free = found.f_bavail * found.f_frsize
-    if nbytes > free:
-        raise ReserveError(
-            f"global arrays need {nbytes} bytes more in {_SHARED_MEMORY} on this host, which has "
-            f"{free}: enlarge it (containers: --shm-size), or use more hosts"
-        )
+def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
+    """Numbers for each axis, with more for one of them."""
+    return (*numbers[:axis], numbers[axis] + by, *numbers[axis + 1 :])

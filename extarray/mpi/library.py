@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from extarray.engine import is_remote
@@ -32,6 +33,7 @@ _EXACT_WRITES = {"romio_cb_write": "disable", "romio_ds_write": "disable"}
 _PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
 
 
+@cache
 def library() -> Any:
     """The module ``mpi4py.MPI``.
 

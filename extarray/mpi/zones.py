@@ -182,7 +182,7 @@ class Zones:
 
     Attributes
     ----------
-    low, high, chunks : tuple of int
+    low, high, offset, chunks : tuple of int
     grid : tuple of int
         Chunks that hold the box, along each axis.
     process_grid : tuple of int
@@ -210,7 +210,7 @@ class Zones:
     ) -> None:
         self.distribution = distribution
         self.low, self.high = tuple(low), tuple(high)
-        self._offset, self.chunks = tuple(offset), tuple(chunks)
+        self.offset, self.chunks = tuple(offset), tuple(chunks)
         self._first = tuple((a + b) // c for a, b, c in zip(low, offset, chunks, strict=True))
         self.grid = tuple(
             -(-(z + b) // c) - first if a < z else 0
@@ -246,6 +246,21 @@ class Zones:
         """
         return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
 
+    def cuts(self, axis: int) -> list[int]:
+        """Where "block" cuts an axis.
+
+        Parameters
+        ----------
+        axis : int
+
+        Returns
+        -------
+        list of int
+            The first element of each process along the axis, and the end.
+        """
+        places = range(self.process_grid[axis])
+        return [*(self._ranges(axis, place)[0].start for place in places), self.high[axis]]
+
     def owner(self, index: Sequence[int]) -> int:
         """Rank of an element.
 
@@ -269,7 +284,7 @@ class Zones:
                 raise BoundsError(
                     f"index {i} is out of bounds for axis {j} with size {self.high[j]}"
                 )
-            chunk = (i + self._offset[j]) // self.chunks[j] - self._first[j]
+            chunk = (i + self.offset[j]) // self.chunks[j] - self._first[j]
             n = self.process_grid[j]
             if self.distribution.kind == "block":
                 each, larger = divmod(self.grid[j], n)
@@ -305,7 +320,7 @@ class Zones:
         """Elements of the box in chunks first ... last - 1 of it."""
 
         def edge(chunk: int) -> int:
-            start = (self._first[axis] + chunk) * self.chunks[axis] - self._offset[axis]
+            start = (self._first[axis] + chunk) * self.chunks[axis] - self.offset[axis]
             return min(max(start, self.low[axis]), self.high[axis])
 
         return slice(edge(first), edge(last))

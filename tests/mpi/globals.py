@@ -1,4 +1,4 @@
-"""Global arrays against NumPy: PATH SHARES (1: ranks of one host share memory)."""
+"""Global arrays against NumPy: PATH NEAR (how many ranks share memory with each)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from extarray.mpi import GlobalArray
 
 comm = MPI.COMM_WORLD
 path = sys.argv[1]
-GlobalArray._shares = sys.argv[2] == "1"
 rng = np.random.default_rng(5)
 rank, size = comm.rank, comm.size
+
+with GlobalArray.create(size, "i8", comm) as g:
+    assert len(g._window.near) == int(sys.argv[2]) or MPI.get_vendor()[0] != "MPICH"
 
 
 def selection(shape):
@@ -131,6 +133,21 @@ with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
         g.access()[...] *= 2
         g.to_array(a)
     assert np.array_equal(a.read(), 2 * model)
+    # Zones are those of the array also where chunks do not begin at index 0, and stay so.
+    a.distribute("block", process_grid=(1, size))
+    a.extend(1, 4, "start")
+    with GlobalArray.from_array(a, ghosts=1) as g, g.duplicate() as h:
+        assert g.distribution() == h.distribution() == a.zone()
+        a.extend(1, 1, "start")
+        a.extend(0, 2)
+        for array in (g, h):
+            array.extend(1, 1, "start")
+            array.extend(0, 2)
+            assert array.distribution() == a.zone()
+            assert np.array_equal(array.get(), a.read())
+    a.distribute("block_cyclic")
+    with GlobalArray.from_array(a) as g:
+        assert np.array_equal(g.get(), a.read())
 
 # Errors.
 with (

@@ -1,0 +1,267 @@
+"""Mutexes of the ranks of a communicator, in an MPI window.
+
+Ranks that wait stand in a queue (Mellor-Crummey and Scott's): each knows only who comes after it,
+and looks at its own memory alone until the one before tells it that it is its turn.  So they are
+served in the order in which they came, and waiting costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+
+from extarray.errors import ArgumentError, BoundsError, ClosedError
+from extarray.mpi.agreement import Agreement, is_agreed
+from extarray.mpi.library import check_comm, library
+from extarray.stored import as_int
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Mutexes"]
+
+_NOBODY = -1
+# Words of a mutex in the memory of a rank: the last of the queue (on the rank that keeps it), who
+# comes after this rank, and whether this rank waits.
+_WORDS = 3
+_LAST, _NEXT, _WAITS = range(_WORDS)
+
+_BYTES = np.dtype(np.int64).itemsize
+# Between two looks: at first another process gets the processor, then it has some time.
+_LOOKS = 100
+_NAP = 1e-4
+
+
+class Mutexes:
+    """Mutexes, each of which one rank at a time has.
+
+    Made by `Mutexes.create` and `GlobalArray.create_mutexes`.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    count : int
+
+    Notes
+    -----
+    `lock` and `unlock` are of one rank alone.  What a rank has put into a global array before
+    `unlock`, the next one to `lock` gets.  They keep ranks apart, not the threads of one.
+
+    Examples
+    --------
+    >>> with Mutexes.create(2, MPI.COMM_WORLD) as mutexes:  # doctest: +SKIP
+    ...     with mutexes.held(0):
+    ...         g.put(3, 2 * g.get(3))
+    """
+
+    def __init__(self, comm: Any, count: int) -> None:
+        MPI = library()
+        self._comm, self._count = comm, count
+        self._held = set[int]()
+        self._window = MPI.Win.Allocate(_BYTES * _WORDS * count, 1, comm=comm)
+        self._window.Lock_all()
+        words = np.frombuffer(self._window.tomemory(), np.int64)
+        words[:] = _NOBODY
+        self._window.Sync()
+        comm.Barrier()
+        self._window.Sync()
+
+    @classmethod
+    def create(cls, count: SupportsIndex, comm: Any) -> Self:
+        """Mutexes that nobody has; collective.
+
+        Parameters
+        ----------
+        count : int
+            How many, at least 1; the same on all ranks.
+        comm : mpi4py.MPI.Intracomm
+
+        Returns
+        -------
+        Mutexes
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            On all ranks, where one has a reason.
+
+        Examples
+        --------
+        >>> mutexes = Mutexes.create(4, MPI.COMM_WORLD)  # doctest: +SKIP
+        """
+        agreement = Agreement(check_comm(comm).Dup())
+        try:
+            with agreement.step() as step:
+                n = as_int(count, "count")
+                if n < 1:
+                    raise ArgumentError(f"count must be at least 1, not {n}")
+                step.arguments = f"create {n} mutexes"
+            return cls(agreement.comm, n)
+        except BaseException:
+            agreement.comm.Free()
+            raise
+
+    def lock(self, number: SupportsIndex) -> None:
+        """Wait until nobody else has a mutex, and take it.
+
+        Parameters
+        ----------
+        number : int
+            In [0, count).
+
+        Raises
+        ------
+        BoundsError
+        ArgumentError
+            A ValueError: this rank has it already.
+
+        Examples
+        --------
+        >>> mutexes.lock(0)  # doctest: +SKIP
+        """
+        i = self._number(number)
+        if i in self._held:
+            raise ArgumentError(f"this rank has mutex {i} already; unlock it first")
+        rank = self._comm.rank
+        self._set(rank, _NEXT, i, _NOBODY)
+        self._set(rank, _WAITS, i, 1)
+        before = self._set(self._home(i), _LAST, i, rank)
+        if before != _NOBODY:
+            self._set(before, _NEXT, i, rank)
+            self._wait(_WAITS, i, 1)
+        self._held.add(i)
+        self._window.Sync()
+
+    def unlock(self, number: SupportsIndex) -> None:
+        """Let the next rank have a mutex.
+
+        Parameters
+        ----------
+        number : int
+
+        Raises
+        ------
+        BoundsError
+        ArgumentError
+            A ValueError: this rank does not have it.
+
+        Examples
+        --------
+        >>> mutexes.unlock(0)  # doctest: +SKIP
+        """
+        i = self._number(number)
+        if i not in self._held:
+            raise ArgumentError(f"this rank does not have mutex {i}; lock it first")
+        self._window.Sync()
+        rank = self._comm.rank
+        after = self._get(_NEXT, i)
+        if after == _NOBODY:
+            if self._leave(i, rank):
+                self._held.remove(i)
+                return
+            after = self._wait(_NEXT, i, _NOBODY)  # somebody has come, and is about to say so
+        self._set(after, _WAITS, i, 0)
+        self._held.remove(i)
+
+    @contextlib.contextmanager
+    def held(self, number: SupportsIndex) -> Iterator[None]:
+        """Have a mutex for the length of a with statement.
+
+        Parameters
+        ----------
+        number : int
+
+        Examples
+        --------
+        >>> with mutexes.held(0):  # doctest: +SKIP
+        ...     g.put(3, 2 * g.get(3))
+        """
+        self.lock(number)
+        try:
+            yield
+        finally:
+            self.unlock(number)
+
+    def destroy(self) -> None:
+        """Give the mutexes back; collective.  Those that this rank has are unlocked.
+
+        Examples
+        --------
+        >>> mutexes.destroy()  # doctest: +SKIP
+        """
+        if self._window is None:
+            return
+        for i in sorted(self._held):
+            self.unlock(i)
+        window, self._window = self._window, None
+        window.Unlock_all()
+        window.Free()
+        self._comm.Free()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # A rank that leaves by an error of its own waits for nobody.
+        if error is None or is_agreed(error):
+            self.destroy()
+
+    def _number(self, number: SupportsIndex) -> int:
+        if self._window is None:
+            raise ClosedError("the mutexes were destroyed; create others")
+        i = as_int(number, "number")
+        if not 0 <= i < self._count:
+            raise BoundsError(f"there is no mutex {i}: mutexes are 0 ... {self._count - 1}")
+        return i
+
+    # -- words of a mutex, on any rank ---------------------------------------------------------
+
+    def _home(self, i: int) -> int:
+        """The rank that keeps the end of a queue: one after the other, to spread them."""
+        return int(i % self._comm.size)
+
+    def _place(self, word: int, i: int) -> int:
+        return _BYTES * (_WORDS * i + word)
+
+    def _set(self, rank: int, word: int, i: int, value: int) -> int:
+        """Set a word; returns what it was."""
+        MPI = library()
+        new, old = np.array(value, np.int64), np.empty((), np.int64)
+        self._window.Fetch_and_op(new, old, rank, self._place(word, i), MPI.REPLACE)
+        self._window.Flush(rank)
+        return int(old)
+
+    def _get(self, word: int, i: int) -> int:
+        """A word of this rank."""
+        MPI, rank = library(), self._comm.rank
+        old = np.empty((), np.int64)
+        self._window.Fetch_and_op(old.copy(), old, rank, self._place(word, i), MPI.NO_OP)
+        self._window.Flush(rank)
+        return int(old)
+
+    def _leave(self, i: int, rank: int) -> bool:
+        """Leave a queue, if there is nobody behind; returns whether this was so."""
+        home = self._home(i)
+        nobody, last = np.array(_NOBODY, np.int64), np.array(rank, np.int64)
+        old = np.empty((), np.int64)
+        self._window.Compare_and_swap(nobody, last, old, home, self._place(_LAST, i))
+        self._window.Flush(home)
+        return int(old) == rank
+
+    def _wait(self, word: int, i: int, value: int) -> int:
+        """Wait until a word of this rank has another value; returns that."""
+        looks = 0
+        while (found := self._get(word, i)) == value:
+            looks += 1
+            time.sleep(0 if looks < _LOOKS else _NAP)
+        return found

@@ -1,0 +1,252 @@
+"""One-sided transfers: what one rank moves between values and a window, without the others' help.
+
+What lies in near memory is loaded and stored at once.  The rest, and every addition, goes through
+MPI: the runs of a patch are described by a type of MPI, and its values lie in one run.
+
+A transfer that somebody may ask about has requests of MPI.  The others have none: to flush a window
+is one message to and fro, and to wait for a request before it would be another.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.errors import DTypeError
+from extarray.mpi.library import library
+from extarray.mpi.requests import WindowRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from extarray.mpi.patches import Patch
+    from extarray.mpi.windows import Window
+
+__all__ = ["accumulate", "fetch_and_add", "get", "number_of", "put"]
+
+# Kinds of dtypes that MPI may have a type for.
+_NUMBERS = "iufc"
+
+
+def get(
+    window: Window,
+    patches: Iterable[Patch],
+    values: NDArray[Any],
+    result: NDArray[Any],
+    testable: bool = False,
+) -> WindowRequest:
+    """Begin to read patches.
+
+    Parameters
+    ----------
+    window : Window
+    patches : iterable of Patch
+    values : ndarray
+        Where they go to.
+    result : ndarray
+        What the request gives in the end: what `values` is a view of.
+    testable : bool
+        Whether `test` will tell of the request; if not, it is waited for.
+
+    Returns
+    -------
+    WindowRequest
+    """
+    call = window.rma.Rget if testable else window.rma.Get
+    pending, asked, staged = [], [], []
+    for patch in patches:
+        near = window.near.get(patch.rank)
+        if near is not None:
+            values[patch.local] = near[patch.remote]
+            continue
+        part = values[patch.local]
+        is_view = isinstance(patch.local, tuple) and part.dtype == window.layout.dtype
+        if not (is_view and part.flags.c_contiguous):
+            part = np.empty(part.shape, window.layout.dtype)
+            staged.append((patch.local, part))
+        pending.append(_start(call, window, patch, part))
+        asked.append((patch.rank, part))
+
+    def finish() -> NDArray[Any]:
+        if not testable:
+            _flush(window, asked)
+        for local, part in staged:
+            values[local] = part
+        return result
+
+    return WindowRequest(pending if testable else [], finish)
+
+
+def put(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
+) -> WindowRequest:
+    """Begin to write patches.
+
+    Parameters
+    ----------
+    window : Window
+    patches : iterable of Patch
+    values : ndarray
+        Of the window's dtype.
+    testable : bool
+        As for `get`.
+
+    Returns
+    -------
+    WindowRequest
+    """
+    call = window.rma.Rput if testable else window.rma.Put
+    pending, sent = [], []
+    for patch in patches:
+        near = window.near.get(patch.rank)
+        if near is not None:
+            near[patch.remote] = values[patch.local]
+            continue
+        part = np.ascontiguousarray(values[patch.local])
+        pending.append(_start(call, window, patch, part))
+        sent.append((patch.rank, part))
+    return WindowRequest(pending if testable else [], lambda: _flush(window, sent))
+
+
+def accumulate(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
+) -> WindowRequest:
+    """Begin to add to patches; each addition to an element is one step for all ranks.
+
+    Parameters
+    ----------
+    window : Window
+    patches : iterable of Patch
+    values : ndarray
+        Of the window's dtype.
+    testable : bool
+        As for `get`.
+
+    Returns
+    -------
+    WindowRequest
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: MPI has no sum for it.
+    """
+    number = number_of(window.layout.dtype)
+    call = window.rma.Raccumulate if testable else window.rma.Accumulate
+    pending, sent = [], []
+    for patch in patches:
+        part = np.ascontiguousarray(values[patch.local])
+        pending.append(_start(call, window, patch, part, number))
+        sent.append((patch.rank, part))
+    return WindowRequest(pending if testable else [], lambda: _flush(window, sent))
+
+
+def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
+    """Add to one element, and get what it was: one step for all ranks.
+
+    Parameters
+    ----------
+    window : Window
+    patch : Patch
+    added : ndarray
+        Of one element, and of the window's dtype.
+
+    Returns
+    -------
+    ndarray
+        Of no axes.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: MPI has no sum for it.
+    """
+    number = number_of(window.layout.dtype)
+    old = np.empty((), window.layout.dtype)
+    place = window.layout.runs(patch).place
+    origin, result = [added, 1, number], [old, 1, number]
+    window.rma.Fetch_and_op(origin, result, patch.rank, place, library().SUM)
+    window.rma.Flush(patch.rank)
+    return old
+
+
+@cache
+def number_of(dtype: np.dtype[Any]) -> Any:
+    """MPI's type of elements, which it can add.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    mpi4py.MPI.Datatype
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: there is none.
+    """
+    MPI = library()
+    found = MPI.DATATYPE_NULL
+    if dtype.kind in _NUMBERS and dtype.isnative:
+        try:
+            found = MPI.Datatype.fromcode(dtype.char)
+        except ValueError:
+            found = MPI.DATATYPE_NULL
+    if found == MPI.DATATYPE_NULL:
+        raise DTypeError(
+            f"MPI does not add elements of {dtype}; use native integers, floats or complex"
+        )
+    return found
+
+
+@cache
+def _words_of(itemsize: int) -> tuple[Any, int]:
+    """The largest words that elements consist of, as MPI's type, and how many: it copies by these.
+
+    Types of bytes take twice as long.
+    """
+    MPI = library()
+    nbytes = math.gcd(itemsize, 8)
+    words = {8: MPI.INT64_T, 4: MPI.INT32_T, 2: MPI.INT16_T, 1: MPI.BYTE}
+    return words[nbytes], itemsize // nbytes
+
+
+def _start(
+    call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any = None
+) -> Any:
+    """Have MPI begin to move a part, which lies in one run; returns what the call does.
+
+    `number` is the type of the elements; None: they are moved as they are.
+    """
+    base, unit = _words_of(part.itemsize) if number is None else (number, 1)
+    origin = [part, part.size * unit, base]
+    if isinstance(patch.local, tuple):
+        place, length, loops = window.layout.runs(patch)
+        if not loops:
+            return call(origin, patch.rank, (place, length * unit, base))
+        made = [base.Create_hvector(loops[-1][0], length * unit, loops[-1][1])]
+        for n, distance in reversed(loops[:-1]):
+            made.append(made[-1].Create_hvector(n, 1, distance))
+    else:
+        place = 0
+        made = [base.Create_hindexed_block(unit, window.layout.displacements(patch))]
+    try:
+        made[-1].Commit()
+        return call(origin, patch.rank, (place, 1, made[-1]))
+    finally:
+        # MPI keeps what it needs of them.
+        for datatype in made:
+            datatype.Free()
+
+
+def _flush(window: Window, moved: list[tuple[int, NDArray[Any]]]) -> None:
+    """See that all has arrived that was moved, from or to which rank; until then it has to live."""
+    for rank, _ in moved:
+        window.rma.Flush(rank)

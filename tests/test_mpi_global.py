@@ -1,0 +1,158 @@
+"""Global arrays: real programs under mpiexec, against NumPy's model."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpirun import Launcher
+
+from extarray import lock
+from extarray.mpi.ghosts import ghost_boxes
+from extarray.mpi.patches import Box, Layout
+from extarray.mpi.zones import Distribution, Zones
+
+# What tells MPICH to take the ranks for those of several hosts, and how many share memory then.
+HOSTS = {"one": {}, "each": {"MPIR_CVAR_NOLOCAL": "1"}, "two": {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}}
+
+
+@pytest.fixture
+def run(mpiexec, script):
+    def run(ranks, hosts, program, *args):
+        environment = {**script.environment, **HOSTS[hosts]}
+        return Launcher(mpiexec, environment)(ranks, program, *args)
+
+    return run
+
+
+@pytest.mark.parametrize(("ranks", "hosts", "near"), [(1, "one", 1), (3, "one", 3), (2, "each", 1)])
+def test_global_arrays(run, path, ranks, hosts, near):
+    run(ranks, hosts, "globals.py", path, near)
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [(1, "one"), (4, "one"), (2, "each"), (3, "two")])
+def test_one_sided(run, ranks, hosts):
+    run(ranks, hosts, "onesided.py")
+
+
+@pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
+def test_additions_to_files(mpirun, path, ranks, engine):
+    mpirun(ranks, "additions.py", path, engine)
+
+
+HOLDER = """
+import os, sys
+from extarray.lock import holding
+with holding(os.open(sys.argv[1], os.O_RDWR), 3, 2):
+    print("HELD", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_lock_of_a_process_that_dies_is_free(script, tmp_path):
+    path = tmp_path / "a.xta"
+    path.touch()
+    fd = os.open(path, os.O_RDWR)
+    holder = script.start(HOLDER, path)
+    try:
+        assert holder.stdout.readline() == "HELD\n"
+        with lock.holding(fd, 0, 3):
+            pass
+        waiting = threading.Thread(target=take_turn, args=(fd,), daemon=True)
+        waiting.start()
+        waiting.join(0.1)
+        assert waiting.is_alive()
+    finally:
+        holder.kill()
+        holder.communicate(timeout=60)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    os.close(fd)
+
+
+def take_turn(fd):
+    with lock.holding(fd, 4, 4):
+        pass
+
+
+# -- patches: no MPI -----------------------------------------------------------------------------
+
+
+@st.composite
+def layouts(draw):
+    """Where the elements of a global array are, and a selection."""
+    ndim = draw(st.integers(1, 3))
+    shape = tuple(draw(st.lists(st.integers(0, 7), min_size=ndim, max_size=ndim)))
+    chunks = draw(st.lists(st.integers(1, 3), min_size=ndim, max_size=ndim))
+    ghosts = tuple(draw(st.lists(st.integers(0, 2), min_size=ndim, max_size=ndim)))
+    ranks = draw(st.integers(1, 6))
+    block, zero = Distribution.of("block", 1, None, ndim, ranks), (0,) * ndim
+    layout = Layout(Zones(block, zero, shape, zero, chunks, ranks), np.dtype("u2"), ghosts)
+    bounds = st.none() | st.integers(-8, 8)
+    slices = st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, 3, -1, -2]))
+    key = tuple(draw(slices | st.integers(-n, n - 1) if n else slices) for n in shape)
+    return layout, ranks, key
+
+
+def memories(layout, ranks, model):
+    """The memory of each rank, with zeros for ghosts."""
+    found = [np.zeros(layout.extents(rank), "u2") for rank in range(ranks)]
+    for rank, memory in enumerate(found):
+        memory[layout.inside(rank)] = model[layout.zone(rank)]
+    return found
+
+
+@given(layouts())
+def test_plain_boxes_are_those_of_any_selection(case):
+    layout, _, key = case
+    arguments = layout.shape, layout.dtype
+    general = Box.of((*key, None), *arguments)  # what has a new axis goes the general way
+    plain = Box.of(key, *arguments)
+    assert plain.shape == general.shape[:-1]
+    assert list(map(list, plain.ranges)) == list(map(list, general.ranges))
+    places = np.arange(np.prod(plain.shape, dtype=int)).reshape(plain.shape)
+    assert np.array_equal(plain.view(places), general.view(places))
+
+
+@given(layouts())
+def test_patches_are_what_is_selected(case):
+    layout, ranks, key = case
+    model = np.arange(1, np.prod(layout.shape, dtype=int) + 1, dtype="u2").reshape(layout.shape)
+    memory = memories(layout, ranks, model)
+    box = Box.of(key, layout.shape, layout.dtype)
+    by_slices, by_runs = np.zeros(box.shape, "u2"), np.zeros(box.shape, "u2")
+    for patch in layout.patches(box):
+        box.view(by_slices)[patch.local] = memory[patch.rank][patch.remote]
+        # As MPI is told: runs of elements, in loops.
+        place, length, loops = layout.runs(patch)
+        places = np.array([place])
+        for n, distance in loops:
+            places = (places[:, None] + distance * np.arange(n)).reshape(-1)
+        places = (places[:, None] // 2 + np.arange(length)).reshape(-1)
+        part = box.view(by_runs)[patch.local]
+        part[...] = memory[patch.rank].reshape(-1)[places].reshape(part.shape)
+    assert np.array_equal(by_slices, model[key])
+    assert np.array_equal(by_runs, model[key])
+
+
+@given(layouts(), st.booleans())
+def test_ghosts_are_what_surrounds_a_zone(case, wrap):
+    layout, ranks, _ = case
+    model = np.arange(1, np.prod(layout.shape, dtype=int) + 1, dtype="u2").reshape(layout.shape)
+    if not model.size:
+        return
+    around = np.pad(model, [(w, w) for w in layout.ghosts], "wrap" if wrap else "constant")
+    for rank, memory in enumerate(memories(layout, ranks, model)):
+        zone = layout.zone(rank)
+        for box, place in ghost_boxes(zone, layout.shape, layout.ghosts, wrap):
+            assert not memory[place].any()
+            memory[place] = model[box]
+        if memory.size:
+            padded = (
+                slice(s.start, s.stop + 2 * w) for s, w in zip(zone, layout.ghosts, strict=True)
+            )
+            assert np.array_equal(memory, around[tuple(padded)])
