@@ -17,7 +17,7 @@ from extarray.creation import open as open_array
 from extarray.dims import known_dims
 from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.filesystem import resolve_path
-from extarray.layout.plan import plan_passes
+from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
 from extarray.lazy import LazyView
@@ -311,7 +311,7 @@ def rechunk_plan(
     new = old if chunks is None else check_chunks(chunks, shape, itemsize)
     if 0 in shape:
         return RechunkPlan(shape, ())
-    found = plan_passes(shape, old, new, (0,) * len(shape), itemsize, budget)
+    found = plan_passes(Task(shape, old, new, (0,) * len(shape), itemsize), budget)
     return RechunkPlan(shape, tuple(found))
 
 
