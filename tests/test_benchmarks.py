@@ -13,7 +13,7 @@ import pytest
 # Last in the path: the extarray under test may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
-from benchmarks import suites
+from benchmarks import schemes, suites
 from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
 from benchmarks.peers import load
 from benchmarks.report import table, verdicts
@@ -118,3 +118,11 @@ def test_growth_policies():
     found = [suite.track_segments(policy, ranks[0]) for policy in policies]
     assert found[0] == max(found)
     assert suite.track_utilisation(policies[0], ranks[1]) == 100
+
+
+def test_allocation_schemes():
+    lines = schemes.orders(side=16, chunk=8).splitlines()
+    assert [line.split()[1] for line in lines[4:]] == ["C", "F", "Z", "H"]
+    assert schemes.pages((64, 64), "H", 3, 8) < schemes.pages((64, 64), "C", 3, 8)
+    lines = schemes.interleaved(n=8, chunk=4).splitlines()
+    assert len(lines) == 4 + 3 * 4
