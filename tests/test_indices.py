@@ -82,9 +82,11 @@ def test_out_of_bounds(libraries):
             structure.indices(np.array([6, 0]))
 
 
-@pytest.mark.parametrize(("ndim", "segments"), [(2, 10), (7, 1000), (4, 10**6), (7, 10**6)])
-def test_histories_have_as_many_segments_and_fit(ndim, segments):
-    grid, axes, by = measuring.history(ndim, segments)
+@pytest.mark.parametrize(
+    ("ndim", "segments", "chunks"), [(2, 10, 1), (7, 1000, 16), (4, 10**6, 1), (7, 10**6, 1)]
+)
+def test_histories_have_as_many_segments_and_fit(ndim, segments, chunks):
+    grid, axes, by = measuring.history(ndim, segments, chunks)
     assert len(axes) == len(by) == segments - 1
     assert (np.diff(axes) != 0).mean() > 0.99
     assert np.prod([float(n) for n in grid + np.bincount(axes, by, ndim)]) < 2**63

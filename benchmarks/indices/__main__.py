@@ -21,8 +21,8 @@ ROUNDS = 7
 Maker = Callable[[Sequence[int], np.ndarray, np.ndarray], Structure]
 
 
-def history(ndim: int, segments: int) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Growths by one chunk that give so many segments: the first grid, axes, and chunks.
+def history(ndim: int, segments: int, by: int = 1) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Growths by so many chunks that give so many segments: the first grid, axes, and chunks.
 
     The axes take turns, the last one first.  Where their product would not fit 63 bits, those from
     the third on grow less often, evenly spread.
@@ -30,15 +30,15 @@ def history(ndim: int, segments: int) -> tuple[list[int], np.ndarray, np.ndarray
     growths = segments - 1
     small = growths // ndim
     if ndim > 2:
-        room = 2**61 / (growths / 2 + 1) ** 2
-        small = min(small, int(room ** (1 / (ndim - 2))) - 1)
+        room = 2**61 / (by * growths / 2 + 1) ** 2
+        small = min(small, int(room ** (1 / (ndim - 2)) - 1) // by)
     times = np.full(ndim, small)
     times[:2] = (growths - small * (ndim - 2)) // 2
     times[1] += growths - times.sum()
     axes = np.repeat(np.arange(ndim), times)
     rates = np.maximum(times, times[1] * (np.arange(ndim) < 2))  # the first two alternate
     when = np.concatenate([(np.arange(n) + 1 - j / ndim) / rates[j] for j, n in enumerate(times)])
-    return [1] * ndim, axes[np.argsort(when, kind="stable")], np.ones(growths, np.int64)
+    return [1] * ndim, axes[np.argsort(when, kind="stable")], np.full(growths, by, np.int64)
 
 
 def best_times(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
@@ -53,10 +53,10 @@ def best_times(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) 
 
 
 def measure(
-    makers: Mapping[str, Maker], ndim: int, segments: int, lookups: int = LOOKUPS
+    makers: Mapping[str, Maker], ndim: int, segments: int, chunks: int = 1, lookups: int = LOOKUPS
 ) -> dict[str, dict[str, float]]:
     """Time of a growth, of an address and of an index in seconds, and bytes, by structure."""
-    grid, axes, by = history(ndim, segments)
+    grid, axes, by = history(ndim, segments, chunks)
     final = grid + np.bincount(axes, by, ndim).astype(np.int64)
     made, result = {}, {}
     for name, make in makers.items():
@@ -90,13 +90,17 @@ COLUMNS = {
 
 
 def tables(
-    made: Mapping[str, Maker], ranks: Sequence[int], segments: Sequence[int], lookups: int = LOOKUPS
+    made: Mapping[str, Maker],
+    ranks: Sequence[int],
+    segments: Sequence[int],
+    chunks: int = 1,
+    lookups: int = LOOKUPS,
 ) -> Iterator[str]:
     """A Markdown table for each of `COLUMNS`: a row for each rank and number of segments.
 
     Who is faster than the package's own is in bold.
     """
-    found = {(k, n): measure(made, k, n, lookups) for k in ranks for n in segments}
+    found = {(k, n): measure(made, k, n, chunks, lookups) for k in ranks for n in segments}
     for column, (title, unit) in COLUMNS.items():
         lines = [f"**{title}**", "", f"| axes | segments | {' | '.join(made)} |"]
         lines += [f"| --- | --- |{' --- |' * len(made)}"]
@@ -115,11 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 3, 4, 5, 6, 7])
     parser.add_argument("--most", type=int, default=10**6, help="segments (default: 1000000)")
+    parser.add_argument("--by", type=int, default=1, help="chunks of a growth (default: 1)")
     options = parser.parse_args()
     segments = [10**e for e in range(1, 7) if 10**e <= options.most]
     with tempfile.TemporaryDirectory() as folder:
         made = makers({name: Library(name, Path(folder)) for name in COMPILED})
-        for table in tables(made, options.ranks, segments):
+        for table in tables(made, options.ranks, segments, options.by):
             print(table)
 
 
