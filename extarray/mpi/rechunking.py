@@ -86,33 +86,31 @@ class _Shared:
     def on_disk(self, path: Path, resume: bool) -> ParallelArray:
         """The target, in files that appear when they are complete."""
         work, places = self._work, self._work.places(path)
-        begun = None
+        found = None
         with self._agreement.step():
             if not self._comm.rank:
-                begun = self._look(path, places, resume)
-        first, done = self._comm.bcast(begun)
+                found = self._look(path, places, resume)
+        first, is_begun = self._comm.bcast(found)
         with work.told() as progress:
             progress.skip(sum(p.bytes_written for p in work.passes[:first]))
             for i in range(first, len(places)):
-                self._pass(i, places, done, progress, path)
-                done = None
+                self._pass(i, places, is_begun and i == first, progress, path)
         return open_together(self._comm, None, lambda: (path, "r+", 0.0, "auto", "flush"))
 
-    def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, int | None]:
-        """The pass to go on with, and how many of its templates are done; None: it is to begin."""
+    def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
+        """The pass to go on with, and whether it has begun."""
         if resume and finish_move(path):
-            return len(places), None
+            return len(places), False
         check_free(path)
         left = self._work.left(places) if resume else None
         if left is None:
             self._work.clear(places, path)
-            return 0, None
-        with left:
-            i = places.index(left.path)
-            return i, self._work.journal(i, left._store).done
+            return 0, False
+        left.close()
+        return places.index(left.path), True
 
     def _pass(
-        self, i: int, places: list[Path], done: int | None, progress: Progress, path: Path
+        self, i: int, places: list[Path], is_begun: bool, progress: Progress, path: Path
     ) -> None:
         """Make one pass; behind the last, give the target its name."""
         work, is_last = self._work, i + 1 == len(places)
@@ -121,9 +119,9 @@ class _Shared:
             with self._agreement.step():
                 if i:
                     source = stack.enter_context(ExtArray._open(places[i - 1], "r", 0, "auto"))
-            new = stack.enter_context(self._target(i, places[i], done))
+            new = stack.enter_context(self._target(i, places[i], is_begun))
             with self._agreement.step():
-                if done is None and not self._comm.rank:
+                if not (is_begun or self._comm.rank):
                     work.journal(i, _files_of(new)).begin()
             if work.passes:
                 self._move(i, work.passes[i], source, new, progress)
@@ -141,10 +139,10 @@ class _Shared:
             if i and not self._comm.rank:
                 remove_pair(places[i - 1])
 
-    def _target(self, i: int, place: Path, done: int | None) -> ParallelArray:
+    def _target(self, i: int, place: Path, is_begun: bool) -> ParallelArray:
         """The array that a pass writes."""
         work = self._work
-        if done is not None:
+        if is_begun:
             return open_together(self._comm, None, lambda: (place, "r+", 0.0, "auto", "flush"))
         return create_together(
             self._comm,
