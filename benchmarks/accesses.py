@@ -16,6 +16,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,16 +50,13 @@ def shapes(side: int) -> Iterator[Shape]:
     return ((thin << i, side >> i) for i in range(n))
 
 
-def timed(comm: Any, run: Callable[[], object], rounds: int) -> float:
-    """The least time of some runs that all ranks begin together, until the last is done."""
-    times = []
-    for _ in range(rounds):
-        comm.Barrier()
-        start = time.perf_counter()
-        run()
-        comm.Barrier()
-        times.append(time.perf_counter() - start)
-    return comm.bcast(min(times))
+def timed(comm: Any, run: Callable[[], object]) -> float:
+    """The time of a run that all ranks begin together, until the last is done."""
+    comm.Barrier()
+    start = time.perf_counter()
+    run()
+    comm.Barrier()
+    return comm.bcast(time.perf_counter() - start)
 
 
 def read_all(path: Path, shape: Shape, comm: Any) -> None:
@@ -71,27 +69,34 @@ def read_all(path: Path, shape: Shape, comm: Any) -> None:
             array.read(boxes[box], out=out)
 
 
-def rows(comm: Any, folder: Path, side: int, rounds: int) -> Iterator[Row]:
-    """Measure; collective."""
+def sweep(comm: Any, folder: Path, side: int, memory: str) -> Iterator[Row]:
+    """Measure each shape once; collective."""
     source, target = folder / "source", folder / "target"
+    options = {"comm": comm, "max_memory": memory, "progress": False}
+    for shape in shapes(side):
+        if not comm.rank:
+            for suffix in (".xmd", ".xta"):
+                Path(f"{target}{suffix}").unlink(missing_ok=True)
+        skewed = timed(comm, partial(read_all, source, shape, comm))
+        start = time.perf_counter()
+        xa.rechunk(source, target, chunks=shape, **options).close()
+        conversion = comm.bcast(time.perf_counter() - start)
+        aligned = timed(comm, partial(read_all, target, shape, comm))
+        yield Row(shape, skewed, conversion, aligned)
+
+
+def rows(comm: Any, folder: Path, side: int, memory: str, rounds: int) -> list[Row]:
+    """The least times of some sweeps; collective."""
     first, *_ = shapes(side)
     if not comm.rank:
-        with xa.create(source, (side, side), "f8", chunks=first) as array:
+        with xa.create(folder / "source", (side, side), "f8", chunks=first) as array:
             for start in range(0, side, first[0]):
                 array[start : start + first[0]] = start
-    for shape in shapes(side):
-
-        def convert(shape: Shape = shape) -> None:
-            if not comm.rank:
-                for suffix in (".xmd", ".xta"):
-                    Path(f"{target}{suffix}").unlink(missing_ok=True)
-            comm.Barrier()
-            xa.rechunk(source, target, chunks=shape, comm=comm, progress=False).close()
-
-        skewed = timed(comm, lambda shape=shape: read_all(source, shape, comm), rounds)
-        conversion = timed(comm, convert, rounds)
-        aligned = timed(comm, lambda shape=shape: read_all(target, shape, comm), rounds)
-        yield Row(shape, skewed, conversion, aligned)
+    sweeps = [list(sweep(comm, folder, side, memory)) for _ in range(rounds)]
+    return [
+        Row(same[0].shape, *map(min, zip(*(row[1:] for row in same), strict=True)))
+        for same in zip(*sweeps, strict=True)
+    ]
 
 
 def table(measured: list[Row], side: int, ranks: int) -> str:
@@ -113,6 +118,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--side", type=int, default=2048, help="a power of two (default: 2048)")
+    parser.add_argument("--memory", default="256 MiB", help="of a rank (default: 256 MiB)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.side < 1 or options.side & (options.side - 1):
@@ -120,7 +126,7 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     with tempfile.TemporaryDirectory(prefix="extarray-bench-") as own:
         folder = Path(comm.bcast(own))
-        measured = list(rows(comm, folder, options.side, options.rounds))
+        measured = rows(comm, folder, options.side, options.memory, options.rounds)
         if not comm.rank:
             print(table(measured, options.side, comm.size))
         comm.Barrier()

@@ -59,9 +59,10 @@ def cases(nbytes: int) -> Iterator[Case]:
     """The cases, of so many bytes at most (at least half a megabyte), in hundreds of chunks."""
     side = 1 << max(8, int(math.log2(nbytes / 8) / 2))
     cube = max(32, int((nbytes / 8) ** (1 / 3)) // 32 * 32)
-    thin, square = side // 256, side // 32
+    # From whole rows to whole columns the smallest template would be the whole array.
+    long, thin, square = min(side, 4096), side // 256, side // 32
     sheet = (side, side)
-    yield Case("rows to columns", sheet, (thin, side), (side, thin), (0, 1))
+    yield Case("rows to columns", sheet, (thin, long), (long, thin), (0, 1))
     yield Case("squares, transposed", sheet, (square,) * 2, (square,) * 2, (1, 0))
     yield Case("squares to cubes", (cube,) * 3, (1, cube // 2, cube // 2), (32,) * 3, (0, 1, 2))
 
