@@ -17,8 +17,8 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from extarray.config import parse_bytes
@@ -49,9 +49,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Seconds, and bytes of memory."""
+    """Seconds that it took, seconds that processors were busy with it, and bytes of memory."""
 
     seconds: float
+    busy: float
     peak: int
 
 
@@ -96,29 +97,32 @@ def measure(
         for name, python in pythons.items():
             outcome = run(name, python, case, memory, parent)
             found[name] += [outcome] if outcome else []
-    return {
-        name: Outcome(min(o.seconds for o in some), max(o.peak for o in some)) if some else None
-        for name, some in found.items()
-    }
+    return {name: best(some) if some else None for name, some in found.items()}
+
+
+def best(outcomes: Sequence[Outcome]) -> Outcome:
+    seconds, busy, peaks = zip(*map(astuple, outcomes), strict=True)
+    return Outcome(min(seconds), min(busy), max(peaks))
 
 
 def table(results: Mapping[Case, Mapping[str, Outcome | None]]) -> str:
     """Times, in units of the plain copy and of ours, and memory, as Markdown."""
     lines = [
-        "| case | candidate | time | of a plain copy | of extarray | memory |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| case | candidate | time | of a plain copy | of extarray | processor time | memory |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for case, outcomes in results.items():
         plain, ours = (outcomes[name].seconds for name in (PLAIN, OURS))
         for name, outcome in outcomes.items():
             cells = [f"{case.name}, {format_bytes(case.nbytes)}", name]
             if outcome is None:
-                cells += ["–"] * 4
+                cells += ["–"] * 5
             else:
                 cells += [
                     duration(outcome.seconds),
                     f"{outcome.seconds / plain:.2f}",
                     f"{outcome.seconds / ours:.2f}",
+                    duration(outcome.busy),
                     format_bytes(outcome.peak),
                 ]
             lines.append(f"| {' | '.join(cells)} |")

@@ -14,6 +14,9 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -59,6 +62,10 @@ class Rechunker(ABC):
     def run(self) -> None:
         """Make the target."""
 
+    def ways(self) -> list[Callable[[], object]]:
+        """Ways to make it, of which the fastest counts."""
+        return [self.run]
+
     @abstractmethod
     def result(self) -> Any:
         """Open the target."""
@@ -88,20 +95,14 @@ class ExtArray(Rechunker):
 
 
 class PlainCopy(ExtArray):
-    """The bytes of the source in another file, in whichever way is faster."""
+    """The bytes of the source in another file."""
+
+    def ways(self) -> list[Callable[[], object]]:
+        return [partial(shutil.copyfile, self.path("source.xta"), self.path("copy")), self.run]
 
     def run(self) -> None:
-        source, target = self.path("source.xta"), self.path("copy")
-        seconds = []
-        for copy in (shutil.copyfile, self.by_buffer):
-            start = time.perf_counter()
-            copy(source, target)
-            seconds.append(time.perf_counter() - start)
-            os.remove(target)
-        self.seconds = min(seconds)
-
-    def by_buffer(self, source: str, target: str) -> None:
         buffer = bytearray(BUFFER)
+        source, target = self.path("source.xta"), self.path("copied")
         with open(source, "rb", buffering=0) as old, open(target, "wb", buffering=0) as new:
             while n := old.readinto(buffer):
                 new.write(memoryview(buffer)[:n])
@@ -199,13 +200,15 @@ def main() -> None:
         one = RECHUNKERS[job["candidate"]](job)
     except ImportError:
         sys.exit(UNABLE)
-    watch = Watch()
-    start = time.perf_counter()
-    one.run()
-    seconds = time.perf_counter() - start
-    peak = watch.stop()
+    outcomes = []
+    for run in one.ways():
+        watch = Watch()
+        start, busy = time.perf_counter(), time.process_time()
+        run()
+        seconds, busy = time.perf_counter() - start, time.process_time() - busy
+        outcomes.append({"seconds": seconds, "busy": busy, "peak": watch.stop()})
     one.check()
-    print(json.dumps({"seconds": getattr(one, "seconds", seconds), "peak": peak}))
+    print(json.dumps(min(outcomes, key=itemgetter("seconds"))))
 
 
 if __name__ == "__main__":
