@@ -9,6 +9,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 
@@ -20,6 +21,7 @@ from extarray.order import ORDERS, positions
 from .suites.bench_policy import best, shown
 from .suites.bench_policy import table as policies
 from .suites.common import generator
+from .turns import best_times
 
 PAGE = 4096
 Box = tuple[slice, ...]
@@ -29,10 +31,6 @@ def markdown(title: str, head: list[str], rows: Iterator[list[str]]) -> str:
     lines = [f"**{title}**", "", *map(" | ".join, [head, ["---"] * len(head)])]
     lines += map(" | ".join, rows)
     return "\n".join([*lines[:2], *(f"| {line} |" for line in lines[2:]), ""])
-
-
-def microseconds(run: Callable[[], object], per: int = 1) -> str:
-    return f"{1e6 * best(run) / per:.3g}"
 
 
 # -- orders in a chunk -----------------------------------------------------------------------------
@@ -58,40 +56,45 @@ def orders(side: int = 2048, chunk: int = 256, ndim: int = 2) -> str:
     """
     shape, chunks = (side,) * ndim, (chunk,) * ndim
     small = max(2, chunk // 8)
-    head = ["order", "an element", "3 an axis", f"{small} an axis", "a row", "a column", "all"]
-    head += ["pages of 3 an axis", f"of {small}"]
-
-    def rows() -> Iterator[list[str]]:
+    places = generator().integers(0, side, 50).tolist()
+    selections = {
+        "an element": [tuple(part.start for part in box) for box in boxes(shape, 1, 1000)],
+        "3 an axis": boxes(shape, 3, 200),
+        f"{small} an axis": boxes(shape, small, 200),
+        "a row": places,
+        "a column": [(..., i) for i in places],
+    }
+    columns = {}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        arrays = {}
         for order in ORDERS:
-            with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "a")
-                with xa.create(path, shape, "f8", chunks=chunks, order=order) as array:
-                    array[...] = np.arange(side**ndim).reshape(shape)
-                    yield [order, *times(array), *counts(order)]
-
-    def times(array: xa.ExtArray) -> Iterator[str]:
-        keys = [tuple(i.start for i in box) for box in boxes(shape, 1, 1000)]
+            path = os.path.join(folder, order)
+            array = xa.create(path, shape, "f8", chunks=chunks, order=order)
+            arrays[order] = stack.enter_context(array)
+            array[...] = np.arange(side**ndim).reshape(shape)
+        for name, some in selections.items():
+            columns[name] = column(
+                {order: partial(read_each, a, some) for order, a in arrays.items()}, len(some)
+            )
         out = np.ones(shape)
-
-        def all_of(selections: list[object]) -> None:
-            for selection in selections:
-                array[selection]
-
-        yield microseconds(partial(all_of, keys), len(keys))
-        for extent in (3, small):
-            some = boxes(shape, extent, 200)
-            yield microseconds(partial(all_of, some), len(some))
-        places = generator().integers(0, side, 50).tolist()
-        yield microseconds(partial(all_of, places), len(places))
-        yield microseconds(partial(all_of, [(..., i) for i in places]), len(places))
-        yield microseconds(partial(array.read, out=out))
-
-    def counts(order: str) -> Iterator[str]:
-        for extent in (3, small):
-            yield f"{pages(chunks, order, extent, 8):.1f}"
-
+        columns["all"] = column({order: partial(a.read, out=out) for order, a in arrays.items()})
+    for extent in (3, small):
+        columns[f"pages of {extent} an axis"] = {
+            order: f"{pages(chunks, order, extent, 8):.1f}" for order in ORDERS
+        }
+    rows = ([order, *(cells[order] for cells in columns.values())] for order in ORDERS)
     title = f"{ndim} axes of {side} float64 in chunks of {chunk}: microseconds a read, and pages"
-    return markdown(title, head, rows())
+    return markdown(title, ["order", *columns], rows)
+
+
+def read_each(array: xa.ExtArray, selections: list[object]) -> None:
+    for selection in selections:
+        array[selection]
+
+
+def column(calls: dict[str, Callable[[], object]], per: int = 1) -> dict[str, str]:
+    """Microseconds of calls that take turns."""
+    return {name: f"{1e6 * time / per:.3g}" for name, time in best_times(calls, 15).items()}
 
 
 # -- growing and shrinking in turn -----------------------------------------------------------------

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..turns import best_times
 from .structures import COMPILED, Library, Structure, Tables
 
 OURS = "tables (extarray)"
 #: Look-ups in one call: all structures get the same ones, at random places.
 LOOKUPS = 20_000
-ROUNDS = 7
 
 Maker = Callable[[Sequence[int], np.ndarray, np.ndarray], Structure]
 
@@ -39,17 +39,6 @@ def history(ndim: int, segments: int, by: int = 1) -> tuple[list[int], np.ndarra
     rates = np.maximum(times, times[1] * (np.arange(ndim) < 2))  # the first two alternate
     when = np.concatenate([(np.arange(n) + 1 - j / ndim) / rates[j] for j, n in enumerate(times)])
     return [1] * ndim, axes[np.argsort(when, kind="stable")], np.full(growths, by, np.int64)
-
-
-def best_times(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The least time of each call, in seconds; the calls take turns."""
-    times: dict[str, float] = dict.fromkeys(calls, np.inf)
-    for _ in range(rounds):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            times[name] = min(times[name], time.perf_counter() - start)
-    return times
 
 
 def measure(
