@@ -152,8 +152,8 @@ class CopiesMixin(StoredArray, Source):
         Returns
         -------
         ExtArray
-            Open in mode "r+": one segment, no holes, the file as long as it has to be.  Indices count
-            from its own start: `origin` is zeros.
+            Open in mode "r+": one segment, no holes, the file as long as it has to be.  Indices
+            count from its own start: `origin` is zeros.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from extarray.creation import open as open_array
 from extarray.dims import known_dims
 from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.filesystem import resolve_path
-from extarray.layout.plan import plan_passes
+from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
 from extarray.lazy import LazyView
@@ -28,6 +28,7 @@ from extarray.store import FileStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
+    from pathlib import Path
 
     from numpy.typing import DTypeLike
 
@@ -53,6 +54,7 @@ def rechunk(
     resume: bool = False,
     verify: bool = False,
     progress: bool = True,
+    comm: Any = None,
 ) -> ExtArray:
     """Copy an array into one with other chunks, axes in another order, or another order in a chunk.
 
@@ -72,7 +74,7 @@ def rechunk(
         Elements are cast as by ``astype``; None: the present one.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
-        chunk.  Besides, each thread stages up to 2 MiB.
+        chunk.  Besides, each thread stages up to 2 MiB.  With `comm`, of each rank.
     workers : int, optional
         Threads; None: ``config.threads``.
     in_place : bool
@@ -83,12 +85,15 @@ def rechunk(
         At the end read both arrays, and compare checksums box by box.
     progress : bool
         Show a line that tells how far the work has come, if stderr is a terminal.
+    comm : mpi4py.MPI.Intracomm, optional
+        The ranks of this communicator share the work; collective.  All give the same arguments, a
+        `path`, and a `src` in files, which each reads by itself.
 
     Returns
     -------
     ExtArray
         Open in mode "r+": one segment, no history; with the attributes, the names of axes, and the
-        fill value of `src`.
+        fill value of `src`.  With `comm` an `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -112,6 +117,9 @@ def rechunk(
     otherwise it starts afresh.  The source must not change meanwhile.
 
     In place the source is closed at the end.  Who else has it open for reading keeps the old one.
+
+    With `comm` each rank has a part of whole new chunks of each template, as even as they allow;
+    the elements lie where a single process puts them.
 
     References
     ----------
@@ -137,6 +145,20 @@ def rechunk(
     with contextlib.ExitStack() as stack:
         if workers is not None:
             stack.enter_context(config.set(threads=workers))
+        if comm is not None:
+            from extarray.mpi.rechunking import rechunk_together
+
+            def prepare() -> tuple[Path, Transformation]:
+                if path is None or in_place:
+                    raise ArgumentError(
+                        "under a communicator the new array lies in files beside the source; give "
+                        "a path, and leave in_place away"
+                    )
+                array = _readable(src, stack)
+                work = _work(array, chunks, axes, order, dtype, budget, progress, verify)
+                return resolve_path(path), work
+
+            return rechunk_together(comm, resume, prepare)
         if in_place:
             if path is not None:
                 raise ArgumentError("in_place=True replaces the source; give no path beside it")
@@ -146,15 +168,10 @@ def rechunk(
                 stack.enter_context(array)
             # Nobody can grow what is about to be replaced.
             stack.enter_context(array._growth)
-        elif isinstance(src, (ExtArray, LazyView)):
-            array = src
         else:
-            array = stack.enter_context(open_array(src))
-        source, header, attrs = _wanted(array, chunks, axes, order, dtype)
-        passes = passes_between(source, header.chunks, header.dtype, budget, path is None)
-        base: ExtArray = array.base if isinstance(array, LazyView) else array
-        growth = base._store.growth
-        work = Transformation(ExtArray, source, header, attrs, passes, progress, verify, growth)
+            array = _readable(src, stack)
+        in_memory = path is None
+        work = _work(array, chunks, axes, order, dtype, budget, progress, verify, in_memory)
         new: ExtArray
         if path is None:
             new = work.in_memory()
@@ -169,6 +186,32 @@ def rechunk(
         if in_place:
             array.close()
         return new
+
+
+def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
+    """The source, which the stack closes if it was a path."""
+    if isinstance(src, (ExtArray, LazyView)):
+        return src
+    return stack.enter_context(open_array(src))
+
+
+def _work(
+    array: ExtArray | LazyView,
+    chunks: Any,
+    axes: Any,
+    order: Any,
+    dtype: Any,
+    budget: int,
+    progress: bool,
+    verify: bool,
+    in_memory: bool = False,
+) -> Transformation:
+    """What is to be done."""
+    source, header, attrs = _wanted(array, chunks, axes, order, dtype)
+    passes = passes_between(source, header.chunks, header.dtype, budget, in_memory)
+    base: ExtArray = array.base if isinstance(array, LazyView) else array
+    growth = base._store.growth
+    return Transformation(ExtArray, source, header, attrs, passes, progress, verify, growth)
 
 
 def _place_of(array: ExtArray) -> str:
@@ -311,7 +354,7 @@ def rechunk_plan(
     new = old if chunks is None else check_chunks(chunks, shape, itemsize)
     if 0 in shape:
         return RechunkPlan(shape, ())
-    found = plan_passes(shape, old, new, (0,) * len(shape), itemsize, budget)
+    found = plan_passes(Task(shape, old, new, (0,) * len(shape), itemsize), budget)
     return RechunkPlan(shape, tuple(found))
 
 

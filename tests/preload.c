@@ -238,7 +238,8 @@ CUT(ftruncate64, off64_t)
         fault = meet("fallocate"); \
         if (fails(fault, 1)) return -1; \
         done = real(fd, mode, offset, length); \
-        if (!done && mode & FALLOC_FL_PUNCH_HOLE) note("punch", fd, offset, length, NULL, 0); \
+        if (!done && mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) \
+            note("punch", fd, offset, length, NULL, 0); \
         if (!done && !mode) note("allocate", fd, offset, length, NULL, 0); \
         after(fault); \
         return done; \

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from model import Replay
 
@@ -209,6 +209,25 @@ def test_random_histories(memory, history):
         assert_records(array.axial, replay)
 
 
+@given(history=histories(), data=st.data())
+def test_neighbours_in_random_histories(history, data):
+    axial, replay = Axial(history[0]), replayed(*history)
+    for extension in history[1]:
+        axial.grow(*extension)
+    assume(replay.size)
+    address = data.draw(st.integers(0, replay.size - 1))
+    ndim = len(replay.grid)
+    each = st.integers(0, 3)
+    radius = data.draw(st.one_of(each, st.tuples(*[each] * ndim)))
+    indices = all_indices(replay.grid)
+    addresses = replay.table().ravel()
+    distances = abs(indices - indices[addresses == address])
+    is_near = (distances <= radius).all(axis=1) & (addresses != address)
+    found = axial.neighbours(address, radius)
+    assert found.dtype == np.int64
+    assert found.tolist() == sorted(addresses[is_near])
+
+
 @given(history=histories(max_size=4))
 def test_the_mapping_survives_reopening(disk, history):
     with disk.array(history[0], "u1", chunks=(1,) * len(history[0]), sparse=True) as array:
@@ -386,6 +405,33 @@ def test_only_integers(figure, values):
         figure.axial.addresses(values.reshape(2, 2))
     with pytest.raises(xa.ArgumentTypeError):
         figure.axial.indices(values)
+
+
+def test_neighbours_at_the_edge_and_beyond_it(figure):
+    assert figure.axial.neighbours(0).tolist() == [1, 3, 4]
+    assert figure.axial.neighbours(89, 0).tolist() == []
+    assert figure.axial.neighbours(22, (0, 2**70)).tolist() == [20, 21, 23, 24, 39, 46, 53, 76, 85]
+    assert figure.axial.neighbours(np.int64(22), np.array([1, 0])).tolist() == [11, 27]
+
+
+def test_neighbours_without_axes(memory):
+    with memory.array((), "f8", chunks=()) as array:
+        assert array.axial.neighbours(0).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("address", "radius", "error", "text"),
+    [
+        (90, 1, xa.BoundsError, "address 90 is out of bounds"),
+        (0, -1, xa.ArgumentError, "at least 0 chunks, not -1"),
+        (0, (1, 1, 1), xa.ShapeError, "2 ints here, not 3"),
+        (0, 1.5, xa.ArgumentTypeError, r"an int is needed, not 1\.5"),
+        (0, "1", xa.ArgumentTypeError, "an int is needed"),
+    ],
+)
+def test_neighbours_that_are_not_possible(figure, address, radius, error, text):
+    with pytest.raises(error, match=text):
+        figure.axial.neighbours(address, radius)
 
 
 @pytest.mark.parametrize("axis", [2, -3])

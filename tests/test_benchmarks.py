@@ -13,7 +13,7 @@ import pytest
 # Last in the path: the extarray under test may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
-from benchmarks import suites
+from benchmarks import accesses, rechunk, schemes, suites
 from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
 from benchmarks.peers import load
 from benchmarks.report import table, verdicts
@@ -22,6 +22,7 @@ from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
 
+ROOT = Path(suites.__file__).parents[2]
 COMPARE = Path(suites.__file__).parents[1] / "compare.py"
 QUICK = SCALES["quick"]
 
@@ -133,3 +134,38 @@ def test_one_sided_access(mpiexec, script, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {r["operation"] for r in json.loads(figures.read_text())} == {"get", "put", "accumulate"}
+
+
+def test_allocation_schemes():
+    lines = schemes.orders(side=16, chunk=8).splitlines()
+    assert [line.split()[1] for line in lines[4:]] == ["C", "F", "Z", "H"]
+    assert schemes.pages((64, 64), "H", 3, 8) < schemes.pages((64, 64), "C", 3, 8)
+    lines = schemes.interleaved(n=8, chunk=4).splitlines()
+    assert len(lines) == 4 + 3 * 4
+
+
+def test_rechunking_beside_other_packages(tmp_path):
+    *_, cubes = rechunk.cases(2**20)
+    assert next(case.nbytes for case in rechunk.cases(2**31)) == 2**31
+    # Others take longer to be imported than all tests of this module.
+    pythons = dict.fromkeys([rechunk.PLAIN, rechunk.OURS, rechunk.PANGEO], sys.executable)
+    outcomes = rechunk.measure(cubes, 2**20, pythons, 1, tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert outcomes[rechunk.PLAIN].seconds > 0
+    lines = rechunk.table({cubes: outcomes}).splitlines()
+    assert len(lines) == 2 + len(pythons)
+    assert all("squares to cubes" in line for line in lines[2:])
+
+
+def test_accesses_along_and_across_chunks(mpirun, tmp_path):
+    assert [*accesses.shapes(8192)][::5] == [(8, 8192), (256, 256), (8192, 8)]
+    script = tmp_path / "accesses.py"
+    script.write_text(
+        f"import sys; sys.path.append({os.fspath(ROOT)!r})\n"
+        "from benchmarks.accesses import main\n"
+        "sys.argv += ['--side', '32', '--rounds', '1']\n"
+        "main()\n"
+    )
+    lines = mpirun(2, script).splitlines()
+    assert "2 ranks" in lines[0]
+    assert [line.split()[1] for line in lines[4:]] == ["1", "2", "4", "8", "16", "32"]

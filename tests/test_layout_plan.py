@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from extarray.layout import plan as planning
 from extarray.layout.axis import Axis
 from extarray.layout.plan import (
     Pass,
+    Task,
     intermediates,
     least_memory,
     plan_passes,
@@ -30,13 +32,6 @@ def axes(draw):
     )
 
 
-def chunks_met(axis, start, stop):
-    """Elements of the source chunks, inside the bounds, that a window meets."""
-    low = (start + axis.lead) // axis.source * axis.source - axis.lead
-    high = -(-(stop + axis.lead) // axis.source) * axis.source - axis.lead
-    return min(high, axis.extent) - max(low, 0)
-
-
 # -- one axis ------------------------------------------------------------------------------------
 
 
@@ -47,7 +42,7 @@ def test_elements_read_are_those_of_the_windows(axis, n):
         assert windows[0][0] == 0
         assert windows[-1][1] == axis.extent
         assert all(a[1] == b[0] for a, b in itertools.pairwise(windows))
-        assert axis.elements_read(template) == sum(chunks_met(axis, *w) for w in windows)
+        assert axis.elements_read(template) == sum(itertools.starmap(axis.elements_met, windows))
         if axis.is_aligned(template):
             assert axis.elements_read(template) == axis.extent
 
@@ -108,7 +103,7 @@ def test_1344_elements_hold_all_the_unused_data():
 
 def test_the_other_traversal_would_hold_more():
     (p,) = paper(1344)
-    other = Pass(p.shape, p.source_chunks, p.target_chunks, p.lead, p.template, p.blocks, (0, 1), 1)
+    other = replace(p, traversal=(0, 1))
     assert other.memory > p.memory
 
 
@@ -143,7 +138,7 @@ def problems(draw, k=2, longest=24):
     source = tuple(min(n + e, c) for n, e, c in zip(shape, lead, source, strict=True))
     target = tuple(map(min, target, shape))
     least = least_memory(source, target, 1)
-    return shape, source, target, lead, draw(st.integers(least, 5 * least))
+    return Task(shape, source, target, lead, 1), draw(st.integers(least, 5 * least))
 
 
 def templates_of(axis, least):
@@ -153,9 +148,9 @@ def templates_of(axis, least):
 
 @given(problems())
 def test_a_swept_pass_reads_least_of_all_templates_and_orders(problem):
-    shape, source, target, lead, budget = problem
-    found = swept_pass(shape, source, target, lead, 1, budget)
-    two = [Axis(*of) for of in zip(shape, source, target, lead, strict=True)]
+    task, budget = problem
+    found = swept_pass(task, budget)
+    two = task.axes
     swept = [j for j in range(2) if two[j].unused]
     blocks = tuple(1 if j in swept else 0 for j in range(2))
     costs = [math.inf]
@@ -163,7 +158,7 @@ def test_a_swept_pass_reads_least_of_all_templates_and_orders(problem):
     lists = [templates_of(axis, axis.least) if axis.unused else [axis.least] for axis in two]
     for template in itertools.product(*lists):
         for order in itertools.permutations(swept):
-            p = Pass(shape, source, target, lead, template, blocks, order, 1)
+            p = Pass(task, template, blocks, order)
             if p.memory <= budget:
                 costs.append(p.bytes_read)
     if found is None:
@@ -175,31 +170,30 @@ def test_a_swept_pass_reads_least_of_all_templates_and_orders(problem):
 
 @given(problems())
 def test_a_resident_pass_reads_least_of_all_templates(problem):
-    shape, source, target, lead, budget = problem
-    found = resident_pass(shape, source, target, lead, 1, budget)
-    two = [Axis(*of) for of in zip(shape, source, target, lead, strict=True)]
-    lists = [templates_of(axis, min(axis.target, axis.extent)) for axis in two]
-    costs = []
-    for template in itertools.product(*lists):
-        if math.prod(map(min, template, shape)) + math.prod(source) <= budget:
-            p = Pass(shape, source, target, lead, template, (0, 0), (), 1)
-            costs.append(p.bytes_read)
+    task, budget = problem
+    found = resident_pass(task, budget)
+    lists = [templates_of(axis, min(axis.target, axis.extent)) for axis in task.axes]
+    costs = [
+        task.in_one_step(template).bytes_read
+        for template in itertools.product(*lists)
+        if math.prod(map(min, template, task.shape)) + math.prod(task.source_chunks) <= budget
+    ]
     assert found.memory <= budget
     assert found.bytes_read == min(costs)
 
 
 @given(problems(k=3, longest=10))
 def test_a_plan_fits_and_no_pass_of_it_could_go(problem):
-    shape, source, target, lead, budget = problem
-    passes = plan_passes(shape, source, target, lead, 1, budget)
+    task, budget = problem
+    passes = plan_passes(task, budget)
     assert all(p.memory <= budget for p in passes)
-    assert passes[0].source_chunks == source
-    assert passes[-1].target_chunks == target
+    assert passes[0].source_chunks == task.source_chunks
+    assert passes[-1].target_chunks == task.target_chunks
     for one, other in itertools.pairwise(passes):
         assert one.target_chunks == other.source_chunks
-    once = math.prod(shape)
+    once = math.prod(task.shape)
     if len(passes) > 1:
-        one_pass = swept_pass(shape, source, target, lead, 1, budget)
+        one_pass = swept_pass(task, budget)
         cost = sum(p.bytes_read + p.bytes_written for p in passes)
         if one_pass is not None:
             assert cost < one_pass.bytes_read + once

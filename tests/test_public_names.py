@@ -93,6 +93,7 @@ AXIAL = {
     "addresses": "indices",
     "index": "address",
     "indices": "addresses",
+    "neighbours": "address radius",
     "records": "axis",
     "grid": None,
 }
@@ -264,7 +265,7 @@ def test_member_of_axial(array, name):
     member = getattr(array.axial, name)
     assert inspect.getdoc(getattr(type(array.axial), name))
     if AXIAL[name] is not None:
-        assert len(parameters(member)) == 1
+        assert len(parameters(member)) == len(AXIAL[name].split())
 
 
 @pytest.mark.parametrize("name", public(xa.ExtArray))

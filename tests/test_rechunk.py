@@ -19,7 +19,7 @@ import extarray as xa
 from extarray import store
 from extarray.layout import execute
 from extarray.layout.execute import Mover
-from extarray.layout.plan import least_memory, plan_passes
+from extarray.layout.plan import Task, least_memory, plan_passes
 
 
 def files_of(folder):
@@ -73,15 +73,15 @@ def problems(draw):
     target = tuple(draw(st.integers(1, 9)) for _ in range(k))
     lead = tuple(draw(st.integers(0, c - 1)) for c in source)
     budget = draw(st.integers(1, 8)) * least_memory(source, target, 2)
-    return shape, source, target, lead, budget
+    return Task(shape, source, target, lead, 2), budget
 
 
 @given(problems())
 def test_each_element_is_moved_once_in_the_memory_of_the_plan(problem):
-    shape, *chunks, budget = problem
-    source = np.random.default_rng(0).integers(0, 60000, shape, "u2")
-    for p in plan_passes(shape, *chunks, 2, budget):
-        target = Counted(shape)
+    task, budget = problem
+    source = np.random.default_rng(0).integers(0, 60000, task.shape, "u2")
+    for p in plan_passes(task, budget):
+        target = Counted(task.shape)
         mover = Mover(p, Chunked(source), target, source.dtype)
         assert mover.nbytes <= p.memory <= budget
         moved = sum(n for template in p.templates() for n in mover.move(template))

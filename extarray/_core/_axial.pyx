@@ -782,10 +782,7 @@ cdef class Axial:
         """
         cdef index_t chunk[MAX_NDIM]
         cdef int j
-        q = _integer(address)
-        if not 0 <= q < self.size:
-            raise BoundsError(f"address {q} is out of bounds for {self.size} chunks")
-        index_at(&self.state, q, 0, chunk)
+        index_at(&self.state, self._address(address), 0, chunk)
         return tuple(
             [chunk[j] + self.state.sides[START][j].extent for j in range(self.state.ndim)])
 
@@ -885,6 +882,64 @@ cdef class Axial:
             raise BoundsError(f"address {asked[wrong]} is out of bounds for {size} chunks")
         return out
 
+    def neighbours(self, address, radius=1):
+        """Addresses of the chunks around a chunk.
+
+        Parameters
+        ----------
+        address : int
+            Of the chunk, in [0, size).
+        radius : int or sequence of k ints
+            How far the chunk indices of a neighbour may differ (along each axis), at least 0.
+
+        Returns
+        -------
+        (n,) array of int64
+            In increasing order, which is that of the file; the chunk itself is left out.  At the
+            edge of the grid there are fewer.
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: no chunk has this address.
+        ArgumentError, ArgumentTypeError, ShapeError
+            A radius that is negative, is no int, or one for another number of axes.
+
+        Notes
+        -----
+        O(k + log E) for the inverse, and O(k) for each neighbour.
+
+        Examples
+        --------
+        >>> axial = Axial((4, 3))
+        >>> _ = axial.grow(1, 2)
+        >>> axial.neighbours(5), axial.neighbours(5, radius=(0, 2))
+        (array([ 1,  2,  4,  7,  8, 12, 13, 14]), array([ 3,  4, 13, 17]))
+        """
+        cdef index_t low[MAX_NDIM]
+        cdef index_t high[MAX_NDIM]
+        cdef index_t chunk[MAX_NDIM]
+        cdef axial_t state
+        cdef int ndim = self.state.ndim, j
+        cdef index_t own = self._address(address), n = 1, reach
+        cdef const index_t[::1] reaches = _radii(radius, self.grid)
+        self.pin(&state)
+        try:
+            index_at(&state, own, 0, chunk)
+            for j in range(ndim):
+                reach = reaches[j]
+                low[j] = max(chunk[j] - reach, -state.sides[START][j].extent)
+                high[j] = min(chunk[j] + reach, state.sides[END][j].extent - 1)
+                chunk[j] = low[j]
+                n *= high[j] - low[j] + 1       # no more than there are chunks
+            out = np.empty(n - 1, np.int64)
+            if n > 1:
+                _walk_box(&state, low, high, chunk, n, own, out)
+        finally:
+            self.unpin()
+        out.sort()
+        return out
+
     def records(self, axis):
         """Axial vector of an axis: its records, ordered by start index.
 
@@ -945,6 +1000,12 @@ cdef class Axial:
             ).reshape(len(rows), k),
         )
 
+    def _address(self, address):
+        q = _integer(address)
+        if not 0 <= q < self.size:
+            raise BoundsError(f"address {q} is out of bounds for {self.size} chunks")
+        return q
+
     def __repr__(self):
         return f"<Axial: grid {self.grid}, {self.state.n_segments} segments>"
 
@@ -956,6 +1017,39 @@ def _integer(value):
         return operator.index(value)
     except TypeError:
         raise ArgumentTypeError(f"an int is needed, not {value!r}") from None
+
+
+cdef int _walk_box(
+    const axial_t *s, const index_t *low, const index_t *high, index_t *chunk, index_t n,
+    index_t but, index_t[::1] addresses
+) except -1:
+    """Addresses of the n chunks low ... high, but for one; `chunk` begins at low."""
+    cdef index_t i = 0, _visited, address
+    cdef int j
+    with nogil:
+        for _visited in range(n):
+            address = address_of(s, chunk)
+            if address != but:
+                addresses[i] = address
+                i += 1
+            for j in range(s.ndim - 1, -1, -1):
+                chunk[j] += 1
+                if chunk[j] <= high[j]:
+                    break
+                chunk[j] = low[j]
+    return 0
+
+
+def _radii(radius, grid):
+    """A radius for each axis, as far as the grid goes."""
+    ndim = len(grid)
+    radii = list(radius) if np.ndim(radius) else [radius] * ndim
+    if len(radii) != ndim:
+        raise ShapeError(f"a radius is an int, or {ndim} ints here, not {len(radii)}")
+    radii = [_integer(r) for r in radii]
+    if any(r < 0 for r in radii):
+        raise ArgumentError(f"a radius is at least 0 chunks, not {radius}")
+    return np.array([min(r, n) for r, n in zip(radii, grid)], np.int64)
 
 
 def _integers(values, ndim, columns):

@@ -155,6 +155,28 @@ class Axis:
             cut = n  # one chunk has the whole axis
         return total - cut * (self.source - last)
 
+    def elements_met(self, start: int, stop: int) -> int:
+        """Elements of the source chunks that a part of the axis meets.
+
+        Parameters
+        ----------
+        start, stop : int
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> Axis(144, 9, 16).elements_met(16, 32)
+        27
+        """
+        if start == stop:
+            return 0
+        low = (start + self.lead) // self.source * self.source - self.lead
+        high = -(-(stop + self.lead) // self.source) * self.source - self.lead
+        return min(high, self.extent) - max(low, 0)
+
     def windows(self, template: int) -> list[tuple[int, int]]:
         """Where templates begin and end.
 

@@ -58,8 +58,13 @@ class Journal:
     def note(self, done: int) -> None:
         """So many templates are done; now and then this is brought to the disk."""
         self.done = done
-        if time.monotonic() - self._last >= _INTERVAL:
+        if self.is_due:
             self.save()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to bring what is done to the disk."""
+        return time.monotonic() - self._last >= _INTERVAL
 
     def save(self) -> None:
         """Bring what is done to the disk: the elements first."""

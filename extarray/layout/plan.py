@@ -19,7 +19,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from extarray.errors import ArgumentError
 from extarray.layout.axis import Axis
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_PASSES",
     "Pass",
+    "Task",
     "check_memory",
     "intermediates",
     "least_memory",
@@ -56,23 +57,17 @@ _MOST_ORDERS = 24
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One reading and writing of the whole array.
+class Task:
+    """Chunks to be changed into others, by one pass or several.
 
     Parameters
     ----------
     shape : tuple of int
-        Elements, by axes of the target.
+        Elements, by axes of the target; each extent is at least 1.
     source_chunks, target_chunks : tuple of int
         Elements of a chunk.
     lead : tuple of int
         Elements of the first source chunk of each axis that lie before index 0.
-    template : tuple of int
-        Elements of a template.
-    blocks : tuple of int
-        Max-blocks of a step along each axis; 0: one step has the whole template.
-    traversal : tuple of int
-        The axes that are swept in several steps, the first one fastest.
     itemsize : int
         Bytes of an element.
     cast_itemsize : int or None
@@ -83,27 +78,83 @@ class Pass:
     source_chunks: Index
     target_chunks: Index
     lead: Index
-    template: Index
-    blocks: Index
-    traversal: Index
     itemsize: int
     cast_itemsize: int | None = None
 
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of memory for an element: what is cast is in memory twice."""
+        return self.itemsize + (self.cast_itemsize or 0)
+
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The pass, axis by axis."""
-        return _axes(self.shape, self.source_chunks, self.target_chunks, self.lead)
+        """The task, axis by axis."""
+        return tuple(map(Axis, self.shape, self.source_chunks, self.target_chunks, self.lead))
+
+    def in_one_step(self, template: Index) -> Pass:
+        """The pass that has all of each template in one step.
+
+        Parameters
+        ----------
+        template : tuple of int
+
+        Returns
+        -------
+        Pass
+        """
+        return Pass(self, template, (0,) * len(self.shape), ())
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One reading and writing of the whole array.
+
+    Parameters
+    ----------
+    task : Task
+    template : tuple of int
+        Elements of a template.
+    blocks : tuple of int
+        Max-blocks of a step along each axis; 0: one step has the whole template.
+    traversal : tuple of int
+        The axes that are swept in several steps, the first one fastest.
+    """
+
+    task: Task
+    template: Index
+    blocks: Index
+    traversal: Index
+
+    @property
+    def shape(self) -> Index:
+        """Elements, by axes of the target."""
+        return self.task.shape
+
+    @property
+    def source_chunks(self) -> Index:
+        """Elements of a chunk that is read."""
+        return self.task.source_chunks
+
+    @property
+    def target_chunks(self) -> Index:
+        """Elements of a chunk that is written."""
+        return self.task.target_chunks
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The task, axis by axis."""
+        return self.task.axes
 
     @cached_property
     def bytes_read(self) -> int:
         """Bytes that are read, in whole chunks."""
         pairs = zip(self.axes, self.template, strict=True)
-        return self.itemsize * math.prod(axis.elements_read(n) for axis, n in pairs)
+        return self.task.itemsize * math.prod(axis.elements_read(n) for axis, n in pairs)
 
     @property
     def bytes_written(self) -> int:
         """Bytes that are written: each target chunk is written once."""
-        return (self.cast_itemsize or self.itemsize) * math.prod(self.shape)
+        return (self.task.cast_itemsize or self.task.itemsize) * math.prod(self.shape)
 
     @cached_property
     def memory(self) -> int:
@@ -123,8 +174,7 @@ class Pass:
         ):
             # Of a chunk that is read for the sake of a part, there must be room for the whole.
             elements += math.prod(self.source_chunks)
-        # What is cast is in memory twice.
-        return elements * (self.itemsize + (self.cast_itemsize or 0))
+        return elements * self.task.element_bytes
 
     @cached_property
     def n_templates(self) -> int:
@@ -146,10 +196,6 @@ class Pass:
         """Elements along an axis that are read in a step, at most."""
         axis, blocks = self.axes[j], self.blocks[j]
         return axis.fresh(blocks) if blocks else min(self.template[j], axis.extent)
-
-
-def _axes(shape: Index, source: Index, target: Index, lead: Index) -> tuple[Axis, ...]:
-    return tuple(map(Axis, shape, source, target, lead))
 
 
 def _elements_held(
@@ -189,7 +235,7 @@ def least_memory(
         Elements of a chunk.
     itemsize : int
     cast_itemsize : int, optional
-        As for `Pass`.
+        As for `Task`.
 
     Returns
     -------
@@ -203,46 +249,35 @@ def least_memory(
     return (math.prod(source) + math.prod(target)) * (itemsize + (cast_itemsize or 0))
 
 
-def check_memory(
-    shape: Index,
-    source: Index,
-    target: Index,
-    lead: Index,
-    itemsize: int,
-    budget: int,
-    cast_itemsize: int | None = None,
-) -> tuple[Index, Index]:
+def check_memory(task: Task, budget: int) -> Task:
     """Refuse a memory that is too little.
 
     Parameters
     ----------
-    shape, source, target, lead : tuple of int
-        As for `Pass`.
-    itemsize : int
+    task : Task
     budget : int
         Bytes.
-    cast_itemsize : int, optional
-        As for `Pass`.
 
     Returns
     -------
-    source, target : tuple of int
-        Chunks, as far as there are elements for them.
+    Task
+        With chunks as far as there are elements for them.
 
     Raises
     ------
     ArgumentError
         A ValueError.
     """
-    source = tuple(min(n + e, c) for n, c, e in zip(shape, source, lead, strict=True))
-    target = tuple(map(min, target, shape))
-    least = least_memory(source, target, itemsize, cast_itemsize)
+    extents = map(int.__add__, task.shape, task.lead)
+    source = tuple(map(min, extents, task.source_chunks))
+    target = tuple(map(min, task.target_chunks, task.shape))
+    least = least_memory(source, target, task.itemsize, task.cast_itemsize)
     if budget < least:
         raise ArgumentError(
             f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
             f"of {target}: one of each needs {least} bytes; give max_memory={least} or more"
         )
-    return source, target
+    return replace(task, source_chunks=source, target_chunks=target)
 
 
 # -- templates -----------------------------------------------------------------------------------
@@ -325,34 +360,14 @@ def _most_tried(n_axes: int, n_orders: int = 1) -> int:
 # -- one pass ------------------------------------------------------------------------------------
 
 
-def _first_pass(
-    shape: Index, source: Index, target: Index, lead: Index, itemsize: int, cast: int | None
-) -> Pass:
-    """A pass whose template is a max-block."""
-    axes = _axes(shape, source, target, lead)
-    least = tuple(axis.least for axis in axes)
-    return Pass(shape, source, target, lead, least, (0,) * len(shape), (), itemsize, cast)
-
-
-def swept_pass(
-    shape: Index,
-    source: Index,
-    target: Index,
-    lead: Index,
-    itemsize: int,
-    budget: int,
-    cast_itemsize: int | None = None,
-) -> Pass | None:
+def swept_pass(task: Task, budget: int) -> Pass | None:
     """The pass that reads least among those that sweep templates of max-blocks or more.
 
     Parameters
     ----------
-    shape, source, target, lead : tuple of int
-        As for `Pass`.
-    itemsize : int
+    task : Task
     budget : int
         Bytes.
-    cast_itemsize : int, optional
 
     Returns
     -------
@@ -363,12 +378,12 @@ def swept_pass(
     --------
     The example of [krishnamoorthy]_: an lcm-block of 160 x 144 elements.
 
-    >>> p = swept_pass((160, 144), (32, 9), (5, 16), (0, 0), 1, 1344)
+    >>> p = swept_pass(Task((160, 144), (32, 9), (5, 16), (0, 0), 1), 1344)
     >>> p.traversal, p.template, p.memory, p.bytes_read
     ((1, 0), (160, 144), 1344, 23040)
     """
-    base = _first_pass(shape, source, target, lead, itemsize, cast_itemsize)
-    axes = base.axes
+    shape, axes = task.shape, task.axes
+    base = task.in_one_step(tuple(axis.least for axis in axes))
     swept = [j for j, axis in enumerate(axes) if axis.unused]
     blocks = tuple(1 if j in swept else 0 for j in range(len(shape)))
     orders = list(itertools.islice(itertools.permutations(swept), _MOST_ORDERS))
@@ -378,7 +393,7 @@ def swept_pass(
     room = [first.room(j) for j in range(len(shape))]
     fresh = [first.fresh(j) for j in range(len(shape))]
     unused = [axis.unused for axis in axes]
-    limit = budget // (itemsize + (cast_itemsize or 0))
+    limit = budget // task.element_bytes
     best: Pass | None = None
     for order in orders:
         template = list(base.template)
@@ -413,25 +428,14 @@ def swept_pass(
     return None if best is None else _enlarged(best, budget)
 
 
-def resident_pass(
-    shape: Index,
-    source: Index,
-    target: Index,
-    lead: Index,
-    itemsize: int,
-    budget: int,
-    cast_itemsize: int | None = None,
-) -> Pass | None:
+def resident_pass(task: Task, budget: int) -> Pass | None:
     """The pass that reads least among those whose templates lie in memory as a whole.
 
     Parameters
     ----------
-    shape, source, target, lead : tuple of int
-        As for `Pass`.
-    itemsize : int
+    task : Task
     budget : int
         Bytes.
-    cast_itemsize : int, optional
 
     Returns
     -------
@@ -440,17 +444,15 @@ def resident_pass(
 
     Examples
     --------
-    >>> p = resident_pass((8192, 8192), (16, 4096), (4096, 16), (0, 0), 8, 100 << 20)
+    >>> p = resident_pass(Task((8192, 8192), (16, 4096), (4096, 16), (0, 0), 8), 100 << 20)
     >>> p.template, p.bytes_read / p.bytes_written
     ((4096, 2048), 2.0)
     """
-    base = _first_pass(shape, source, target, lead, itemsize, cast_itemsize)
-    axes = base.axes
+    shape, axes = task.shape, task.axes
     if not axes:
-        return base
-
-    limit = budget // (itemsize + (cast_itemsize or 0))
-    chunk = math.prod(source)
+        return task.in_one_step(())
+    limit = budget // task.element_bytes
+    chunk = math.prod(task.source_chunks)
 
     def fits(template: Index) -> bool:
         return math.prod(map(min, template, shape)) + chunk <= limit
@@ -458,7 +460,7 @@ def resident_pass(
     most = _most_tried(len(axes))
     lists = [_templates(axis, most, min(axis.target, axis.extent)) for axis in axes]
     template = _search(axes, lists, fits)
-    return None if template is None else replace(base, template=template)
+    return None if template is None else task.in_one_step(template)
 
 
 def _enlarged(p: Pass, budget: int) -> Pass:
@@ -556,27 +558,14 @@ def _root(value: int, n: int) -> int:
     return low
 
 
-def plan_passes(
-    shape: Index,
-    source: Index,
-    target: Index,
-    lead: Index,
-    itemsize: int,
-    budget: int,
-    cast_itemsize: int | None = None,
-    most: int = MOST_PASSES,
-) -> list[Pass]:
+def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
     """The passes that read and write the least bytes in a given memory.
 
     Parameters
     ----------
-    shape, source, target, lead : tuple of int
-        As for `Pass`; all extents are at least 1.
-    itemsize : int
+    task : Task
     budget : int
         Bytes; at least `least_memory`.
-    cast_itemsize : int, optional
-        As for `Pass`.
     most : int
         Passes at most.
 
@@ -595,25 +584,28 @@ def plan_passes(
     that fit the chunks, and templates that lie in memory as a whole, are taken where they save as
     much as reading the array once, or where nothing else is possible.
     """
-    source, target = check_memory(shape, source, target, lead, itemsize, budget, cast_itemsize)
-
-    k = len(shape)
-    small = Pass(shape, source, target, lead, shape, (0,) * k, (), itemsize, cast_itemsize)
+    task = check_memory(task, budget)
+    small = task.in_one_step(task.shape)
     if small.memory <= min(budget, STEP_BYTES):
         return [small]  # one step has the whole array
 
-    def sequence(shapes: list[Index], find: Callable[..., Pass | None]) -> list[Pass] | None:
+    def sequence(
+        shapes: list[Index], find: Callable[[Task, int], Pass | None]
+    ) -> list[Pass] | None:
         passes: list[Pass] = []
         for one, other in itertools.pairwise(shapes):
-            start = (0,) * k if passes else lead
-            cast = cast_itemsize if other is shapes[-1] else None
-            found = find(shape, one, other, start, itemsize, budget, cast)
+            part = replace(task, source_chunks=one, target_chunks=other)
+            if passes:
+                part = replace(part, lead=(0,) * len(task.shape))
+            if other is not shapes[-1]:
+                part = replace(part, cast_itemsize=None)
+            found = find(part, budget)
             if found is None:
                 return None
             passes.append(found)
         return passes
 
-    once = itemsize * math.prod(shape)
+    once = task.itemsize * math.prod(task.shape)
     best: list[Pass] | None = None
     for find, fitting, numbers in (
         (swept_pass, False, range(1, most + 1)),
@@ -623,7 +615,7 @@ def plan_passes(
     ):
         limit = math.inf if best is None else _cost(best) - once
         for n in numbers:
-            shapes = intermediates(source, target, n, fitting)
+            shapes = intermediates(task.source_chunks, task.target_chunks, n, fitting)
             if 2 * n * once > limit or (n > 1 and len(shapes) <= n):
                 break
             found = sequence(shapes, find)
@@ -634,8 +626,8 @@ def plan_passes(
     return best
 
 
-def _any_pass(*arguments: Any) -> Pass | None:
-    return swept_pass(*arguments) or resident_pass(*arguments)
+def _any_pass(task: Task, budget: int) -> Pass | None:
+    return swept_pass(task, budget) or resident_pass(task, budget)
 
 
 def _cost(passes: Sequence[Pass]) -> int:

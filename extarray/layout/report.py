@@ -71,8 +71,8 @@ class RechunkPlan:
             for row in rows
         ]
         first, last = self.passes[0], self.passes[-1]
-        read = self._times(self.bytes_read, first.itemsize)
-        written = self._times(self.bytes_written, last.cast_itemsize or last.itemsize)
+        read = self._times(self.bytes_read, first.task.itemsize)
+        written = self._times(self.bytes_written, last.task.cast_itemsize or last.task.itemsize)
         memory = format_bytes(self.memory)
         return "\n".join(
             [

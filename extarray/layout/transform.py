@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import math
 import os
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from extarray.layout.journal import Journal
 from extarray.layout.plan import (
     MOST_PASSES,
     Pass,
+    Task,
     check_memory,
     least_memory,
     plan_passes,
@@ -36,8 +38,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.metadata import Header
+    from extarray.store import FileStore
 
-__all__ = ["Transformation", "fill", "finish_move", "passes_between"]
+__all__ = [
+    "Transformation",
+    "check_free",
+    "fill",
+    "finish_move",
+    "passes_between",
+    "remove_pair",
+]
 
 
 def passes_between(
@@ -82,10 +92,11 @@ def passes_between(
     itemsize = source.dtype.itemsize
     if budget is None:
         budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
-    check_memory(shape, source.chunks, chunks, source._lead, itemsize, budget, cast)
+    task = Task(shape, source.chunks, chunks, source._lead, itemsize, cast)
+    check_memory(task, budget)
     if in_memory:
-        chunks, most = (1,) * len(shape), 1
-    return plan_passes(shape, source.chunks, chunks, source._lead, itemsize, budget, cast, most)
+        task, most = replace(task, target_chunks=(1,) * len(shape)), 1
+    return plan_passes(task, budget, most)
 
 
 def fill(new: Any, source: Any) -> None:
@@ -125,6 +136,8 @@ class Transformation:
         Read both arrays again and compare.
     growth : int
         Growth policy of the target, encoded.
+    ranks : int
+        Processes that share the work.
     """
 
     kind: Any
@@ -135,6 +148,7 @@ class Transformation:
     progress: bool = False
     verify: bool = False
     growth: int = EXACT
+    ranks: int = 1
 
     def in_memory(self) -> Any:
         """The target, in memory.
@@ -145,10 +159,10 @@ class Transformation:
         """
         header = replace(self.header, checksum=False)  # which is kept in files
         new = self.kind._create(None, self.source.shape, header, self.attrs, growth=self.growth)
-        with _closed_on_error(new), self._told() as progress:
+        with _closed_on_error(new), self.told() as progress:
             for p in self.passes:
                 self._move(p, self.source, new, progress)
-            self._check(new)
+            self.check(new)
         return new
 
     def on_disk(
@@ -177,19 +191,15 @@ class Transformation:
         StorageError, LockedError
         """
         if not overwrite:
-            for name in file_names(path):
-                if os.path.lexists(name):
-                    raise ExistsError(errno.EEXIST, "it exists; give another path", name)
-        # Without elements there is no pass, but a target all the same.
-        places = [_temporary(path, i) for i in range(max(1, len(self.passes)))]
-        left = self._left(places) if resume else None
+            check_free(path)
+        places = self.places(path)
+        left = self.left(places) if resume else None
         if left is None:
-            for place in places:
-                self._clear(place, path)
+            self.clear(places, path)
         try:
             new = self._pass_by_pass(places, left)
             with _closed_on_error(new):
-                self._check(new)
+                self.check(new)
                 new._store.set_attrs(self.attrs)
                 if overwrite:
                     # What is replaced will be gone: its successor must not be.
@@ -198,14 +208,29 @@ class Transformation:
         except BaseException:
             if not keep:
                 for place in places:
-                    _remove(place)
+                    remove_pair(place)
             raise
         return new
+
+    def places(self, path: Path) -> list[Path]:
+        """Where the passes write.
+
+        Parameters
+        ----------
+        path : Path
+            Of the target.
+
+        Returns
+        -------
+        list of Path
+            At least one: without elements there is no pass, but a target all the same.
+        """
+        return [_temporary(path, i) for i in range(max(1, len(self.passes)))]
 
     def _pass_by_pass(self, places: list[Path], new: Any) -> Any:
         """The array of the last pass, complete; `new` is the one to go on with, if any."""
         first = 0 if new is None else places.index(new.path)
-        with self._told() as progress:
+        with self.told() as progress:
             progress.skip(sum(p.bytes_written for p in self.passes[:first]))
             for i in range(first, len(places)):
                 with contextlib.ExitStack() as stack:
@@ -218,7 +243,7 @@ class Transformation:
                     with _closed_on_error(new):
                         self._carry_out(i, source, new, progress)
                 if i:
-                    _remove(places[i - 1])
+                    remove_pair(places[i - 1])
                 if i + 1 < len(places):
                     new.close()
                     new = None
@@ -226,58 +251,117 @@ class Transformation:
 
     # -- passes ------------------------------------------------------------------------------
 
-    def _told(self) -> Progress:
+    def told(self) -> Progress:
+        """The line that tells of the work.
+
+        Returns
+        -------
+        Progress
+        """
         total = sum(p.bytes_written for p in self.passes)
         return Progress(total, "rechunk", self.progress)
 
-    def _job(self, i: int) -> dict[str, Any]:
-        """What tells a pass from any other work."""
-        return {
+    def journal(self, i: int, store: FileStore) -> Journal:
+        """The notes of a pass.
+
+        Parameters
+        ----------
+        i : int
+            Of the pass.
+        store : FileStore
+            Of the array that it writes.
+
+        Returns
+        -------
+        Journal
+        """
+        job = {
             "source": self.source._origin.hex(),
             "pass": i,
             "passes": [
-                [p.shape, p.source_chunks, p.target_chunks, p.lead, p.template, p.blocks]
+                [p.shape, p.source_chunks, p.target_chunks, p.task.lead, p.template, p.blocks]
                 for p in self.passes
             ],
             "dtype": str(self.header.dtype),
             "order": self.header.order,
+            "ranks": self.ranks,
         }
+        return Journal(store, job)
+
+    def header_of(self, i: int) -> Header:
+        """Of the array that a pass writes.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        Header
+        """
+        if i + 1 >= len(self.passes):
+            return self.header
+        dtype = self.source.dtype
+        return replace(
+            self.header,
+            uuid=uuid4().bytes,
+            dtype=dtype,
+            chunks=self.passes[i].target_chunks,
+            order="C",
+            fill=bytes(dtype.itemsize),
+            sparse=False,
+            checksum=False,
+        )
 
     def _begin(self, places: list[Path], i: int) -> Any:
         """The array of a pass, fresh."""
-        header = self.header
-        if i + 1 < len(places):
-            dtype = self.source.dtype
-            header = replace(
-                header,
-                uuid=uuid4().bytes,
-                dtype=dtype,
-                chunks=self.passes[i].target_chunks,
-                order="C",
-                fill=bytes(dtype.itemsize),
-                sparse=False,
-                checksum=False,
-            )
+        header = self.header_of(i)
         new = self.kind._create(places[i], self.source.shape, header, "{}", growth=self.growth)
-        Journal(new._store, self._job(i)).begin()
+        self.journal(i, new._store).begin()
         return new
 
-    def _clear(self, place: Path, path: Path) -> None:
-        """Remove what earlier work on `path` has left, unless somebody is at it."""
-        with contextlib.suppress(FileNotFoundError), family(f"cannot begin '{path}'"):
-            os.unlink(_moved_data(file_names(place)[0], path))
-        with contextlib.suppress(MissingError, FormatError):
-            self.kind._open(place, "r+", 0, "auto").close()
-        _remove(place)
+    def clear(self, places: list[Path], path: Path) -> None:
+        """Remove what earlier work on a path has left, unless somebody is at it.
 
-    def _left(self, places: list[Path]) -> Any:
-        """The array of the last pass that was begun, or None."""
+        Parameters
+        ----------
+        places : list of Path
+        path : Path
+            Of the target.
+
+        Raises
+        ------
+        LockedError
+        """
+        for place in places:
+            with contextlib.suppress(FileNotFoundError), family(f"cannot begin '{path}'"):
+                os.unlink(_moved_data(file_names(place)[0], path))
+            with contextlib.suppress(MissingError, FormatError):
+                self.kind._open(place, "r+", 0, "auto").close()
+            remove_pair(place)
+
+    def left(self, places: list[Path]) -> Any:
+        """What earlier work of the same kind has left.
+
+        Parameters
+        ----------
+        places : list of Path
+
+        Returns
+        -------
+        ExtArray or None
+            The array of the last pass that was begun, open for writing.
+
+        Raises
+        ------
+        LockedError
+        """
         for i in reversed(range(len(places))):
             try:
                 found = self.kind._open(places[i], "r+", 0, "auto")
             except MissingError:
                 continue
-            if Journal(found._store, self._job(i)).is_of_this:
+            if self.journal(i, found._store).is_of_this:
                 return found
             found.close()
         return None
@@ -287,7 +371,7 @@ class Transformation:
         if not self.passes:
             return
         p = self.passes[i]
-        journal = Journal(new._store, self._job(i))
+        journal = self.journal(i, new._store)
         try:
             self._move(p, source, new, progress, journal)
         except BaseException:
@@ -312,13 +396,26 @@ class Transformation:
             if journal is not None:
                 journal.note(n)
 
-    def _check(self, new: Any) -> None:
-        """Compare the target with the source, if asked."""
+    def check(self, new: Any, rank: int = 0) -> None:
+        """Compare the target with the source, if asked.
+
+        Parameters
+        ----------
+        new : ExtArray
+        rank : int
+            Whose part is compared.
+
+        Raises
+        ------
+        StorageError
+            They differ.
+        """
         if not self.verify:
             return
         limit = max((p.memory for p in self.passes), default=0) // 4
         grain = tuple(max(1, min(c, n)) for c, n in zip(new.chunks, new.shape, strict=True))
-        for box in blocks(new.shape, grain, new.itemsize, limit):
+        boxes = blocks(new.shape, grain, new.itemsize, limit)
+        for box in itertools.islice(boxes, rank, None, self.ranks):
             wanted = self.source._fetch(box).astype(new.dtype, copy=False)
             if _checksum(wanted) != _checksum(new._fetch(box)):
                 where = ", ".join(f"{s.start}:{s.stop}" for s in box)
@@ -342,7 +439,33 @@ def _temporary(path: Path, i: int) -> Path:
     return Path(f"{path}.rechunk-{i + 1}")
 
 
-def _remove(path: Path) -> None:
+def check_free(path: Path) -> None:
+    """Refuse a path where something is.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    ExistsError
+    """
+    for name in file_names(path):
+        if os.path.lexists(name):
+            raise ExistsError(errno.EEXIST, "it exists; give another path", name)
+
+
+def remove_pair(path: Path) -> None:
+    """Remove a pair of files, as far as it is there.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    StorageError
+    """
     # The metadata first: without them nothing opens.
     for name in file_names(path):
         with family(f"cannot remove '{name}'"):

@@ -2,6 +2,9 @@
 
 `extarray.create` and `extarray.open` with ``comm=`` give a `ParallelArray`.  From the top down:
 
+``rechunking``, ``sharing``
+    Layout transformations that ranks share, and which has which part: `extarray.rechunk` with
+    ``comm=``.
 ``opening``
     Making and opening: rank 0 does, the others follow.
 ``globalarray``

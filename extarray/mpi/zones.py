@@ -18,7 +18,7 @@ from extarray.errors import ArgumentError, ArgumentTypeError, BoundsError, Shape
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Distribution", "Zone", "Zones", "default_process_grid", "extents"]
+__all__ = ["Distribution", "Zone", "Zones", "default_process_grid", "extents", "factorizations"]
 
 Index = tuple[int, ...]
 Zone = tuple[slice, ...]
@@ -132,17 +132,32 @@ def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
         return sum(largest), math.prod(largest)
 
     # The first of equals has most processes on the first axes, whose zones are the longest runs.
-    return min(_factorizations(n_ranks, len(grid)), key=cost)
+    return min(factorizations(n_ranks, len(grid)), key=cost)
 
 
-def _factorizations(n: int, k: int) -> Iterator[Index]:
-    """Products of k factors that are n, those with large first factors first."""
+def factorizations(n: int, k: int) -> Iterator[Index]:
+    """Products of k factors that are n, those with large first factors first.
+
+    Parameters
+    ----------
+    n, k : int
+        At least 1.
+
+    Yields
+    ------
+    tuple of int
+
+    Examples
+    --------
+    >>> list(factorizations(4, 2))
+    [(4, 1), (2, 2), (1, 4)]
+    """
     if k == 1:
         yield (n,)
         return
     for first in range(n, 0, -1):
         if n % first == 0:
-            for others in _factorizations(n // first, k - 1):
+            for others in factorizations(n // first, k - 1):
                 yield (first, *others)
 
 

@@ -1,0 +1,5 @@
+/* The leaf-linked red-black tree: a leaf is one record. */
+
+#define BUCKET 1
+
+#include "tree.h"

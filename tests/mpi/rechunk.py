@@ -1,0 +1,162 @@
+"""Layout transformations that ranks share leave the bytes of serial ones: FOLDER."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import extarray as xa
+from extarray import rechunking
+from extarray.layout import journal, plan
+from extarray.layout.execute import Mover
+
+comm = MPI.COMM_WORLD
+folder = Path(sys.argv[1])
+several = comm.size > 1
+# Small arrays go through as many templates and steps as large ones.
+plan.STEP_BYTES = plan.SWEPT_BYTES = 1
+# Two runs shall leave the same bytes, the mark at the end of the file among them.
+rechunking.uuid4 = lambda: uuid.UUID(int=1)
+names = (f"a{i}" for i in itertools.count())
+
+
+def together(call):
+    """What a call on rank 0 gives, on all ranks."""
+    return comm.bcast(call() if not comm.rank else None)
+
+
+def next_path():
+    return folder / next(names)
+
+
+def make_source(shape, chunks, **options):
+    """An array with a history at both sides, and what it holds."""
+    path = next_path()
+    values = np.arange(np.prod(shape), dtype="i4").reshape(shape)
+    if not comm.rank:
+        with xa.create(path, (shape[0] - 7, *shape[1:]), "i4", chunks=chunks, **options) as a:
+            a[...] = values[3:-4]
+            a.append(values[-4:])
+            a.append(values[:3], side="start")
+            a.attrs["unit"] = "mm"
+    comm.Barrier()
+    return path, values
+
+
+def files_of(place):
+    return sorted(p.name for p in folder.iterdir() if p.name.startswith(f"{place.name}."))
+
+
+@contextlib.contextmanager
+def raises(kind, words="", when=True):
+    """On all ranks."""
+    if not when:
+        yield
+        return
+    with pytest.raises(kind) as caught:
+        yield
+    assert words in str(caught.value), caught.value
+
+
+# The same elements at the same places, whatever the ranks.
+CASES = [
+    ((23, 40), (4, 40), {"chunks": (23, 3)}, None),
+    ((23, 40), (5, 9), {"chunks": (7, 4), "axes": (1, 0), "order": "F"}, 2000),
+    ((64, 64), (1, 64), {"chunks": (64, 1)}, 4096),  # two passes
+    ((21, 18, 11), (4, 5, 3), {"chunks": (3, 6, 4), "dtype": "f8", "verify": True}, 4000),
+    ((15, 6), (4, 6), {"chunks": (15, 6), "order": "H"}, None),  # fewer chunks than ranks
+]
+for (shape, chunks, arguments, memory), fill in zip(CASES, (0, 7, 0, 7, 0), strict=True):
+    path, values = make_source(shape, chunks, fill_value=fill, dims=tuple("tyx"[: len(shape)]))
+    arguments = {**arguments, **({"max_memory": memory} if memory else {})}
+    serial, parallel = next_path(), next_path()
+    if not comm.rank:
+        xa.rechunk(path, serial, **arguments).close()
+    with xa.rechunk(path, parallel, comm=comm, **arguments) as b:
+        axes = arguments.get("axes", range(len(shape)))
+        assert (b.mode, b.comm.size, b.fill_value) == ("r+", comm.size, fill)
+        assert b.attrs["unit"] == "mm" and b.dims == tuple("tyx"[j] for j in axes)
+        assert np.array_equal(b.read(), values.transpose(axes))
+        comm.Barrier()
+        data = [place.with_name(f"{place.name}.xta").read_bytes() for place in (serial, parallel)]
+        assert data[0] == data[1], (arguments, *map(len, data))
+        b.append(b[:1])
+    assert files_of(parallel) == [f"{parallel.name}.xmd", f"{parallel.name}.xta"]
+
+# Arrays that ranks have open together, views of them, and nothing at all.
+path, values = make_source((20, 9), (3, 4))
+with xa.open(path, comm=comm) as a:
+    xa.rechunk(a.lazy[::2, 1:], next_path(), chunks=(2, 2), comm=comm).close()
+    with xa.rechunk(a.T, next_path(), chunks=(4, 3), comm=comm, workers=1) as b:
+        assert np.array_equal(b[...], values.T)
+    with xa.rechunk(a.lazy[:0], next_path(), comm=comm) as b:
+        assert b.shape == (0, 9)
+scalar = next_path()
+if not comm.rank:
+    xa.create(scalar, (), "i4", fill_value=5).close()
+comm.Barrier()
+with xa.rechunk(scalar, next_path(), comm=comm) as b:
+    assert b[()] == 5
+
+# What is not possible, on all ranks.
+taken = path
+with raises(xa.ExistsError):
+    xa.rechunk(path, taken, comm=comm)
+with raises(xa.ArgumentError, "give a path"):
+    xa.rechunk(path, comm=comm)
+with raises(xa.ArgumentError, "in_place away"):
+    xa.rechunk(path, in_place=True, comm=comm)
+with raises(xa.ArgumentError, "is too little"):
+    xa.rechunk(path, next_path(), max_memory=8, comm=comm)
+with raises(xa.ArgumentError, "different things", several):
+    xa.rechunk(path, next_path(), chunks=2 + comm.rank, comm=comm).close()
+summed = next_path()
+if not comm.rank:
+    xa.ones((4, 4), path=summed, checksum=True).close()
+comm.Barrier()
+with raises(xa.ArgumentError, "with checksums"):
+    xa.rechunk(summed, next_path(), comm=comm)
+
+
+# A rank that fails fails all; what was done stays, and the work goes on from there.
+class StoppedError(Exception):
+    pass
+
+
+move, moved = Mover.move, []
+
+
+def stop_after(n):
+    def stopping(self, template):
+        if len(moved) == n and comm.rank == comm.size - 1:
+            raise StoppedError
+        moved.append(template)
+        yield from move(self, template)
+
+    moved.clear()
+    Mover.move = stopping
+
+
+path, values = make_source((64, 64), (1, 64))
+for interval, n in ((0, 3), (10, 1)):
+    journal._INTERVAL = interval  # noted on the disk, or at the end only
+    place = next_path()
+    stop_after(n)
+    with raises(StoppedError):
+        xa.rechunk(path, place, chunks=(64, 1), max_memory=4096, comm=comm)
+    assert f"{place.name}.xmd" not in files_of(place)
+    stop_after(-1)
+    with xa.rechunk(path, place, chunks=(64, 1), max_memory=4096, comm=comm, resume=True) as b:
+        assert np.array_equal(b.read(), values)
+    after = comm.allreduce(len(moved))
+    stop_after(-1)
+    xa.rechunk(path, next_path(), chunks=(64, 1), max_memory=4096, comm=comm).close()
+    assert after < comm.allreduce(len(moved))
+    assert len(files_of(place)) == 2
