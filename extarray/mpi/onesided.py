@@ -9,6 +9,7 @@ is one message to and fro, and to wait for a request before it would be another.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from extarray.mpi.patches import Patch
     from extarray.mpi.windows import Window
 
-__all__ = ["accumulate", "fetch_and_add", "get", "number_of", "put"]
+__parts_ = ["accumulate", "fetch_and_add", "get", "number_of", "put"]
 
 # Kinds of dtypes that MPI may have a type for.
 _NUMBERS = "iufc"
@@ -57,8 +58,7 @@ def get(
     -------
     WindowRequest
     """
-    call = window.rma.Rget if testable else window.rma.Get
-    pending, asked, staged = [], [], []
+    far, staged = [], []
     for patch in patches:
         near = window.near.get(patch.rank)
         if near is not None:
@@ -69,17 +69,17 @@ def get(
         if not (is_view and part.flags.c_contiguous):
             part = np.empty(part.shape, window.layout.dtype)
             staged.append((patch.local, part))
-        pending.append(_start(call, window, patch, part))
-        asked.append((patch.rank, part))
+        far.append((patch, part))
+    requests = _start_all(window.rma.Rget if testable else window.rma.Get, window, far)
 
     def finish() -> NDArray[Any]:
         if not testable:
-            _flush(window, asked)
+            _flush(window, far)
         for local, part in staged:
             values[local] = part
         return result
 
-    return WindowRequest(pending if testable else [], finish)
+    return WindowRequest(requests, finish)
 
 
 def put(
@@ -100,17 +100,15 @@ def put(
     -------
     WindowRequest
     """
-    call = window.rma.Rput if testable else window.rma.Put
-    pending, sent = [], []
+    far = []
     for patch in patches:
         near = window.near.get(patch.rank)
-        if near is not None:
+        if near is None:
+            far.append((patch, np.ascontiguousarray(values[patch.local])))
+        else:
             near[patch.remote] = values[patch.local]
-            continue
-        part = np.ascontiguousarray(values[patch.local])
-        pending.append(_start(call, window, patch, part))
-        sent.append((patch.rank, part))
-    return WindowRequest(pending if testable else [], lambda: _flush(window, sent))
+    requests = _start_all(window.rma.Rput if testable else window.rma.Put, window, far)
+    return WindowRequest(requests, lambda: _flush(window, far))
 
 
 def accumulate(
@@ -138,12 +136,9 @@ def accumulate(
     """
     number = number_of(window.layout.dtype)
     call = window.rma.Raccumulate if testable else window.rma.Accumulate
-    pending, sent = [], []
-    for patch in patches:
-        part = np.ascontiguousarray(values[patch.local])
-        pending.append(_start(call, window, patch, part, number))
-        sent.append((patch.rank, part))
-    return WindowRequest(pending if testable else [], lambda: _flush(window, sent))
+    parts = [(patch, np.ascontiguousarray(values[patch.local])) for patch in patches]
+    requests = _start_all(call, window, parts, number)
+    return WindowRequest(requests, lambda: _flush(window, parts))
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
@@ -195,10 +190,8 @@ def number_of(dtype: np.dtype[Any]) -> Any:
     MPI = library()
     found = MPI.DATATYPE_NULL
     if dtype.kind in _NUMBERS and dtype.isnative:
-        try:
+        with contextlib.suppress(ValueError):
             found = MPI.Datatype.fromcode(dtype.char)
-        except ValueError:
-            found = MPI.DATATYPE_NULL
     if found == MPI.DATATYPE_NULL:
         raise DTypeError(
             f"MPI does not add elements of {dtype}; use native integers, floats or complex"
@@ -218,13 +211,23 @@ def _words_of(itemsize: int) -> tuple[Any, int]:
     return words[nbytes], itemsize // nbytes
 
 
-def _start(
-    call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any = None
-) -> Any:
-    """Have MPI begin to move a part, which lies in one run; returns what the call does.
+def _start_all(
+    call: Callable[..., Any],
+    window: Window,
+    parts: list[tuple[Patch, NDArray[Any]]],
+    number: Any = None,
+) -> list[Any]:
+    """Have MPI begin to move parts, each in one run; returns its requests, if the call has any.
 
     `number` is the type of the elements; None: they are moved as they are.
     """
+    begun = [_start(call, window, patch, part, number) for patch, part in parts]
+    return [request for request in begun if request is not None]
+
+
+def _start(
+    call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any
+) -> Any:
     base, unit = _words_of(part.itemsize) if number is None else (number, 1)
     origin = [part, part.size * unit, base]
     if isinstance(patch.local, tuple):
@@ -246,7 +249,7 @@ def _start(
             datatype.Free()
 
 
-def _flush(window: Window, moved: list[tuple[int, NDArray[Any]]]) -> None:
-    """See that all has arrived that was moved, from or to which rank; until then it has to live."""
-    for rank, _ in moved:
-        window.rma.Flush(rank)
+def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:
+    """See that parts have arrived, which have to live until then."""
+    for patch, _ in parts:
+        window.rma.Flush(patch.rank)
