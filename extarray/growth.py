@@ -1,8 +1,4 @@
-"""Growth and shrinking: room first, then data, then one commit, and last what the commit freed.
-
-Bounds are boxes here, ``low ... high - 1``, as elements are counted before the change: `low` is
-negative where an axis grows at its start, positive where it shrinks there.
-"""
+"""Growth and shrinking: room first, then data, then one commit, and last what the commit freed."""
 
 from __future__ import annotations
 
@@ -10,11 +6,12 @@ import contextlib
 import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray._core._array import ArrayCore
+from extarray.bounds import Change, count, grown, is_start, moved, outside
 from extarray.chunking import blocks, check_shape, grain
 from extarray.config import config
 from extarray.errors import (
@@ -27,7 +24,7 @@ from extarray.errors import (
 )
 from extarray.metadata import LIMIT
 from extarray.policy import decode_policy
-from extarray.stored import StoredArray, as_int
+from extarray.stored import StoredArray
 from extarray.walk import address_runs
 
 if TYPE_CHECKING:
@@ -35,8 +32,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from extarray.bounds import Index, Side
 
-__all__ = ["Change", "Extendible", "as_source", "is_start"]
+
+__all__ = ["Extendible", "as_source"]
 
 # Kinds of types that elements of lists become, by their kinds.
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
@@ -44,9 +43,6 @@ _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "
 CACHED_TOGETHER = 1 << 21
 # Chunks on either side of what is cut off.
 LOOKED_AT = 1 << 12
-
-Side = Literal["end", "start"]
-Index = tuple[int, ...]
 
 
 class Extendible(StoredArray):
@@ -105,11 +101,11 @@ class Extendible(StoredArray):
         (array([0., 1., 0.]), (1, 0))
         """
         j = self._axis(axis)
-        n = _count(by)
+        n = count(by)
         first = is_start(side)
         with self._growth:
             self._check("extend")
-            self._rebound(*_moved(self.shape, j, n, first))
+            self._rebound(*moved(self.shape, j, n, first))
 
     def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
         """Grow an axis by data.
@@ -157,7 +153,7 @@ class Extendible(StoredArray):
         with self._growth:
             self._check("append to")
             by = self._length_of(values, j)
-            self._rebound(*_moved(self.shape, j, by, first), values)
+            self._rebound(*moved(self.shape, j, by, first), values)
 
     def resize(
         self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
@@ -240,7 +236,7 @@ class Extendible(StoredArray):
         array([2, 3])
         """
         j = self._axis(axis)
-        n = _count(by)
+        n = count(by)
         first = is_start(side)
         with self._growth:
             self._check("shrink")
@@ -248,7 +244,7 @@ class Extendible(StoredArray):
                 raise ArgumentError(
                     f"cannot cut {n} elements off axis {j}: it has {self.shape[j]} of them"
                 )
-            self._rebound(*_moved(self.shape, j, -n, first), cuts=n > 0)
+            self._rebound(*moved(self.shape, j, -n, first), cuts=n > 0)
 
     def reserve(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
         """Make room for growth: the grid then holds a shape, and the bounds stay.
@@ -377,7 +373,7 @@ class Extendible(StoredArray):
                 store.begin_append()
                 store.unclean = True
                 self._filling = True
-                self._fill_box(*_grown(low, high, shape), values)
+                self._fill_box(*grown(low, high, shape), values)
             store.unclean = cuts or (
                 was_unclean and change is not None and not change.fills(axial.grid)
             )
@@ -492,7 +488,7 @@ class Extendible(StoredArray):
         for start, stop in change.old_chunks_of_new_parts():
             box = change.chunks_of(start, stop)
             # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
-            for run in itertools.chain.from_iterable(map(self._byte_runs, _outside(*box, *known))):
+            for run in itertools.chain.from_iterable(map(self._byte_runs, outside(*box, *known))):
                 store.keep(*run)
                 if clean:
                     if store.sums is not None:
@@ -598,126 +594,6 @@ class Extendible(StoredArray):
                     self._write_box(first, last, fill)
 
 
-class Change(NamedTuple):
-    """A change of bounds, and what it means for the grid.
-
-    Attributes
-    ----------
-    shape, offset : tuple of int
-        Bounds before the change, and elements of the grid before them.
-    grid, chunks : tuple of int
-        The grid before the change, in chunks, and their extents.
-    low, high : tuple of int
-        New bounds, as elements were counted before.
-    rows : tuple of int
-        Chunks that the change adds at the start of each axis.
-    """
-
-    shape: Index
-    offset: Index
-    grid: Index
-    chunks: Index
-    low: Index
-    high: Index
-    rows: Index
-
-    @property
-    def offset_after(self) -> Index:
-        """Elements of the grid before the new bounds."""
-        return tuple(
-            b + n + m * c
-            for b, n, m, c in zip(self.offset, self.low, self.rows, self.chunks, strict=True)
-        )
-
-    def fills(self, grid: Index) -> bool:
-        """Whether the new bounds are those of a grid."""
-        ends = map(operator.mul, grid, self.chunks)
-        extents = map(operator.sub, self.high, self.low)
-        return not any(self.offset_after) and all(map(operator.eq, extents, ends))
-
-    def sides(self, outwards: bool) -> set[tuple[int, str]]:
-        """Axes and sides at which the bounds move."""
-        sign = 1 if outwards else -1
-        starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
-        ends = zip(self.high, self.shape, strict=True)
-        return starts | {(j, "end") for j, (b, n) in enumerate(ends) if sign * (b - n) > 0}
-
-    def new_parts(self) -> Iterator[tuple[Index, Index]]:
-        """Boxes of elements that the new bounds have and the old ones have not."""
-        return _outside(self.low, self.high, (0,) * len(self.shape), self.shape)
-
-    @property
-    def chunks_needed(self) -> tuple[Index, Index]:
-        """Chunks of the new grid in which the new bounds lie."""
-        return self.chunks_of(self.low, self.high)
-
-    def old_chunks_of_new_parts(self) -> Iterator[tuple[Index, Index]]:
-        """Boxes of elements of the new parts that the old grid has already."""
-        first = [-b for b in self.offset]
-        last = [g * c - b for g, c, b in zip(self.grid, self.chunks, self.offset, strict=True)]
-        for start, stop in self.new_parts():
-            start, stop = tuple(map(max, start, first)), tuple(map(min, stop, last))
-            if all(map(operator.lt, start, stop)):
-                yield start, stop
-
-    def chunks_of(self, start: Index, stop: Index) -> tuple[Index, Index]:
-        """Chunks of the new grid in which a box of elements of the old one lies."""
-        first, last = [], []
-        for a, z, b, c, m in zip(start, stop, self.offset, self.chunks, self.rows, strict=True):
-            first.append((a + b) // c + m)
-            # Bounds of extent 0 need no chunk.
-            last.append(-(-(z + b) // c) + m if a < z else first[-1])
-        return tuple(first), tuple(last)
-
-    def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
-        """Elements, as they were counted before, of a box of chunks of the new grid."""
-        start, stop = [], []
-        for a, z, b, c, m in zip(first, last, self.offset, self.chunks, self.rows, strict=True):
-            start.append((a - m) * c - b)
-            stop.append((z - m) * c - b)
-        return tuple(start), tuple(stop)
-
-    def chunks_cut(self) -> Iterator[tuple[Index, Index]]:
-        """Boxes of chunks, in the new grid, that the old bounds need and the new ones do not."""
-        needed = self.chunks_of((0,) * len(self.shape), self.shape)
-        return _outside(*needed, *self.chunks_needed)
-
-    def chunks_gained(self, grid: Index) -> Iterator[tuple[Index, Index]]:
-        """Boxes of chunks that the change adds to what is now `grid`, and that growth may need.
-
-        Not those that lie beside the bounds, in rows of chunks that there were before.
-        """
-        before = tuple(map(operator.add, self.grid, self.rows))
-        first, last = self.chunks_needed
-        first = tuple(0 if m else a for a, m in zip(first, self.rows, strict=True))
-        last = tuple(n if n > m else z for z, n, m in zip(last, grid, before, strict=True))
-        return _outside(first, last, self.rows, before)
-
-
-def _outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
-    """Boxes that make up what the box start ... stop - 1 has outside low ... high - 1."""
-    first, last = tuple(map(max, start, low)), tuple(map(min, stop, high))
-    for j, (n, m) in enumerate(zip(start, stop, strict=True)):
-        for a, z in ((n, min(low[j], m)), (max(high[j], n), m)):
-            lower, upper = (*first[:j], a, *start[j + 1 :]), (*last[:j], z, *stop[j + 1 :])
-            if all(map(operator.lt, lower, upper)):
-                yield lower, upper
-
-
-def _moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | None, Index]:
-    """Bounds after a growth (or, negative, a cut) of one axis."""
-    if not (at_start and by):
-        return None, (*shape[:axis], shape[axis] + by, *shape[axis + 1 :])
-    return (*(0,) * axis, -by, *(0,) * (len(shape) - axis - 1)), shape
-
-
-def _grown(low: Index | None, high: Index, shape: Index) -> tuple[Index, Index]:
-    """The box of elements that the growth of one axis adds."""
-    if low is None:
-        return tuple(n if b > n else 0 for b, n in zip(high, shape, strict=True)), high
-    return low, tuple(0 if a < 0 else b for a, b in zip(low, high, strict=True))
-
-
 def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
     """What elements are read from: `x` itself where it can be sliced, else an array of it.
 
@@ -747,31 +623,3 @@ def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
         if values.size and dtype.kind not in _TAKEN.get(values.dtype.kind, ""):
             return values
     return np.asarray(x, dtype)
-
-
-def is_start(side: str) -> bool:
-    """Whether a side is the start of an axis.
-
-    Parameters
-    ----------
-    side : {"end", "start"}
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if side not in ("end", "start"):
-        raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
-    return side == "start"
-
-
-def _count(by: SupportsIndex) -> int:
-    """A number of elements."""
-    n = as_int(by, "by")
-    if n < 0:
-        raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
-    return n

@@ -9,10 +9,11 @@ import weakref
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray.array import ExtArray
+from extarray.bounds import Change, is_start
 from extarray.chunking import blocks
 from extarray.config import config
 from extarray.errors import ArgumentError, ExtArrayError
-from extarray.growth import Change, as_source, is_start
+from extarray.growth import as_source
 from extarray.metadata import WriterKind
 from extarray.sharedstore import SharedFileStore
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from extarray.growth import Index, Side
+    from extarray.bounds import Index, Side
 
 __all__ = ["SharedArray"]
 

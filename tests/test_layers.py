@@ -52,7 +52,7 @@ LAYERS = [
         "extarray.lazy",
         "extarray.live",
     ],
-    ["extarray.layout.transform", "extarray.seeing"],
+    ["extarray.bounds", "extarray.layout.transform", "extarray.seeing"],
     ["extarray.casting", "extarray.html", "extarray.stored", "extarray.walk"],
     ["extarray.protocols.mixin", "extarray.protocols.standard"],
     ["extarray.indexing.indexable"],

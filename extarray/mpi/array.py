@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, cast
 import numpy as np
 
 from extarray.array import ExtArray
+from extarray.bounds import count, is_start, moved
 from extarray.chunking import check_shape
 from extarray.errors import (
     ArgumentError,
@@ -20,7 +21,7 @@ from extarray.errors import (
     ShapeError,
     StorageError,
 )
-from extarray.growth import _count, _moved, as_source, is_start
+from extarray.growth import as_source
 from extarray.mpi import additions, direct, transfers
 from extarray.mpi.agreement import Agreement, agreed, is_agreed, portable, received
 from extarray.mpi.fileviews import FileViews, Rounds
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.growth import Side
+    from extarray.bounds import Side
     from extarray.mpi.requests import Request
     from extarray.mpi.transfers import Transfer
     from extarray.mpi.zones import Zone
@@ -278,7 +279,7 @@ class ParallelArray(ExtArray):
         >>> a.zone_of_growth(axis=0, by=8)  # doctest: +SKIP
         (slice(10, 12, None), slice(0, 12, None))
         """
-        j, n, first = self._axis(axis), _count(by), is_start(side)
+        j, n, first = self._axis(axis), count(by), is_start(side)
         parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
         if not first:
             return parts
@@ -710,7 +711,7 @@ class ParallelArray(ExtArray):
         """
         self._check()
         with self._agreement.step() as step:
-            j, n = self._axis(axis), _count(by)
+            j, n = self._axis(axis), count(by)
             is_start(side)
             self._check("extend")
             step.arguments = f"extend axis {j} by {n} at the {side}"
@@ -778,7 +779,7 @@ class ParallelArray(ExtArray):
         """
         self._check()
         with self._agreement.step() as step:
-            j, n, first = self._axis(axis), _count(by), is_start(side)
+            j, n, first = self._axis(axis), count(by), is_start(side)
             self._check("append to")
             zones = self._zones_of_growth(j, n, first)
             ranges = zones.ranges(self.comm.rank)
@@ -847,7 +848,7 @@ class ParallelArray(ExtArray):
         """
         self._check()
         with self._agreement.step() as step:
-            j, n = self._axis(axis), _count(by)
+            j, n = self._axis(axis), count(by)
             is_start(side)
             self._check("shrink")
             step.arguments = f"shrink axis {j} by {n} at the {side}"
@@ -919,7 +920,7 @@ class ParallelArray(ExtArray):
 
         def change() -> None:
             with self._growth:
-                self._rebound(*_moved(self.shape, axis, by, at_start), fill)
+                self._rebound(*moved(self.shape, axis, by, at_start), fill)
 
         self._change(change, fill)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from extarray.bounds import count, is_start
 from extarray.chunking import check_chunks, check_shape
 from extarray.errors import (
     ArgumentTypeError,
@@ -17,7 +18,6 @@ from extarray.errors import (
     SelectionError,
     ShapeError,
 )
-from extarray.growth import _count, is_start
 from extarray.metadata import check_dtype
 from extarray.mpi import onesided
 from extarray.mpi.agreement import Agreement, is_agreed
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from extarray.growth import Side
+    from extarray.bounds import Side
     from extarray.mpi.array import ParallelArray
     from extarray.mpi.requests import Request
     from extarray.mpi.zones import Zone
@@ -270,7 +270,7 @@ class GlobalArray(Collectives):
         """
         self._check()
         with self._agreement.step() as step:
-            j, n, first = self._axis(axis), _count(by), is_start(side)
+            j, n, first = self._axis(axis), count(by), is_start(side)
             old = self._window.layout.zones
             shape = check_shape(_shifted(self.shape, j, n))
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
