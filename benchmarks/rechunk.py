@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--memory", default="256 MiB", help="that may be used (default: 256 MiB)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where the files go (default: temporary)")
+    parser.add_argument("--only", metavar="CASE", help="as rows, squares, cubes")
     parser.add_argument("--rechunker-python", default=sys.executable)
     options = parser.parse_args()
     memory = parse_bytes(options.memory)
@@ -144,6 +145,7 @@ def main() -> None:
             {
                 case: measure(case, memory, pythons, options.rounds, options.folder)
                 for case in cases(parse_bytes(options.bytes))
+                if (options.only or "") in case.name
             }
         )
     )

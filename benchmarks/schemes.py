@@ -28,9 +28,8 @@ Box = tuple[slice, ...]
 
 
 def markdown(title: str, head: list[str], rows: Iterator[list[str]]) -> str:
-    lines = [f"**{title}**", "", *map(" | ".join, [head, ["---"] * len(head)])]
-    lines += map(" | ".join, rows)
-    return "\n".join([*lines[:2], *(f"| {line} |" for line in lines[2:]), ""])
+    lines = (f"| {' | '.join(cells)} |" for cells in chain([head, ["---"] * len(head)], rows))
+    return "\n".join([f"**{title}**", "", *lines, ""])
 
 
 # -- orders in a chunk -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 #: The optimisation of the package's own core, see setup.py.
-FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared")
 
 
 def compiler() -> list[str] | None:

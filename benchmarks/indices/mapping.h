@@ -10,11 +10,9 @@
  * index_bytes, index_depth, index_free
  *
  * An index_t of zeros is empty but for `ndim` and `bytes` (of a record), which are set here.
- * Products of extents must stay below 2^63. */
+ * What is not static is for Python. Products of extents must stay below 2^63. */
 
 #include "record.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 typedef struct {
     int last; /* the axis that grew last */
@@ -22,7 +20,7 @@ typedef struct {
     index_t index;
 } mapping_t;
 
-EXPORT void mapping_free(mapping_t *m)
+void mapping_free(mapping_t *m)
 {
     if (m != NULL)
         index_free(&m->index);
@@ -47,7 +45,7 @@ static int add_segment(mapping_t *m, int axis, int64_t by)
     return index_add(&m->index, axis, record, by);
 }
 
-EXPORT mapping_t *mapping_new(int ndim, const int64_t *grid)
+mapping_t *mapping_new(int ndim, const int64_t *grid)
 {
     mapping_t *m = calloc(1, sizeof(mapping_t));
     if (m == NULL)
@@ -71,7 +69,7 @@ EXPORT mapping_t *mapping_new(int ndim, const int64_t *grid)
 }
 
 /* Grow axes one after the other; returns -1 where there is no memory. */
-EXPORT int mapping_grow(mapping_t *m, const int32_t *axes, const int64_t *by, size_t n)
+int mapping_grow(mapping_t *m, const int32_t *axes, const int64_t *by, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         int axis = axes[i];
@@ -86,7 +84,7 @@ EXPORT int mapping_grow(mapping_t *m, const int32_t *axes, const int64_t *by, si
 }
 
 /* Addresses of n chunk indices; returns how many lie before the first that is out of bounds. */
-EXPORT size_t mapping_addresses(const mapping_t *m, const int64_t *indices, size_t n, int64_t *out)
+size_t mapping_addresses(const mapping_t *m, const int64_t *indices, size_t n, int64_t *out)
 {
     int ndim = m->index.ndim;
     for (size_t i = 0; i < n; i++, indices += ndim) {
@@ -107,7 +105,7 @@ EXPORT size_t mapping_addresses(const mapping_t *m, const int64_t *indices, size
 }
 
 /* Chunk indices of n addresses; returns how many lie before the first that no chunk has. */
-EXPORT size_t mapping_indices(const mapping_t *m, const int64_t *addresses, size_t n, int64_t *out)
+size_t mapping_indices(const mapping_t *m, const int64_t *addresses, size_t n, int64_t *out)
 {
     int ndim = m->index.ndim;
     int64_t size = 1;
@@ -131,18 +129,18 @@ EXPORT size_t mapping_indices(const mapping_t *m, const int64_t *addresses, size
 }
 
 /* Start indices of the records of an axis, in order; returns how many there are. */
-EXPORT size_t mapping_starts(const mapping_t *m, int axis, int64_t *out)
+size_t mapping_starts(const mapping_t *m, int axis, int64_t *out)
 {
     return index_starts(&m->index, axis, out);
 }
 
-EXPORT size_t mapping_bytes(const mapping_t *m)
+size_t mapping_bytes(const mapping_t *m)
 {
     return index_bytes(&m->index);
 }
 
 /* Nodes on the longest way to a record. */
-EXPORT int mapping_depth(const mapping_t *m)
+int mapping_depth(const mapping_t *m)
 {
     return index_depth(&m->index);
 }
