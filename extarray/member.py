@@ -113,6 +113,8 @@ class Member:
         _safe_bytes: int
         _orphaned: tuple[str, FormatError | None] | None
 
+        @property
+        def absolute(self) -> str: ...  # noqa: D102
         def __init__(self, path: Path) -> None: ...
         @classmethod
         def open(  # noqa: D102
@@ -187,9 +189,18 @@ class Member:
     # -- the commit --------------------------------------------------------------------------
 
     @property
+    def folder(self) -> str:
+        """The folder that paths of other arrays start from, by whichever name this one is open."""
+        return os.path.dirname(os.path.realpath(self._names[0]))
+
+    @property
     def place(self) -> str:
-        """Path without suffix, free of symbolic links to folders."""
-        folder, name = os.path.split(self._names[0].removesuffix(".xmd"))
+        """Path without suffix by which others find the pair, free of symbolic links."""
+        (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self._names)
+        if suffix == ".xmd" and partner == [(stem, ".xta")]:
+            return stem
+        # Links to files of other names: only beside the links are they a pair.
+        folder, name = os.path.split(self.absolute)
         return os.path.join(os.path.realpath(folder), name)
 
     def list_members(self, others: Sequence[Member]) -> None:
@@ -201,9 +212,8 @@ class Member:
         ArgumentError
             Too many.
         """
-        folder = os.path.dirname(self.place)
         members = [
-            (other.header.uuid, os.fsencode(os.path.relpath(other.place, folder)))
+            (other.header.uuid, os.fsencode(os.path.relpath(other.place, self.folder)))
             for other in others
         ]
         data = encode_members(members)
@@ -225,11 +235,10 @@ class Member:
         StorageError, FormatError
             One of them is there, and cannot be asked or mended: it may need the decision.
         """
-        folder = os.path.dirname(self.place)
         offset = self.header.superblock_offset(GROUP_BLOCK)
         for uuid, path in decode_members(read_all(self._metadata, BLOCK, offset)):
             if uuid not in known:
-                place = os.path.normpath(os.path.join(folder, os.fsdecode(path)))
+                place = self._place_of(path)
                 what = (
                     f"'{place}' may not know yet that it has changed together with '{self.path}', "
                     "which is about to forget; open that one for writing first, or remove it"
@@ -265,7 +274,7 @@ class Member:
     def prepare(self, group: bytes, coordinator: Member) -> None:
         """Write the state that the group is to make count, and have it on the disk."""
         assert self.held is not None
-        path = os.path.relpath(coordinator.place, os.path.dirname(self.place))
+        path = os.path.relpath(coordinator.place, self.folder)
         with family(f"cannot commit '{self.path}' with others"):
             state = self._outcome()
             data = encode_pending(Pending(state, group, coordinator.header.uuid, os.fsencode(path)))
@@ -411,9 +420,11 @@ class Member:
 
     def coordinator_of(self, pending: Pending) -> str:
         """Path, without suffix, of the array that decides about a pending state."""
-        return os.path.normpath(
-            os.path.join(os.path.dirname(self.place), os.fsdecode(pending.path))
-        )
+        return self._place_of(pending.path)
+
+    def _place_of(self, path: bytes) -> str:
+        """Path of another array that the metadata name."""
+        return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
 
     def newest_group(self) -> bytes | None:
         """The group that the newest whole state has decided; None where there is none."""

@@ -365,6 +365,63 @@ def test_places(tmp_path, monkeypatch):
         assert b.shape == (1,), "the writer has decided"
 
 
+def linked(folder, *names):
+    """A pair with its files in folders of their own, or in one; and links to them."""
+    link = folder / "links" / "b"
+    for suffix, name in zip((".xmd", ".xta"), names, strict=True):
+        file = (folder / name).with_name(f"{Path(name).name}{suffix}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{folder / 'b'}{suffix}").rename(file)
+        Path(f"{link}{suffix}").symlink_to(os.path.relpath(file, link.parent))
+    return link
+
+
+@pytest.mark.parametrize("decides", [0, 1])
+@pytest.mark.parametrize("at_once, later", [(0, 1), (1, 0), (0, 0)])
+def test_links_to_files(tmp_path, decides, at_once, later):
+    """An array is in one place, by whichever name it is open."""
+    (tmp_path / "links").mkdir()
+    for name in "abc":
+        xa.zeros((1,), path=tmp_path / name).close()
+    links = linked(tmp_path, "deep/down/b", "deep/down/b"), tmp_path / "deep" / "down" / "b"
+    a, b = xa.open(tmp_path / "a", "r+"), xa.open(links[at_once], "r+")
+    finish(*((b, a) if decides else (a, b)), lambda: grow([a, b], 2))
+    places = [tmp_path / "a", links[later]]
+    for place in places:
+        assert format_reader.read(str(place))[0].shape == (3,)
+        with xa.open(place) as reader:
+            assert reader.shape == (3,)
+    # Who decided forgets it, having seen to the other one.
+    with (
+        xa.open(places[decides], "r+") as first,
+        xa.open(tmp_path / "c", "r+") as c,
+        xa.commit([first, c]),
+    ):
+        grow([first, c], 1)
+    for place in (places[1 - decides], *links[decides:]):
+        with xa.open(place) as reader:
+            assert reader.shape == (3 + (place in links and decides),)
+
+
+@pytest.mark.parametrize("decides", [0, 1])
+def test_links_to_files_of_other_names(tmp_path, decides):
+    """Only the links make a pair of them."""
+    (tmp_path / "links").mkdir()
+    for name in "abc":
+        xa.zeros((1,), path=tmp_path / name).close()
+    places = [tmp_path / "a", linked(tmp_path, "deep/down/1", "data/2")]
+    a, b = (xa.open(place, "r+") for place in places)
+    finish(*((b, a) if decides else (a, b)), lambda: grow([a, b], 2))
+    with (
+        xa.open(places[decides], "r+") as first,
+        xa.open(tmp_path / "c", "r+") as c,
+        xa.commit([first, c]),
+    ):
+        assert first.shape == (3,)
+        grow([first, c], 1)
+    assert xa.open(places[1 - decides]).shape == (3,)
+
+
 def finish(a, b, change):
     """A commit of two arrays whose writer dies when it is decided; both are left as they are."""
     from extarray import member
