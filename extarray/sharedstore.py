@@ -18,8 +18,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from extarray import lock
-from extarray.errors import ArgumentError, FormatError, LockedError
-from extarray.filesystem import datasync, family, write_all
+from extarray.errors import ArgumentError, CorruptError, FormatError, LockedError
+from extarray.filesystem import datasync, family, read_all, write_all
 from extarray.metadata import (
     BLOCK,
     LIVE_SLOTS,
@@ -313,7 +313,12 @@ class SharedFileStore(FileStore):
 
     def _look(self) -> None:
         """Read the table, and see to the turns that nobody has any more."""
-        self._head, self._table = decode_writers(self._read_table())
+        try:
+            self._head, self._table = decode_writers(self._read_table(), self.header.ndim)
+        except CorruptError as error:
+            raise CorruptError(
+                f"'{self.path}.xmd': {error}; close all writers, and the next one makes it anew"
+            ) from None
         turns, void = [], []
         for slot, writer in enumerate(self._table):
             if writer.kind == WriterKind.IDLE or (slot == self._slot and self.ticket):
@@ -339,7 +344,7 @@ class SharedFileStore(FileStore):
             self._write_head(self._head._replace(cut=1))
 
     def _read_table(self) -> bytes:
-        return os.pread(self._metadata, BLOCK, self._entry_offset(-1))
+        return read_all(self._metadata, BLOCK, self._entry_offset(-1))
 
     def _entry_offset(self, slot: int) -> int:
         """Offset of an entry; that of the head for -1."""

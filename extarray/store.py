@@ -461,7 +461,9 @@ class FileStore(Member):
         if writable:
             self._begin_writing(found.slot)
             if self.header.checksum:
-                self.sums = Sums.load(self._metadata, self.header, axial.size, self.state)
+                self.sums = Sums.load(
+                    self._metadata, self.header, axial.size, self.state, self._extents
+                )
         self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
         return axial
@@ -1385,8 +1387,10 @@ class FileStore(Member):
 
     def was_superseded(self) -> bool:
         """Whether the metadata are another file by now, as after `add_axis`."""
-        return not same_file(self._metadata, self._names[0]) and any(
-            block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1]
+        return (
+            self._metadata >= 0  # or else it was probed, and is not there
+            and not same_file(self._metadata, self._names[0])
+            and any(block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1])
         )
 
     def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
