@@ -205,13 +205,15 @@ class SharedFileStore(FileStore):
         except BaseException:
             # An interrupt: what is in the file is what the others go by.
             offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
-            found = os.pread(self._metadata, superblock_bytes(self.header.ndim), offset)
-            self.state = state if found == encode_superblock(state) else before
+            with contextlib.suppress(OSError):
+                found = read_all(self._metadata, superblock_bytes(self.header.ndim), offset)
+                self.state = state if found == encode_superblock(state) else before
             raise
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
-        self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
+        with family(f"cannot look at '{self.path}.xta'"):
+            self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
         super().reserve(old, new, runs)
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
@@ -236,7 +238,8 @@ class SharedFileStore(FileStore):
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
         # Who unsealed the array may have died before the seal was gone.
-        end = os.pread(self._data, SEAL_BYTES, self.state.data_bytes)
+        with family(f"cannot read '{self.path}.xta'"):
+            end = read_all(self._data, SEAL_BYTES, self.state.data_bytes)
         self._has_seal = end == SEAL_MAGIC + self.header.uuid
         super().begin_append()
 

@@ -1387,11 +1387,12 @@ class FileStore(Member):
 
     def was_superseded(self) -> bool:
         """Whether the metadata are another file by now, as after `add_axis`."""
-        return (
-            self._metadata >= 0  # or else it was probed, and is not there
-            and not same_file(self._metadata, self._names[0])
-            and any(block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1])
-        )
+        with family(f"cannot read '{self.path}.xmd'"):
+            return (
+                self._metadata >= 0  # or else it was probed, and is not there
+                and not same_file(self._metadata, self._names[0])
+                and any(block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1])
+            )
 
     def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
         """What is new in a state that a superblock tells of; FormatError where it is not whole.
@@ -1402,6 +1403,8 @@ class FileStore(Member):
         try:
             log = self._read_log(axial.segments, state.n_segments)
             news = News(state, log, self._extents, self._read_attrs(state), cuts)
+        except FormatError as error:
+            raise type(error)(f"'{self.path}.xmd': {error}") from None
         finally:
             self._extents = known
         problem = self._check_data(state)
@@ -1416,9 +1419,9 @@ class FileStore(Member):
         try:
             axial._replay_more(*news.log, news.state.grid)
             self._check_state(news.state, axial, news.extents)
-        except CorruptError:
+        except CorruptError as error:
             axial._rollback(mark)
-            raise
+            raise CorruptError(f"'{self.path}.xmd': {error}") from None
 
     def adopt(self, news: News) -> None:
         """Go on in a newer state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from pathlib import Path
@@ -537,9 +538,41 @@ def test_a_refresh_of_damaged_files_changes_nothing(tmp_path):
     with Path(tmp_path / "b.xmd").open("r+b") as file:
         file.seek(4096)
         file.write(bytes(2 * 4096))
-    with pytest.raises(xa.CorruptError):
+    with pytest.raises(xa.CorruptError, match=r"b\.xmd"):
         xa.refresh(readers)
     assert [reader.shape for reader in readers] == [(1,), (1,)]
+    for array in (*readers, a, b):
+        array.close()
+
+
+@pytest.mark.parametrize("damage", ["log", "attributes", "reading"])
+def test_a_refresh_that_fails_names_the_file(tmp_path, monkeypatch, damage):
+    a, b = (xa.zeros((1, 1), path=tmp_path / name, chunks=1) for name in "ab")
+    readers = [xa.open(tmp_path / name) for name in "ab"]
+    with xa.commit([a, b]):
+        for array in (a, b):
+            array.extend(1, 1)
+            array.attrs["unit"] = "mm"
+    state = b._store.state
+    at = b._store.header.first_extent + 16 if damage == "log" else state.attrs_offset
+    if damage == "reading":
+        real, refused = os.pread, readers[1]._store._metadata
+
+        def pread(fd, *args):
+            if fd == refused:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(fd, *args)
+
+        monkeypatch.setattr(os, "pread", pread)
+    else:
+        with Path(tmp_path / "b.xmd").open("r+b") as file:
+            file.seek(at)
+            file.write(bytes(100))
+    for refresh in (lambda: xa.refresh(readers), readers[1].refresh):
+        with pytest.raises((xa.CorruptError, xa.StorageError), match=f"{tmp_path}/b"):
+            refresh()
+    assert [reader.shape for reader in readers] == [(1, 1), (1, 1)]
+    monkeypatch.undo()
     for array in (*readers, a, b):
         array.close()
 
