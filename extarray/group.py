@@ -300,7 +300,7 @@ class _Superseded(Exception):  # noqa: N818 -- no error: look again
 def _refresh(members: list[ExtArray]) -> bool:
     """Take up states of readers that existed together."""
     readers = [(array, array._store) for array in members if isinstance(array._store, FileStore)]
-    with family("cannot refresh arrays together"), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         found = _news(readers, stack)
     replayed: list[tuple[ExtArray, Any]] = []
     try:
@@ -340,9 +340,9 @@ def _news(
                         state = pending.state
                         break
                 if state.sequence > store.state.sequence:
-                    found.append(
-                        (array, store, store.read_news(state, array.axial, seen[store.look][0]))
-                    )
+                    with family(f"cannot refresh '{store.path}' together with others"):
+                        news = store.read_news(state, array.axial, seen[store.look][0])
+                    found.append((array, store, news))
         except FormatError:  # damaged, or overtaken by a writer
             failures += 1
             if failures == ATTEMPTS:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray._core._axial import Axial
-from extarray.errors import CorruptError, FormatError, MissingError
-from extarray.filesystem import datasync, family, write_all
+from extarray.errors import CorruptError, FormatError, StorageError
+from extarray.filesystem import datasync, family, read_all, write_all
 from extarray.metadata import (
     BLOCK,
     FLUSHED_SLOTS,
@@ -109,6 +109,7 @@ class Member:
     """Part of `FileStore`: its share in a commit of several arrays."""
 
     held: Held | None = None
+    fault: FormatError | None = None  # of an array that `probe` gives
 
     if TYPE_CHECKING:
         path: Path
@@ -126,8 +127,10 @@ class Member:
         _durable: dict[int, Superblock]
         _unsettled: bool
         _safe_bytes: int
-        _orphaned: str | None
+        _orphaned: tuple[str, FormatError | None] | None
 
+        @property
+        def absolute(self) -> str: ...  # noqa: D102
         def __init__(self, path: Path) -> None: ...
         @classmethod
         def open(  # noqa: D102
@@ -202,9 +205,18 @@ class Member:
     # -- the commit --------------------------------------------------------------------------
 
     @property
+    def folder(self) -> str:
+        """The folder that paths of other arrays start from, by whichever name this one is open."""
+        return os.path.dirname(os.path.realpath(self._names[0]))
+
+    @property
     def place(self) -> str:
-        """Path without suffix, free of symbolic links to folders."""
-        folder, name = os.path.split(self._names[0].removesuffix(".xmd"))
+        """Path without suffix by which others find the pair, free of symbolic links."""
+        (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self._names)
+        if suffix == ".xmd" and partner == [(stem, ".xta")]:
+            return stem
+        # Links to files of other names: only beside the links are they a pair.
+        folder, name = os.path.split(self.absolute)
         return os.path.join(os.path.realpath(folder), name)
 
     def list_members(self, others: Sequence[Member]) -> None:
@@ -216,15 +228,14 @@ class Member:
         ArgumentError
             Too many.
         """
-        folder = os.path.dirname(self.place)
         members = [
-            (other.header.uuid, os.fsencode(os.path.relpath(other.place, folder)))
+            (other.header.uuid, os.fsencode(os.path.relpath(other.place, self.folder)))
             for other in others
         ]
         data = encode_members(members)
         offset = self.header.superblock_offset(GROUP_BLOCK)
         with family(f"cannot commit '{self.path}' with others"):
-            if os.pread(self._metadata, BLOCK, offset).startswith(data):
+            if read_all(self._metadata, BLOCK, offset).startswith(data):
                 return
             self.conclude_members({uuid for uuid, _ in members})
             write_all(self._metadata, data, offset)
@@ -234,16 +245,33 @@ class Member:
         """See to it that who took part in the last group needs its decision no more.
 
         `known` are the uuids of those that may go on needing it.
+
+        Raises
+        ------
+        StorageError, FormatError
+            One of them is there, and cannot be asked or mended: it may need the decision.
         """
-        folder = os.path.dirname(self.place)
         offset = self.header.superblock_offset(GROUP_BLOCK)
-        for uuid, path in decode_members(os.pread(self._metadata, BLOCK, offset)):
+        for uuid, path in decode_members(read_all(self._metadata, BLOCK, offset)):
             if uuid not in known:
-                self._conclude(os.path.join(folder, os.fsdecode(path)), uuid)
+                place = self._place_of(path)
+                what = (
+                    f"'{place}' may not know yet that it has changed together with '{self.path}', "
+                    "which is about to forget; open that one for writing first, or remove it"
+                )
+                try:
+                    self._conclude(place, uuid)
+                except StorageError as error:
+                    reason = f"{what} ({error.strerror})"
+                    raise type(error)(error.errno, reason, error.filename) from error
+                except FormatError as error:
+                    raise type(error)(f"{what} ({error})") from error
 
     def _conclude(self, place: str, uuid: bytes) -> None:
         """See to it that a member of the last group needs its decision no more."""
-        with contextlib.suppress(MissingError, FormatError), self.probe(place, uuid) as member:
+        with self.probe(place, uuid) as member:
+            if member.fault is not None:
+                raise member.fault
             if member._metadata < 0:  # moved or removed: it cannot find the decision either
                 return
             # It is to have a commit of its own, and the copy that other commits do not touch.
@@ -262,7 +290,7 @@ class Member:
     def prepare(self, group: bytes, coordinator: Member) -> None:
         """Write the state that the group is to make count, and have it on the disk."""
         assert self.held is not None
-        path = os.path.relpath(coordinator.place, os.path.dirname(self.place))
+        path = os.path.relpath(coordinator.place, self.folder)
         with family(f"cannot commit '{self.path}' with others"):
             state = self._outcome()
             data = encode_pending(Pending(state, group, coordinator.header.uuid, os.fsencode(path)))
@@ -347,11 +375,12 @@ class Member:
     def look(self) -> tuple[int, bytes, bytes]:
         """What commits write: the number of cuts, the two newest states, and those pending."""
         live = superblock_bytes(self.header.ndim) + BLOCK
-        return (
-            self.number_of_cuts(),
-            os.pread(self._metadata, live, self.header.superblock_offset(LIVE_SLOTS[0])),
-            self._pending_bytes(),
-        )
+        with family(f"cannot read '{self.path}.xmd'"):
+            return (
+                self.number_of_cuts(),
+                read_all(self._metadata, live, self.header.superblock_offset(LIVE_SLOTS[0])),
+                self._pending_bytes(),
+            )
 
     def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
         """The newest state of a look, and what is pending and newer, the newest first."""
@@ -368,7 +397,7 @@ class Member:
 
     def _pending_bytes(self) -> bytes:
         offset = self.header.superblock_offset(PENDING_SLOTS[0])
-        return os.pread(self._metadata, len(PENDING_SLOTS) * BLOCK, offset)
+        return read_all(self._metadata, len(PENDING_SLOTS) * BLOCK, offset)
 
     def _decode_pendings(self, data: bytes) -> list[tuple[int, Pending]]:
         found = []
@@ -384,7 +413,7 @@ class Member:
         To be read before the live ones: a group that the coordinator has forgotten is there.
         """
         first = self.header.superblock_offset(PENDING_SLOTS[0])
-        data = os.pread(self._metadata, _SEQUENCES.size, first)
+        data = read_all(self._metadata, _SEQUENCES.size, first)
         if len(data) < _SEQUENCES.size:
             return []
         a, b = _SEQUENCES.unpack(data)
@@ -402,32 +431,52 @@ class Member:
         with self.probe(place, pending.coordinator) as coordinator:
             group = coordinator.newest_group()
         if group is None:
-            self._orphaned = place
+            self._orphaned = place, coordinator.fault
         return group == pending.group
 
     def coordinator_of(self, pending: Pending) -> str:
         """Path, without suffix, of the array that decides about a pending state."""
-        return os.path.normpath(
-            os.path.join(os.path.dirname(self.place), os.fsdecode(pending.path))
-        )
+        return self._place_of(pending.path)
+
+    def _place_of(self, path: bytes) -> str:
+        """Path of another array that the metadata name."""
+        return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
 
     def newest_group(self) -> bytes | None:
         """The group that the newest whole state has decided; None where there is none."""
         if self._metadata >= 0:
-            with contextlib.suppress(CorruptError):
-                group: bytes = self._whole_state([]).state.group
+            try:
+                with family(f"cannot read '{self.path}.xmd'"):
+                    group: bytes = self._whole_state([]).state.group
                 return group
+            except CorruptError as error:
+                self.fault = CorruptError(f"'{self.path}.xmd': {error}")
         return None
 
     @contextlib.contextmanager
     def probe(self, place: str, uuid: bytes) -> Iterator[Self]:
-        """Another array, to look at its metadata; without a file where it is not there."""
+        """Another array, to look at its metadata; without a file where it is not there.
+
+        Nor has it one where its header is damaged: `fault` tells the one from the other.
+
+        Raises
+        ------
+        StorageError
+            It may be there, and cannot be read.
+        """
         probe = type(self)(Path(place))
         try:
-            with contextlib.suppress(OSError, FormatError):
-                probe._open_metadata()
-                if probe.header.uuid != uuid:
-                    probe._close_files()
+            with (
+                family(f"cannot read '{place}.xmd', which has changed with '{self.path}'"),
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            ):
+                try:
+                    probe._open_metadata()
+                except FormatError as error:
+                    probe.fault = type(error)(f"'{place}.xmd': {error}")
+                else:
+                    if probe.header.uuid != uuid:
+                        probe._close_files()
             yield probe
         finally:
             probe._close_files()
@@ -459,6 +508,8 @@ class Member:
             if place == slot:
                 # What follows from the decision must not be on the disk before it.
                 with self.probe(self.coordinator_of(pending), pending.coordinator) as coordinator:
+                    if coordinator.fault is not None:
+                        raise coordinator.fault
                     if coordinator._metadata >= 0:
                         datasync(coordinator._metadata)
         # States and decisions of groups are to be where commits do not touch them.

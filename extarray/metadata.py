@@ -145,6 +145,8 @@ _WRITER = struct.Struct("<IBBBxQQqq")
 
 # A superblock beyond is none: a writer must be able to count on.
 LAST_SEQUENCE = 2**62
+# A writer's ticket beyond is none: each has a byte to be locked, whose number has 63 bits.
+LAST_TICKET = 2**61
 # Offsets in ``.xmd`` stay below, so that room for more can be named.
 _LAST_END = 2**62
 
@@ -727,7 +729,9 @@ def latest_sequence(data: bytes, slots: Sequence[int]) -> int:
     return max(int.from_bytes(data[at : at + 8], "little") for at in places)
 
 
-def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> bool:
+def places_fit(
+    block: Superblock, header: Header, extents: Sequence[int], sums: Sequence[int] = ()
+) -> bool:
     """Whether all that a superblock points to has its place in ``.xmd``, and nothing two.
 
     Parameters
@@ -736,6 +740,8 @@ def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> boo
     header : Header
     extents : sequence of int
         Offsets of the extents that its records lie in.
+    sums : sequence of int
+        Offsets of the extents of the table of checksums.
 
     Returns
     -------
@@ -746,6 +752,7 @@ def places_fit(block: Superblock, header: Header, extents: Sequence[int]) -> boo
         (offset, EXTENT_HEAD_BYTES + extent_capacity(number) * size)
         for number, offset in enumerate(extents)
     ]
+    places += [(offset, 4 * sums_capacity(number)) for number, offset in enumerate(sums)]
     places.append((block.attrs_offset, block.attrs_capacity))
     if block.spare_offset or block.spare_capacity:
         places.append((block.spare_offset, block.spare_capacity))
@@ -793,6 +800,7 @@ def decode_pending(data: bytes, ndim: int) -> Pending | None:
     Parameters
     ----------
     data : bytes
+        A block.
     ndim : int
 
     Returns
@@ -808,6 +816,8 @@ def decode_pending(data: bytes, ndim: int) -> Pending | None:
     first = at + _CHECKSUM.size + _PENDING_TAIL.size
     path = data[first : first + size]
     if crc32c(data[:at] + data[at + _CHECKSUM.size : first] + path) != crc:
+        return None
+    if len(path) < size or b"\0" in path:  # no writer of ours did that
         return None
     return Pending(state, group, coordinator, path)
 
@@ -846,6 +856,7 @@ def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
     Parameters
     ----------
     data : bytes
+        A block.
 
     Returns
     -------
@@ -856,15 +867,18 @@ def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
         return []
     crc, size = _MEMBERS_HEAD.unpack_from(data)
     stop = _MEMBERS_HEAD.size + size
-    if crc32c(data[_CHECKSUM.size : stop]) != crc:
+    if stop > len(data) or crc32c(data[_CHECKSUM.size : stop]) != crc:
         return []
     members, at = [], _MEMBERS_HEAD.size
-    while at < stop:
+    while at + _MEMBER.size <= stop:
         uuid, length = _MEMBER.unpack_from(data, at)
         at += _MEMBER.size
-        members.append((uuid, data[at : at + length]))
+        path = data[at : min(at + length, stop)]
+        if len(path) < length or b"\0" in path:
+            return []
+        members.append((uuid, path))
         at += length
-    return members
+    return members if at == stop else []
 
 
 # -- growth log ----------------------------------------------------------------------------------
@@ -1107,13 +1121,15 @@ def encode_writer(writer: Writer) -> bytes:
     return _WRITER.pack(*writer).ljust(WRITER_BYTES, b"\0")
 
 
-def decode_writers(data: bytes) -> tuple[WritersHead, list[Writer]]:
+def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
     """Head and entries of the table of writers.
 
     Parameters
     ----------
     data : bytes
         A block.
+    ndim : int
+        Of the array, where that is known.
 
     Returns
     -------
@@ -1131,12 +1147,17 @@ def decode_writers(data: bytes) -> tuple[WritersHead, list[Writer]]:
     cut, unsettled = _WRITERS_HEAD.unpack_from(data)
     writers = []
     for offset in range(WRITER_BYTES, BLOCK, WRITER_BYTES):
-        pid, kind, axis, at_start, *rest = _WRITER.unpack_from(data, offset)
+        pid, kind, axis, at_start, seen, ticket, *place = _WRITER.unpack_from(data, offset)
         if pid == 0:
             break  # slots are taken from the first one on
-        if kind > WriterKind.WAITS:
+        appends = kind == WriterKind.APPENDS
+        if (
+            kind > WriterKind.WAITS
+            or ticket > LAST_TICKET
+            or (appends and (axis >= ndim or not -LIMIT < place[0] <= place[1] < LIMIT))
+        ):
             raise CorruptError("the table of writers is damaged")
-        writers.append(Writer(pid, WriterKind(kind), axis, bool(at_start), *rest))
+        writers.append(Writer(pid, WriterKind(kind), axis, bool(at_start), seen, ticket, *place))
     return WritersHead(cut, bool(unsettled)), writers
 
 

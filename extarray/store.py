@@ -194,7 +194,8 @@ class FileStore(Member):
         self._new_entry = False
         self._unsettled = False  # a cut of the bounds may not be on the disk
         self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
-        self._orphaned: str | None = None  # array with a decision that is missing
+        # Array with a decision that is missing, and what is wrong with it, if it is there.
+        self._orphaned: tuple[str, FormatError | None] | None = None
         self._has_seal = False  # in .xta, whatever the state says
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
@@ -268,9 +269,12 @@ class FileStore(Member):
         try:
             present._metadata = os.open(name, flags)
             fd = present._locked(name, flags, 0)
-            with contextlib.suppress(FormatError):  # what is damaged may be replaced
+            try:
                 present._read_header()
                 present.state = present._read_state().state
+            except FormatError:
+                pass  # what is damaged may be replaced
+            else:
                 present.conclude_members()
             present._metadata = -1
         finally:
@@ -429,9 +433,18 @@ class FileStore(Member):
                 raise problem
             found = recovered
         if self._orphaned is not None:
+            place, fault = self._orphaned
+            what = (
+                f"'{self.path}' was to change together with other arrays, and '{place}', which "
+                "tells whether they have, is"
+            )
+            if writable and fault is not None:
+                raise CorruptError(
+                    f"{what} damaged ({fault}); repair that one first, or use "
+                    f"check('{self.path}', repair=True, force=True), which takes the change back"
+                )
             warnings.warn(
-                f"'{self.path}' was to change together with other arrays, and '{self._orphaned}', "
-                "which tells whether they have, is not there: opened in the state before",
+                f"{what} {'not there' if fault is None else 'damaged'}: opened in the state before",
                 RecoveryWarning,
                 stacklevel=4,
             )
@@ -453,7 +466,9 @@ class FileStore(Member):
         if writable:
             self._begin_writing(found.slot)
             if self.header.checksum:
-                self.sums = Sums.load(self._metadata, self.header, axial.size, self.state)
+                self.sums = Sums.load(
+                    self._metadata, self.header, axial.size, self.state, self._extents
+                )
         self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
         return axial
@@ -572,6 +587,7 @@ class FileStore(Member):
 
     def _read_state(self) -> _State:
         """The newest state that is whole, and counts."""
+        self._orphaned = None
         found = self._undisputed_state()
         if found is not None:
             return found
@@ -589,7 +605,7 @@ class FileStore(Member):
         """The newest state of those that commits write, where nothing else claims to be newer."""
         # The others first, so that they are not newer while a writer is at work.
         length = (SETTLED_SLOTS[-1] - SETTLED_SLOTS[0] + 1) * BLOCK
-        others = os.pread(self._metadata, length, self.header.superblock_offset(SETTLED_SLOTS[0]))
+        others = read_all(self._metadata, length, self.header.superblock_offset(SETTLED_SLOTS[0]))
         for slot, state in self._superblocks(LIVE_SLOTS)[:1]:
             if latest_sequence(others, SETTLED_SLOTS) <= state.sequence:
                 with contextlib.suppress(CorruptError):
@@ -867,7 +883,7 @@ class FileStore(Member):
         return 0 if self.cuts is None else self._read_cuts()
 
     def _read_cuts(self) -> int:
-        data = os.pread(self._metadata, CUTS_BYTES, self.header.cuts_offset)
+        data = read_all(self._metadata, CUTS_BYTES, self.header.cuts_offset)
         return int.from_bytes(data, "little")
 
     def begin_cut(self) -> None:
@@ -1407,9 +1423,12 @@ class FileStore(Member):
 
     def was_superseded(self) -> bool:
         """Whether the metadata are another file by now, as after `add_axis`."""
-        return not same_file(self._metadata, self._names[0]) and any(
-            block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1]
-        )
+        with family(f"cannot read '{self.path}.xmd'"):
+            return (
+                self._metadata >= 0  # or else it was probed, and is not there
+                and not same_file(self._metadata, self._names[0])
+                and any(block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1])
+            )
 
     def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
         """What is new in a state that a superblock tells of; FormatError where it is not whole.
@@ -1423,6 +1442,8 @@ class FileStore(Member):
             same = _place_of_attrs(state) == _place_of_attrs(self.state)
             attrs = self.attrs if same else self._read_attrs(state)
             news = News(state, log, self._extents, attrs, cuts)
+        except FormatError as error:
+            raise type(error)(f"'{self.path}.xmd': {error}") from None
         finally:
             self._extents = known
         problem = self._check_data(state)
@@ -1437,9 +1458,9 @@ class FileStore(Member):
         try:
             axial._replay_more(*news.log, news.state.grid)
             self._check_state(news.state, axial, news.extents)
-        except CorruptError:
+        except CorruptError as error:
             axial._rollback(mark)
-            raise
+            raise CorruptError(f"'{self.path}.xmd': {error}") from None
 
     def adopt(self, news: News) -> None:
         """Go on in a newer state."""

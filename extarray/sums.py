@@ -27,6 +27,7 @@ from extarray.metadata import (
     Superblock,
     decode_sums,
     encode_sums,
+    places_fit,
     sums_capacity,
 )
 
@@ -165,7 +166,9 @@ class Sums:
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, fd: int, header: Header, n_chunks: int, state: Superblock) -> Sums:
+    def load(
+        cls, fd: int, header: Header, n_chunks: int, state: Superblock, log: Sequence[int]
+    ) -> Sums:
         """Take over the sums of the last writer.
 
         Parameters
@@ -177,10 +180,17 @@ class Sums:
             Of the grid.
         state : Superblock
             What of the table lies beyond it is of a state that is lost.
+        log : sequence of int
+            Offsets of the extents of its growth log.
         """
         found = decode_sums(os.pread(fd, BLOCK, header.superblock_offset(SUMS_BLOCK)), header.uuid)
         in_doubt, extents = (True, []) if found is None else found
         kept = [e for n, e in enumerate(extents) if e + 4 * sums_capacity(n) <= state.end]
+        length = os.fstat(fd).st_size
+        if not places_fit(state, header, log, kept) or any(
+            e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
+        ):
+            in_doubt, kept = True, []  # somebody made it up: to write there would do harm
         self = cls(fd, header, kept, in_doubt)
         self.inherited = in_doubt
         if in_doubt or not state.sealed:

@@ -198,7 +198,8 @@ def opened(path):
         with open(f"{path}.xmd", "rb") as xmd:
             data = xmd.read()
             header = parse_header(data)
-            pending = list(pending_states(data, header, os.path.dirname(path)))
+            folder = os.path.dirname(os.path.realpath(f"{path}.xmd"))
+            pending = list(pending_states(data, header, folder))
         name = principal_name(path, header.uuid)
         with open(f"{path}.xmd", "rb") as xmd, open(name, "rb") as xta:
             data, principal = xmd.read(), xta.read()

@@ -56,7 +56,9 @@ def run(arguments: argparse.Namespace, folder: Path) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     rng = random.Random(arguments.seed)
     for n in range(64):
-        (corpus / f"first{n}").write_bytes(rng.randbytes(16 + 8 * (n % 8)))
+        data = bytearray(rng.randbytes(16 + 8 * (n % 8)))
+        data[1] |= 96 * (n % 2)  # half of them: pairs with what arrays and writers agree on
+        (corpus / f"first{n}").write_bytes(data)
     counts: Counter[str] = Counter()
 
     def once(data: bytes) -> None:

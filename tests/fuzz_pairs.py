@@ -16,6 +16,7 @@ import struct
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from dice import Dice
@@ -44,20 +45,70 @@ HEADER = {
     "major": (8, "H"), "minor": (10, "H"), "size": (12, "I"), "k": (32, "B"), "order": (33, "B"),
     "flags": (34, "H"), "itemsize": (36, "I"), "dtype_bytes": (40, "I"), "zero": (44, "I"),
 }  # fmt: skip
+#: Blocks behind the superblocks.
+MEMBERS, WRITERS, PENDING, SUMS = 5, 6, (7, 8), 9
+WRITER = {
+    "process": (0, "I"), "kind": (4, "B"), "axis": (5, "B"), "side": (6, "B"), "seen": (8, "Q"),
+    "ticket": (16, "Q"), "start": (24, "q"), "stop": (32, "q"),
+}  # fmt: skip
 BITS = {"B": 8, "H": 16, "I": 32, "Q": 64, "q": 64}
 
 
 # -- seeds ---------------------------------------------------------------------------------------
 
 
-def seeds(folder: Path) -> list[tuple[bytes, bytes]]:
-    """Pairs of all kinds, made by the package: ``.xmd`` and ``.xta``."""
+class Seeds(NamedTuple):
+    """Pairs made by the package: ``.xmd`` and ``.xta``."""
+
+    alone: list[tuple[bytes, bytes]]
+    #: With checksums, with what several arrays or several writers agree on.
+    together: list[tuple[bytes, bytes]]
+
+
+def pair_of(path: Path) -> tuple[bytes, bytes]:
+    return Path(f"{path}.xmd").read_bytes(), Path(f"{path}.xta").read_bytes()
+
+
+def seeds(folder: Path) -> Seeds:
+    """Pairs of all kinds."""
+    return Seeds(seeds_alone(folder), seeds_together(folder))
+
+
+def seeds_together(folder: Path) -> list[tuple[bytes, bytes]]:
+    found = []
+    with xa.create(folder / "sums", (3, 5), "<i4", chunks=(2, 2), checksum=True) as array:
+        array[...] = 1
+        array.flush()
+        array.extend(0, 2)
+        found.append(pair_of(array.path))  # in doubt
+    found.append(pair_of(array.path))
+    # The first one stays there, and decides about the other.
+    names = ("group", "member")
+    group, member = (xa.create(folder / n, (3, 4), "<i4", chunks=(2, 2)) for n in names)
+    with group, member, xa.commit([group, member]):
+        group.extend(0, 1)
+        member.extend(0, 3)
+    found += [pair_of(group.path), pair_of(member.path)]
+    image = Image.of(found[-1])
+    for i in range(5):  # as if its writer had died behind the decision
+        if image.get(image.block(i) + 8, "Q") >= image.get(image.block(PENDING[0]) + 8, "Q"):
+            image.write(image.block(i), bytes(4096))
+    found.append((bytes(image.xmd), found[-1][1][:-32]))
+    shared = folder / "shared"
+    xa.create(shared, (3, 4), "<i4", chunks=(2, 2)).close()
+    with xa.open(shared, "r+", share=True) as a, xa.open(shared, "r+", share=True) as b:
+        a.append(np.ones((2, 4), "<i4"))
+        b.shrink(0, 1)
+        found.append(pair_of(shared))
+    return found
+
+
+def seeds_alone(folder: Path) -> list[tuple[bytes, bytes]]:
     record = np.dtype([("a", "<i4"), (("title", "b"), ">u2", (2, 3)), ("c", [("d", "S3")])])
     found = []
 
     def keep(name: str) -> None:
-        files = [folder / f"{name}{suffix}" for suffix in (".xmd", ".xta")]
-        found.append(tuple(file.read_bytes() for file in files))
+        found.append(pair_of(folder / name))
 
     def make(name, shape, dtype, steps=(), **options):
         with xa.create(folder / name, shape, dtype, **options) as a:
@@ -97,6 +148,7 @@ class Image:
     sealed: bool = True
     data: bytes = b""  # what .xta begins with
     unmended: set[str] = field(default_factory=set)
+    together: bool = False  # the blocks behind the superblocks are mended, too
 
     @classmethod
     def of(cls, pair: tuple[bytes, bytes]) -> Image:
@@ -241,6 +293,29 @@ class Image:
                 self.put(block + 60, "I", crc32c(bytes(self.xmd[at : at + length])))
             if "superblocks" in kinds:
                 self.put(block, "I", crc32c(bytes(self.xmd[block + 4 : block + 88 + 24 * k])))
+        if self.together and self.block(SUMS + 1) <= len(self.xmd):
+            self.mend_blocks()
+
+    def mend_blocks(self) -> None:
+        """Have the checksums of the blocks behind the superblocks fit."""
+        end = 88 + 24 * min(self.k, 32)
+        for i in PENDING:
+            at = self.block(i)
+            block = self.xmd[at : at + 4096]
+            if any(block):
+                self.put(at, "I", crc32c(bytes(block[4:end])))
+                block = self.xmd[at : at + 4096]
+                length = int.from_bytes(block[end + 4 : end + 8], "little")
+                covered = block[:end] + block[end + 4 : end + 40 + length]
+                self.put(at + end, "I", crc32c(bytes(covered)))
+        at = self.block(MEMBERS)
+        block = self.xmd[at : at + 4096]
+        length = int.from_bytes(block[4:8], "little")
+        self.put(at, "I", crc32c(bytes(block[4 : 8 + length])))
+        at = self.block(SUMS)
+        block = self.xmd[at : at + 4096]
+        length = 16 + 8 * int.from_bytes(block[8:12], "little")
+        self.put(at, "I", crc32c(bytes(self.xmd[16:32]) + bytes(block[4:length])))
 
     def store(self, path: Path) -> None:
         """Write the pair."""
@@ -410,12 +485,55 @@ def change(image: Image, dice: Dice) -> None:
         image.write(image.block(other), bytes(piece))
 
 
-def changed(pairs: list[tuple[bytes, bytes]], dice: Dice) -> Image:
+def path_to(dice: Dice) -> bytes:
+    """A path to another array, as the metadata have it; or none."""
+    paths = [b"group", b"pair", b"member", b"none", b"", b"a\0b", b"x" * 300, b"\xff", b"../" * 90]
+    return dice.take(dice.below(8)) if dice.below(8) == 1 else dice.pick(paths)
+
+
+def change_together(image: Image, dice: Dice) -> None:
+    """One change of what several arrays or writers agree on, or of checksums."""
+    k = min(image.k, 32)
+    kind = dice.below(6)
+    newest = image.block(image.newest())
+    at, end = image.block(dice.pick(PENDING)), 88 + 24 * k
+    if kind == 0:  # a pending state
+        image.write(at, bytes(image.xmd[newest : newest + end]))
+        image.put(at + 4, "I", 0)
+        image.put(at + 8, "Q", image.get(newest + 8, "Q") + dice.pick([1, 1, 2, 0, 2**61]))
+    elif kind == 1:  # where its decision is
+        path = path_to(dice)
+        image.put(at + end + 4, "I", len(path) if dice.flag() else dice.number())
+        image.write(at + end + 40, path)
+    elif kind == 2:  # something in it
+        place, width = dice.pick([*SUPERBLOCK.values(), (88 + 8 * dice.below(3 * k + 1), "q")])
+        image.put(at + place, width, dice.number())
+    elif kind == 3:
+        at, path = image.block(MEMBERS), path_to(dice)
+        first = bytes(image.xmd[at + 8 : at + 24]) if dice.flag() else dice.take(16).ljust(16)
+        length = len(path) if dice.flag() else dice.number() % 2**32
+        entry = first + struct.pack("<I", length) + path
+        size = len(entry) if dice.flag() else dice.number() % 2**32
+        image.write(at + 4, struct.pack("<I", size) + entry * dice.pick([1, 2]))
+    elif kind == 4:
+        image.put(image.block(SUMS) + dice.pick([4, 8]), "I", dice.number())
+    elif kind == 5:
+        places = [0, image.size, image.log, newest + 32, len(image.xmd), dice.number()]
+        image.put(image.block(SUMS) + 16 + 8 * dice.below(3), "Q", dice.pick(places))
+
+
+def changed(pairs: Seeds, dice: Dice) -> Image:
     """The pair that bytes choose and change."""
-    image = Image.of(dice.pick(pairs))
+    image = Image.of(dice.pick(pairs.alone))
     final = dice.below(256)
+    if final & 96 == 96:
+        image = Image.of(dice.pick(pairs.together))
+        image.together = True
     while not dice.empty and len(dice.data) - dice.at > 16:
-        change(image, dice)
+        if image.together and dice.below(3):
+            change_together(image, dice)
+        else:
+            change(image, dice)
     if len(image.xmd) >= 48:
         if final & 1 == 0:
             image.agree()
@@ -429,7 +547,7 @@ def changed(pairs: list[tuple[bytes, bytes]], dice: Dice) -> Image:
 # -- what users do -------------------------------------------------------------------------------
 
 
-def attack(pairs: list[tuple[bytes, bytes]], data: bytes, folder: Path) -> str:
+def attack(pairs: Seeds, data: bytes, folder: Path) -> str:
     """Make the pair that bytes describe, use it, and say how far that went."""
     # What is done with the pair is told by the last bytes, so that both change on their own.
     dice = Dice(data[-16:])
@@ -440,14 +558,18 @@ def attack(pairs: list[tuple[bytes, bytes]], data: bytes, folder: Path) -> str:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", xa.RecoveryWarning)
         if dice.below(4) == 1:
-            return refresh(Image.of(dice.pick(pairs)), image, path, engine, dice)
+            return refresh(Image.of(dice.pick(pairs.alone)), image, path, engine, dice)
         image.store(path)
+        inspect(path)
         try:
             with xa.open(path, engine=engine) as array:
                 look(array, dice)
                 shape = array.shape
         except xa.ExtArrayError:
             shape = None
+        if shape is not None and image.together and dice.flag():
+            meet_others(path, engine, dice)
+            return "met others"
         if shape is not None and dice.flag():
             change_array(path, engine, dice)
             return "changed"
@@ -475,6 +597,12 @@ def refresh(before: Image, after: Image, path: Path, engine: str, dice: Dice) ->
             return "refused"
         look(array, dice)
         return "read"
+
+
+def inspect(path: Path) -> None:
+    """Whatever is wrong, `check` tells of it."""
+    report = xa.check(path, data=os.path.getsize(f"{path}.xta") <= LARGEST_TO_FILL)
+    assert len(str(report)) > 0
 
 
 def look(array: xa.ExtArray, dice: Dice) -> None:
@@ -556,6 +684,50 @@ def change_array(path: Path, engine: str, dice: Dice) -> None:
     if shape is not None:
         with xa.open(path, engine=engine) as array:
             assert (array.shape, dict(array.attrs)) == (shape, attrs)
+
+
+def meet_others(path: Path, engine: str, dice: Dice) -> None:
+    """Change with other arrays, share with other writers, or make room for another array."""
+    small = os.path.getsize(f"{path}.xta") <= LARGEST_TO_FILL
+    kind = dice.below(4)
+    with limit_files(path), contextlib.suppress(xa.ExtArrayError), contextlib.ExitStack() as stack:
+        if kind == 0:
+            xa.create(path, (1,), overwrite=True).close()
+        elif kind == 1:
+            readers = [stack.enter_context(xa.open(path, engine=engine)) for _ in range(2)]
+            xa.refresh(readers)
+        elif kind == 2:
+            array = stack.enter_context(xa.open(path, "r+", engine=engine))
+            beside = xa.create(path.with_name("beside"), (1,), overwrite=True)
+            with stack.enter_context(beside), xa.commit([array, beside]):
+                array.attrs["new"] = beside.attrs["new"] = 1
+        else:
+            one, two = (
+                stack.enter_context(xa.open(path, "r+", share=True, engine=engine))
+                for _ in range(2)
+            )
+            if dice.flag():
+                spoil_writers(path, dice)
+            for array in (one, two, one):
+                with contextlib.suppress(xa.ExtArrayError):
+                    array.attrs["new"] = 1
+                    if array.ndim and small:
+                        array.extend(0, 1)
+                    few = math.prod(array.shape[1:]) * array.itemsize <= MOST // 4
+                    if array.ndim and small and few:
+                        array.append(np.zeros((1, *array.shape[1:]), array.dtype))
+
+
+def spoil_writers(path: Path, dice: Dice) -> None:
+    """Change the table of writers, while there are some."""
+    with open(f"{path}.xmd", "r+b", buffering=0) as file:
+        xmd = file.read()
+        table = int.from_bytes(xmd[12:16], "little") + 4096 * WRITERS
+        for _ in range(1 + dice.below(3)):
+            at, kind = dice.pick([*WRITER.values()])
+            number = dice.number() % (1 << BITS[kind])
+            file.seek(table + 64 * dice.below(5) + at)
+            file.write(number.to_bytes(BITS[kind] // 8, "little"))
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from pathlib import Path
@@ -365,6 +366,63 @@ def test_places(tmp_path, monkeypatch):
         assert b.shape == (1,), "the writer has decided"
 
 
+def linked(folder, *names):
+    """A pair with its files in folders of their own, or in one; and links to them."""
+    link = folder / "links" / "b"
+    for suffix, name in zip((".xmd", ".xta"), names, strict=True):
+        file = (folder / name).with_name(f"{Path(name).name}{suffix}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{folder / 'b'}{suffix}").rename(file)
+        Path(f"{link}{suffix}").symlink_to(os.path.relpath(file, link.parent))
+    return link
+
+
+@pytest.mark.parametrize("decides", [0, 1])
+@pytest.mark.parametrize("at_once, later", [(0, 1), (1, 0), (0, 0)])
+def test_links_to_files(tmp_path, decides, at_once, later):
+    """An array is in one place, by whichever name it is open."""
+    (tmp_path / "links").mkdir()
+    for name in "abc":
+        xa.zeros((1,), path=tmp_path / name).close()
+    links = linked(tmp_path, "deep/down/b", "deep/down/b"), tmp_path / "deep" / "down" / "b"
+    a, b = xa.open(tmp_path / "a", "r+"), xa.open(links[at_once], "r+")
+    finish(*((b, a) if decides else (a, b)), lambda: grow([a, b], 2))
+    places = [tmp_path / "a", links[later]]
+    for place in places:
+        assert format_reader.read(str(place))[0].shape == (3,)
+        with xa.open(place) as reader:
+            assert reader.shape == (3,)
+    # Who decided forgets it, having seen to the other one.
+    with (
+        xa.open(places[decides], "r+") as first,
+        xa.open(tmp_path / "c", "r+") as c,
+        xa.commit([first, c]),
+    ):
+        grow([first, c], 1)
+    for place in (places[1 - decides], *links[decides:]):
+        with xa.open(place) as reader:
+            assert reader.shape == (3 + (place in links and decides),)
+
+
+@pytest.mark.parametrize("decides", [0, 1])
+def test_links_to_files_of_other_names(tmp_path, decides):
+    """Only the links make a pair of them."""
+    (tmp_path / "links").mkdir()
+    for name in "abc":
+        xa.zeros((1,), path=tmp_path / name).close()
+    places = [tmp_path / "a", linked(tmp_path, "deep/down/1", "data/2")]
+    a, b = (xa.open(place, "r+") for place in places)
+    finish(*((b, a) if decides else (a, b)), lambda: grow([a, b], 2))
+    with (
+        xa.open(places[decides], "r+") as first,
+        xa.open(tmp_path / "c", "r+") as c,
+        xa.commit([first, c]),
+    ):
+        assert first.shape == (3,)
+        grow([first, c], 1)
+    assert xa.open(places[1 - decides]).shape == (3,)
+
+
 def finish(a, b, change):
     """A commit of two arrays whose writer dies when it is decided; both are left as they are."""
     from extarray import member
@@ -480,9 +538,41 @@ def test_a_refresh_of_damaged_files_changes_nothing(tmp_path):
     with Path(tmp_path / "b.xmd").open("r+b") as file:
         file.seek(4096)
         file.write(bytes(2 * 4096))
-    with pytest.raises(xa.CorruptError):
+    with pytest.raises(xa.CorruptError, match=r"b\.xmd"):
         xa.refresh(readers)
     assert [reader.shape for reader in readers] == [(1,), (1,)]
+    for array in (*readers, a, b):
+        array.close()
+
+
+@pytest.mark.parametrize("damage", ["log", "attributes", "reading"])
+def test_a_refresh_that_fails_names_the_file(tmp_path, monkeypatch, damage):
+    a, b = (xa.zeros((1, 1), path=tmp_path / name, chunks=1) for name in "ab")
+    readers = [xa.open(tmp_path / name) for name in "ab"]
+    with xa.commit([a, b]):
+        for array in (a, b):
+            array.extend(1, 1)
+            array.attrs["unit"] = "mm"
+    state = b._store.state
+    at = b._store.header.first_extent + 16 if damage == "log" else state.attrs_offset
+    if damage == "reading":
+        real, refused = os.pread, readers[1]._store._metadata
+
+        def pread(fd, *args):
+            if fd == refused:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(fd, *args)
+
+        monkeypatch.setattr(os, "pread", pread)
+    else:
+        with Path(tmp_path / "b.xmd").open("r+b") as file:
+            file.seek(at)
+            file.write(bytes(100))
+    for refresh in (lambda: xa.refresh(readers), readers[1].refresh):
+        with pytest.raises((xa.CorruptError, xa.StorageError), match=f"{tmp_path}/b"):
+            refresh()
+    assert [reader.shape for reader in readers] == [(1, 1), (1, 1)]
+    monkeypatch.undo()
     for array in (*readers, a, b):
         array.close()
 

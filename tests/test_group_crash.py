@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -286,6 +287,165 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
     fleet.grow("ab")
     fleet.close()
     assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
+
+
+# -- an array that cannot be asked ---------------------------------------------------------------
+
+
+@pytest.fixture
+def decided(tmp_path, monkeypatch):
+    """A folder with `a`, which has decided, `b`, which is to change with it, and `c`."""
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    fleet = Fleet(folder)
+    real, seen = member.Member.decide, []
+
+    def decide(self, group):
+        real(self, group)
+        seen.append(images(folder))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.Member, "decide", decide)
+        fleet.grow("ab")
+    fleet.close()
+    return restored(seen[0], folder)
+
+
+def unreadable(monkeypatch, name, code):
+    """Opening the metadata of an array fails."""
+    real = os.open
+
+    def refuse(path, *args, **options):
+        if os.fspath(path).endswith(f"/{name}.xmd"):
+            raise OSError(code, os.strerror(code), path)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
+def spoil(path, at=60):
+    """Change a byte of a file; gives what undoes it."""
+    whole = path.read_bytes()
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+    return lambda: path.write_bytes(whole)
+
+
+BEFORE, AFTER = (1, 2), (3, 3)
+
+
+def all_of_it(folder):
+    assert [opened(folder, name)[0] for name in "ab"] == [AFTER, AFTER]
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EIO])
+def test_a_coordinator_that_cannot_be_opened_is_there(decided, monkeypatch, code, share):
+    """Nobody decides without it."""
+    with monkeypatch.context() as patch:
+        unreadable(patch, "a", code)
+        for options in ({"mode": "r"}, {"mode": "r+", "share": share}):
+            with pytest.raises(xa.StorageError, match=r"a\.xmd") as caught:
+                xa.open(decided / "b", **options)
+            assert caught.value.errno == code
+    all_of_it(decided)
+    with xa.open(decided / "b", "r+", share=share) as b:
+        assert b.shape == AFTER
+    all_of_it(decided)
+
+
+@pytest.mark.parametrize("where", ["header", "superblocks"])
+def test_a_coordinator_that_is_damaged_is_there(decided, where):
+    """A reader gets the state before, and is told why; a writer decides nothing."""
+    path = decided / "a.xmd"
+    undo = [spoil(path, at) for at in ([60] if where == "header" else range(4100, 24000, 4096))]
+    with (
+        pytest.warns(xa.RecoveryWarning, match="'[^']*a', which tells .* is damaged"),
+        xa.open(decided / "b") as b,
+    ):
+        assert b.shape == BEFORE
+    with pytest.raises(xa.CorruptError, match=r"is damaged \('[^']*a.xmd': .* force=True"):
+        xa.open(decided / "b", "r+")
+    undo[0]()
+    all_of_it(decided)
+    spoil(path)
+    xa.check(decided / "b", repair=True, force=True)
+    assert opened(decided, "b", "r+")[0] == BEFORE
+
+
+def test_a_refresh_that_cannot_ask_the_coordinator(decided, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        # As it was when nothing was pending.
+        patch.setattr(member.Member, "_decided_states", lambda self, known: [])
+        readers = [xa.open(decided / name) for name in "bc"]
+    assert readers[0].shape == BEFORE
+    with monkeypatch.context() as patch:
+        unreadable(patch, "a", errno.EMFILE)
+        for refresh in (readers[0].refresh, lambda: xa.refresh(readers)):
+            with pytest.raises(xa.StorageError, match=r"a\.xmd") as caught:
+                refresh()
+            assert caught.value.errno == errno.EMFILE
+            assert readers[0].shape == BEFORE
+    assert xa.refresh(readers)
+    assert readers[0].shape == AFTER
+    for reader in readers:
+        reader.close()
+
+
+def commit_with_another(folder):
+    """`a` decides for `c`, and forgets what it has decided for `b`."""
+    with (
+        xa.open(folder / "a", "r+") as a,
+        xa.open(folder / "c", "r+") as c,
+        xa.commit([a, c]),
+    ):
+        a.attrs["more"] = c.attrs["more"] = 1
+
+
+def overwrite(folder):
+    xa.create(folder / "a", (9,), overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "obstacle", [errno.EACCES, errno.EMFILE, "header", "no data", "overwritten"]
+)
+def test_the_coordinator_does_not_forget_who_cannot_be_asked(decided, monkeypatch, obstacle):
+    """A commit with others is refused while one of the last may need the decision."""
+    with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
+        if isinstance(obstacle, int):
+            unreadable(patch, "b", obstacle)
+        elif obstacle == "no data":
+            data = decided / "b.xta"
+            data.rename(decided / "away")
+            stack.callback((decided / "away").rename, data)
+        else:
+            stack.callback(spoil(decided / "b.xmd"))
+        forget = overwrite if obstacle == "overwritten" else commit_with_another
+        with pytest.raises((xa.StorageError, xa.FormatError), match="'[^']*b' may not know"):
+            forget(decided)
+    assert "more" not in opened(decided, "c")[1]
+    all_of_it(decided)
+    commit_with_another(decided)
+    all_of_it(decided)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_short_reads_lose_no_pending_state(decided, monkeypatch, mode):
+    """The system may read a part of what was asked, wherever it likes."""
+    real, image = os.pread, images(decided)
+    for number in itertools.count():
+        calls = itertools.count()
+
+        def short(fd, length, offset, calls=calls, number=number):
+            return real(fd, length // 2 if next(calls) == number else length, offset)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pread", short)
+            with xa.open(decided / "b", mode) as b:
+                assert b.shape == AFTER
+        all_of_it(restored(image, decided))
+        if next(calls) <= number:
+            break
+    assert number > 10
 
 
 def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):

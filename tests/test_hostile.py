@@ -10,9 +10,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from fuzz_pairs import Image
+from fuzz_pairs import MEMBERS, PENDING, SUMS, WRITERS, Image
 
 import extarray as xa
+from extarray.metadata import decode_members
 
 
 @pytest.fixture
@@ -478,3 +479,159 @@ def test_a_refresh_across_the_end_of_an_extent(tmp_path):
                 writer.extend(1 + i % 2, 1)
             assert reader.refresh()
             assert (reader.axial.segments, reader.shape) == (65, writer.shape)
+
+
+# -- what arrays and writers agree on --------------------------------------------------------------
+
+
+def with_pending(image, path, length=None):
+    """Have a state be pending that is newer than all."""
+    newest, at, end = image.block(image.newest()), image.block(PENDING[0]), 88 + 24 * image.k
+    image.write(at, bytes(image.xmd[newest : newest + end]))
+    image.put(at + 4, "I", 0)
+    image.put(at + 8, "Q", image.get(newest + 8, "Q") + 1)
+    image.put(at + end + 4, "I", len(path) if length is None else length)
+    image.write(at + end + 40, path)
+    image.together = True
+    image.mend()
+
+
+@pytest.mark.parametrize(
+    "where, length",
+    [(b"a\0b", None), (b"a", 5000), (b"a", 2**32 - 1)],
+    ids=["NUL", "beyond the block", "far"],
+)
+@pytest.mark.parametrize("share", [False, True])
+def test_paths_of_pending_states(pair, where, length, share):
+    """What leads nowhere is no pending state."""
+    image, path = pair
+    with_pending(image, where, length)
+    image.store(path)
+    assert xa.check(path).ok
+    with xa.open(path) as array:
+        assert array.shape == (6, 6)
+    with xa.open(path, "r+", share=share) as array:
+        assert array.shape == (6, 6)
+    xa.create(path, (1,), overwrite=True).close()
+
+
+def entry(path, length=None):
+    return b"u" * 16 + struct.pack("<I", len(path) if length is None else length) + path
+
+
+@pytest.mark.parametrize(
+    "size, body",
+    [
+        (None, entry(b"a\0b")),
+        (None, entry(b"a", 2**32 - 1)),
+        (None, entry(b"good") + b"u" * 19),
+        (5000, entry(b"a" * 4068)),
+        (2**32 - 1, b""),
+    ],
+    ids=["NUL", "long path", "half an entry", "beyond the block", "far"],
+)
+def test_lists_of_members(pair, size, body):
+    image, path = pair
+    at = image.block(MEMBERS)
+    image.write(at + 4, struct.pack("<I", len(body) if size is None else size) + body)
+    image.together = True
+    image.mend()
+    image.store(path)
+    assert decode_members(bytes(image.xmd[at : at + 4096])) == []
+    beside = path.with_name("beside")
+    with (
+        xa.open(path, "r+") as array,
+        xa.create(beside, (1,)) as other,
+        xa.commit([array, other]),
+    ):
+        array.extend(0, 1)
+        other.extend(0, 1)
+    assert (xa.open(path).shape, xa.open(beside).shape) == ((7, 6), (2,))
+    image.store(path)
+    xa.create(path, (1,), overwrite=True).close()
+
+
+@pytest.mark.parametrize(
+    "at, kind, value",
+    [
+        (4, "B", 3),
+        (5, "B", 2),
+        (16, "Q", 2**61 + 1),
+        (16, "Q", 2**64 - 1),
+        (24, "q", 9),
+        (32, "q", 2**63 - 1),
+    ],
+    ids=["kind", "axis", "ticket", "last ticket", "start", "stop"],
+)
+def test_the_table_of_writers(pair, at, kind, value):
+    """Damaged while writers are at work: refused, but for elements; the next one makes it anew."""
+    image, path = pair
+    image.store(path)
+    name = str(path)
+    with xa.open(path, "r+", share=True) as one, xa.open(path, "r+", share=True) as two:
+        with open(f"{path}.xmd", "r+b", buffering=0) as file:
+            file.seek(image.block(WRITERS) + 64 * 3)
+            hostile = bytearray(struct.pack("<IBBBxQQqq", 1, 1, 0, 0, 0, 5, 3, 6))
+            hostile[at : at + struct.calcsize(kind)] = struct.pack(f"<{kind}", value)
+            file.write(hostile)
+        for change in (lambda: one.append(one[:1]), lambda: two.attrs.update(a=1), one.refresh):
+            with pytest.raises(xa.CorruptError, match=f"'{name}.xmd': the table of writers"):
+                change()
+        with pytest.raises(xa.CorruptError, match=f"'{name}.xmd': the table of writers"):
+            xa.open(path, "r+", share=True)
+        with pytest.raises(xa.LockedError):
+            xa.open(path, "r+")
+        one[0, 0] = 7
+        assert two[0, 0] == 7
+    with xa.open(path, "r+", share=True) as array:
+        array.append(array[:1])
+        assert array.shape == (7, 6)
+
+
+@pytest.mark.parametrize("where", ["header", "log", "beyond", "twice", "attributes"])
+def test_a_table_of_checksums_in_the_place_of_something_else(tmp_path, where):
+    """No writer writes there: it begins a table of its own."""
+    path = tmp_path / "sums"
+    with xa.create(
+        path, (3, 4), "<i4", chunks=(2, 2), checksum=True, attrs={"unit": "mm"}
+    ) as array:
+        array[...] = 1
+    files = [path.with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
+    image = Image.of(tuple(files))
+    at, newest = image.block(SUMS), image.block(image.newest())
+    good = image.get(at + 16, "Q")
+    places = {
+        "header": [0],
+        "log": [image.log],
+        "beyond": [good, *((1 << 20) + 4096 * (2**n - 1) for n in range(1, 17))],
+        "twice": [good, good],
+        "attributes": [image.get(newest + 32, "Q")],
+    }[where]
+    if where == "beyond":
+        live(image, 64, "Q", 2**40)
+    image.put(at + 8, "I", len(places))
+    image.write(at + 16, struct.pack(f"<{len(places)}Q", *places))
+    image.together = True
+    image.mend()
+    image.store(path)
+    with xa.open(path, "r+") as array:
+        array[0] = 2
+        array.extend(0, 2)
+    with xa.open(path) as array:
+        assert array[:, 0].tolist() == [2, 1, 1, 0, 0]
+        assert array.attrs["unit"] == "mm"
+    assert 512 * os.stat(f"{path}.xmd").st_blocks < 1 << 20
+
+
+def test_a_group_of_which_one_was_lost(tmp_path):
+    """What is not there can be asked for nothing, also when all are looked at."""
+    a, b = (xa.zeros((1,), path=tmp_path / name) for name in "ab")
+    a.close()
+    b.close()
+    files = [(tmp_path / "b").with_suffix(suffix).read_bytes() for suffix in (".xmd", ".xta")]
+    image = Image.of(tuple(files))
+    with xa.open(tmp_path / "a") as a, xa.open(tmp_path / "b") as b:
+        with_pending(image, b"lost")
+        (tmp_path / "b.xmd").write_bytes(bytes(image.xmd))
+        assert not xa.refresh([a, b])
+        assert b.shape == (1,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import threading
 
@@ -689,6 +690,39 @@ def test_every_call_once(path, monkeypatch, change, how):
         if calls[0] < number:
             break
     assert 2 < number < 79
+
+
+@pytest.mark.parametrize("how", ["fails", "half"])
+def test_every_read_once(path, monkeypatch, how):
+    """An error is of the family, and tells the path; half a read is carried on."""
+    xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
+    real = os.pread
+    with share(path) as one, share(path) as two:
+        for number in itertools.count():
+            calls = itertools.count()
+
+            def pread(fd, length, offset, calls=calls, number=number):
+                if next(calls) != number:
+                    return real(fd, length, offset)
+                if how == "fails":
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                return real(fd, length // 2, offset)
+
+            shape, error = two.shape, None
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pread", pread)
+                try:
+                    one.append(rows(number))
+                    shape = (shape[0] + 1, 3)
+                except xa.StorageError as caught:
+                    error = caught
+            two.refresh()
+            assert two.shape == shape
+            assert (error is not None) <= (how == "fails")
+            assert error is None or str(path) in str(error)
+            if next(calls) <= number:
+                break
+    assert number > 3
 
 
 LIMIT = """
