@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
 import shutil
 import stat
@@ -619,6 +621,103 @@ def test_copies_aside_have_fresh_names(pair):
         damaged = pair.file(".xmd").read_bytes()
         assert pair.check(repair=True).ok
         assert pair.file(f".xmd.before-repair{number}").read_bytes() == damaged
+
+
+# -- repairs that do not come to their end ---------------------------------------------------------
+
+
+def damaged_attributes(pair):
+    pair.flip(".xmd", pair.block(newest_slot(pair)).attrs_offset + 3)
+
+
+def newest_slot(pair):
+    return max((0, 1), key=lambda slot: pair.block(slot).sequence)
+
+
+def torn(*slots):
+    def tear(pair):
+        for slot in slots:
+            pair.flip(".xmd", 4096 * (1 + slot) + 30)
+            pair.flip(".xmd", 4096 * (1 + slot) + 100)
+
+    return tear
+
+
+def torn_but_for_the_attributes(pair):
+    """The attributes of a state are damaged, and the other ones are those of a torn superblock."""
+    newest = newest_slot(pair)
+    torn(1 - newest, 2, 3, 4)(pair)
+    damaged_attributes(pair)
+
+
+DAMAGES = {
+    "attributes": damaged_attributes,
+    "attributes, and torn": torn_but_for_the_attributes,
+    "torn": torn(0, 1),
+    "all torn": torn(*range(5)),
+    "header": lambda pair: pair.flip(".xmd", 60),
+    "cut off": lambda pair: pair.cut(".xta", len(pair.content[1]) - 60),
+    "cut off for every state": lambda pair: pair.cut(".xta", 50),
+    "longer": lambda pair: pair.cut(".xta", len(pair.content[1]) + 100),
+}
+
+
+class Failing:
+    """The disk fails at the n-th call that changes a file, and at all that follow."""
+
+    def __init__(self, monkeypatch, number, half):
+        self.left, self.half = number, half
+        self.pwrite, self.ftruncate = os.pwrite, os.ftruncate
+        monkeypatch.setattr(os, "pwrite", self.write)
+        monkeypatch.setattr(os, "ftruncate", self.truncate)
+
+    def count(self):
+        self.left -= 1
+        return self.left <= 0
+
+    def write(self, fd, data, offset):
+        if self.count():
+            if self.half and self.left == 0:
+                self.pwrite(fd, data[: len(data) // 2], offset)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self.pwrite(fd, data, offset)
+
+    def truncate(self, fd, length):
+        if self.count():
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.ftruncate(fd, length)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["fails", "half"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_repair_that_fails_at_any_write_can_be_done_again(pair, monkeypatch, damage, half):
+    DAMAGES[damage](pair)
+    before = [pair.file(suffix).read_bytes() for suffix in SUFFIXES]
+    assert pair.check(repair=True, force=True).ok
+    elements, attrs = pair.opened()
+    for number in itertools.count(1):
+        pair.restore()
+        for suffix, content in zip(SUFFIXES, before, strict=True):
+            pair.file(suffix).write_bytes(content)
+        with monkeypatch.context() as patch:
+            disk = Failing(patch, number, half)
+            with contextlib.suppress(xa.StorageError):
+                pair.check(repair=True, force=True)
+        assert pair.check(repair=True, force=True).ok
+        found = pair.opened()
+        np.testing.assert_array_equal(found[0], elements)
+        assert found[1] == attrs, f"at write {number}"
+        if disk.left > 0:
+            break
+
+
+def test_a_copy_aside_that_fails_does_not_stay(pair, monkeypatch):
+    pair.flip(".xmd", 60)
+    with monkeypatch.context() as patch:
+        Failing(patch, 2, False)
+        with pytest.raises(xa.StorageError):
+            pair.check(repair=True)
+    assert [file.name for file in pair.path.parent.glob("*.before-repair*")] == []
 
 
 # -- checksums -----------------------------------------------------------------------------------
