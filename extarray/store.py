@@ -127,6 +127,15 @@ class _State(NamedTuple):
     extents: list[int]  # of its growth log
 
 
+class _Making(NamedTuple):
+    """How a new pair takes its names."""
+
+    fresh: tuple[str, ...]  # names under which the files are made
+    names: tuple[str, ...]
+    overwrite: bool
+    old: int  # descriptor of the metadata that are replaced, locked; -1: there are none
+
+
 class News(NamedTuple):
     """What a newer state has that the present one has not, as read."""
 
@@ -187,6 +196,7 @@ class FileStore(Member):
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
         self._new_entry = False
+        self._making: _Making | None = None  # until the files have their names
         self._unsettled = False  # a cut of the bounds may not be on the disk
         self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
         self._orphaned: str | None = None  # array with a decision that is missing
@@ -212,6 +222,7 @@ class FileStore(Member):
         overwrite: bool,
         durability: str,
         growth: int,
+        hidden: bool = False,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
@@ -219,6 +230,8 @@ class FileStore(Member):
         there from the moment at which its metadata have their name: until the data have theirs,
         whoever opens them finds them under the other one.  So a crash leaves this array or what was
         before, and an array that is overwritten stays valid for those who have it open.
+
+        With `hidden` they take their names with `take_names`, and are gone if that never comes.
         """
         self = cls(path)
         self.header = header
@@ -228,7 +241,7 @@ class FileStore(Member):
         # A link stays a link, and leads to the new file.
         names = tuple(map(real_name, self._names)) if overwrite else self._names
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
-        old = None
+        self._making = _Making(fresh, names, overwrite, -1)
         try:
             with family(f"cannot create '{path}'"):
                 for name in file_names(path):
@@ -236,30 +249,29 @@ class FileStore(Member):
                         raise ExistsError(
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
                         )
-                if overwrite and os.path.exists(names[0]):
-                    old = cls._lock_present(path, names[0])
+                self._lock_present()
                 self._data = create_beside(fresh[1], names[1] if overwrite else None)
                 self._metadata = create_beside(fresh[0], names[0] if overwrite else None)
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
                 self._write_first(axial, shape, attrs, growth)
-                self._publish(fresh, names, overwrite, old is not None)
+            if not hidden:
+                self.take_names()
         except BaseException:
-            self._withdraw(fresh, names, old is not None)
+            self._withdraw()
             self._close_files()
             raise
-        finally:
-            if old is not None:
-                os.close(old)
         _writers.add(self)
         return self
 
-    @classmethod
-    def _lock_present(cls, path: Path, name: str) -> int:
-        """Descriptor of an ``.xmd`` that is to be replaced, with the writer's lock on it."""
-        present = cls(path)
-        flags = os.O_RDWR | _OPEN_FLAGS
+    def _lock_present(self) -> None:
+        """Keep others from writing to what is to be replaced, if there is anything."""
+        making = self._making
+        assert making is not None
+        if not making.overwrite or making.old >= 0 or not os.path.exists(making.names[0]):
+            return
+        present, name, flags = FileStore(self.path), making.names[0], os.O_RDWR | _OPEN_FLAGS
         try:
             present._metadata = os.open(name, flags)
             fd = present._locked(name, flags, 0)
@@ -268,18 +280,29 @@ class FileStore(Member):
                 present.state = present._read_state().state
                 present.conclude_members()
             present._metadata = -1
+            self._making = making._replace(old=fd)
         finally:
             present._close_files()
-        return fd
 
-    def _publish(
-        self, fresh: tuple[str, ...], names: tuple[str, ...], overwrite: bool, replaces: bool
-    ) -> None:
-        """Give the files of a new pair their names."""
+    def take_names(self) -> None:
+        """Give the files of a new pair their names.  On an error they are gone."""
+        try:
+            with family(f"cannot create '{self.path}'"):
+                self._lock_present()  # another one may have come meanwhile
+                self._rename_files()
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def _rename_files(self) -> None:
+        making = self._making
+        assert making is not None
+        fresh, names, overwrite, old = making
+        replaces = old >= 0
         if replaces or self.is_durable:
             # After a loss of power, too, there is this array or the one before.
-            datasync(self._data)
-            datasync(self._metadata)
+            self._sync_data()
+            self._sync_state()
         publish(fresh[0], names[0], overwrite)
         if replaces:
             sync_folders(names)
@@ -291,18 +314,27 @@ class FileStore(Member):
         if self.is_durable:
             sync_folders(names)
         self._new_entry = not self.is_durable
+        self._making = None
+        if replaces:
+            os.close(old)
 
-    def _withdraw(self, fresh: tuple[str, ...], names: tuple[str, ...], replaces: bool) -> None:
-        """Remove the files of a new pair, unless it has replaced another one already."""
+    def _withdraw(self) -> None:
+        """Remove the files of a pair that was to take its names, unless it has replaced another."""
+        making, self._making = self._making, None
+        if making is None:
+            return
+        fresh, names, _, old = making
         made = (self._metadata, self._data)
-        if replaces and same_file(made[0], names[0]):
+        if old >= 0 and same_file(made[0], names[0]):
             with contextlib.suppress(OSError):
                 os.replace(fresh[1], names[1])
-            return
-        named = [name for fd, name in zip(made, names, strict=True) if same_file(fd, name)]
-        for name in (*named, *fresh):
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+        else:
+            named = [name for fd, name in zip(made, names, strict=True) if same_file(fd, name)]
+            for name in (*named, *fresh):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+        if old >= 0:
+            os.close(old)
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
         """Write the header and the first commit."""
@@ -1526,6 +1558,9 @@ class FileStore(Member):
         fd, self._metadata = self._metadata, -1
         self.mode = "r"
         _writers.discard(self)
+        making, self._making = self._making, None
+        if making is not None and making.old >= 0:
+            os.close(making.old)
         # A thread of the parent may just have given the name to other metadata.
         name = self._names[0] if same_file(fd, self._names[0]) else f"/dev/fd/{fd}"
         with contextlib.suppress(OSError):
@@ -1579,6 +1614,7 @@ class FileStore(Member):
             if self.mode == "r+":
                 self._end_writing()
         finally:
+            self._withdraw()
             self._close_files()
 
     def _close_files(self) -> None:
