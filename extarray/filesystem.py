@@ -294,7 +294,11 @@ def sync_folders(names: Iterable[str]) -> None:
     OSError
     """
     for folder in {os.path.dirname(real_name(name)) for name in names}:
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # writable, and not readable
+            os.sync()
+            continue
         try:
             os.fsync(fd)
         except OSError as error:

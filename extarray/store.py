@@ -195,7 +195,8 @@ class FileStore(Member):
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
-        self._new_entry = False
+        self._new_entry = False  # names that this store has given may not be on the disk ...
+        self._found_entry = False  # ... and those that it has found
         self._making: _Making | None = None  # until the files have their names
         self._unsettled = False  # a cut of the bounds may not be on the disk
         self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
@@ -409,6 +410,7 @@ class FileStore(Member):
         self.is_durable = durability == "commit"
         if mode == "r+":
             _writers.add(self)
+            self._found_entry = True  # perhaps nobody has flushed since they were given
             if self.is_durable:
                 # What is built on must not be less durable than what is built.
                 try:
@@ -1027,7 +1029,8 @@ class FileStore(Member):
             self._write_superblock(state)
         self._write_durable(BEGUN_SLOT, state)
         datasync(self._metadata)
-        self._sync_names()
+        if self._new_entry:
+            self._sync_names()
         write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
         self._has_seal = False
 
@@ -1539,10 +1542,10 @@ class FileStore(Member):
         self._sync_names()
 
     def _sync_names(self) -> None:
-        """Bring the names of the files to the disk, where they are new."""
-        if self._new_entry:
+        """Bring the names of the files to the disk, where they may be new."""
+        if self._new_entry or self._found_entry:
             sync_folders(self._names)
-            self._new_entry = False
+            self._new_entry = self._found_entry = False
 
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
