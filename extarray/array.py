@@ -354,6 +354,8 @@ class ExtArray(
         ------
         ArgumentError
             Inside a block of `extarray.commit`.
+        TruncatedError
+            A ValueError: another program has cut the file of a writer off.  It is closed.
 
         Notes
         -----
@@ -372,11 +374,13 @@ class ExtArray(
         with self._growth:
             self._check_free("close")
             sums = self._store.sums
-            if not self.closed and sums is not None and sums.in_doubt:
-                # What fails leaves them in doubt, which costs nothing but certainty.
-                with contextlib.suppress(OSError):
-                    self._flush(last=True)
-            self._let_go()
+            try:
+                if not self.closed and sums is not None and sums.in_doubt:
+                    # What fails leaves them in doubt, which costs nothing but certainty.
+                    with contextlib.suppress(OSError):
+                        self._flush(last=True)
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
         self._attach(None, False, False, False, False)

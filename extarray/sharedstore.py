@@ -18,7 +18,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from extarray import lock
-from extarray.errors import ArgumentError, FormatError, LockedError
+from extarray.errors import ArgumentError, FormatError, LockedError, TruncatedError
 from extarray.filesystem import datasync, family, write_all
 from extarray.metadata import (
     BLOCK,
@@ -120,7 +120,7 @@ class SharedFileStore(FileStore):
         self._write_own(seen=self.state.sequence, ticket=ticket)
 
     def _end_writing(self) -> None:
-        with contextlib.suppress(OSError, FormatError):
+        with contextlib.suppress(OSError):
             self.begin_commit()
             try:
                 if self.ticket:
@@ -128,8 +128,14 @@ class SharedFileStore(FileStore):
                 for _, state in self._superblocks(LIVE_SLOTS)[:1]:
                     self.state, self.unclean = state, state.unclean
                 self._look()
-                if not lock.anyone_is_alive(self._metadata):
+                if lock.anyone_is_alive(self._metadata):
+                    self._check_length()
+                else:
                     super()._end_writing()
+            except TruncatedError:
+                raise
+            except FormatError:  # who opens it next says so
+                pass
             finally:
                 with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
                     lock.release(self._metadata)

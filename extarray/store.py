@@ -544,13 +544,15 @@ class FileStore(Member):
         """Leave the files as the next writer likes to find them, and drop the lock."""
         if self.held is not None:  # forgotten in the midst of a block
             self.roll_back()
-        # A full disk leaves the pair unsealed, which costs a check and nothing else.
-        with contextlib.suppress(OSError):
-            self._seal()
-        with contextlib.suppress(OSError):
-            lock.note_holder(self._metadata, False)
-        with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
-            lock.release(self._metadata)
+        try:
+            # A full disk leaves the pair unsealed, which costs a check and nothing else.
+            with contextlib.suppress(OSError):
+                self._seal()
+        finally:
+            with contextlib.suppress(OSError):
+                lock.note_holder(self._metadata, False)
+            with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+                lock.release(self._metadata)
 
     def _take_over(self, begun: int) -> None:
         """Begin to write in the state of a slot, where the last writer ended.
@@ -957,7 +959,8 @@ class FileStore(Member):
             old += SEAL_BYTES
         self._length = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
-            os.ftruncate(self._data, old)
+            if os.fstat(self._data).st_size > old:  # what another program has cut off stays so
+                os.ftruncate(self._data, old)
             self._length = old
 
     @property
@@ -1011,6 +1014,8 @@ class FileStore(Member):
 
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
+        if self.region is not None:  # else it is being made
+            self._check_length()
         if self.state.sealed or self._has_seal:
             with family(f"cannot grow '{self.path}'"):
                 self._unseal()
@@ -1036,8 +1041,8 @@ class FileStore(Member):
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
+        self._check_length()
         if not self.state.sealed:
-            self._check_length()
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
@@ -1341,6 +1346,7 @@ class FileStore(Member):
         quiet = array._quiet
         n_chunks = self.state.data_bytes // self.header.chunk_bytes
         first = 0
+        self._check_length()
         with family(f"cannot write the checksums of '{self.path}'"):
             while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
@@ -1511,10 +1517,11 @@ class FileStore(Member):
     def _check_length(self) -> None:
         """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
         size = os.fstat(self._data).st_size
-        if size < self.state.data_bytes:
+        least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
+        if size < least:
             raise TruncatedError(
-                f"'{self.path}.xta' has {size} bytes, and its chunks take {self.state.data_bytes}: "
-                "another program has cut it off; restore it from a copy"
+                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
+                "has cut it off; restore it from a copy"
             )
 
     def _sync_data(self) -> None:
