@@ -16,6 +16,7 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
+from extarray.attrs import check_attrs
 from extarray.comparing import read_table
 from extarray.errors import CorruptError
 from extarray.filesystem import fill_range, write_all
@@ -23,11 +24,13 @@ from extarray.mending import patches
 from extarray.metadata import (
     BLOCK,
     EXTENT_HEAD_BYTES,
+    LAST_COMMIT,
     LIVE_SLOTS,
     NO_GROUP,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     Header,
     Superblock,
     encode_superblock,
@@ -35,7 +38,7 @@ from extarray.metadata import (
     record_bytes,
     superblock_bytes,
 )
-from extarray.remains import LAST_COMMIT, SPARED_SLOTS, Slot, attrs_text
+from extarray.remains import Slot
 from extarray.sums import SUMS_AT_ONCE, Sums
 from extarray.survey import Survey
 
@@ -102,8 +105,7 @@ class Repair:
             self._mend_header(survey.header)
         self._mend_bytes()
         spoilt = any(
-            slot.number in SPARED_SLOTS and slot.block is not None and not slot.whole
-            for slot in survey.slots
+            slot.number in SPARED_SLOTS and not (slot.blank or slot.whole) for slot in survey.slots
         )
         if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state(survey.header):
             return
@@ -218,6 +220,8 @@ class Repair:
             if attrs is None:
                 attrs = "{}"
                 lost.append("the attributes are damaged, and there are no older ones")
+        if slot.misplaced:  # so that nobody knows where its end is
+            block = block._replace(end=self.survey.metadata_bytes)
         return Plan(
             block,
             attrs,
@@ -246,9 +250,9 @@ class Repair:
             )
             if 2 <= length and offset + length <= self.survey.metadata_bytes:
                 blob = os.pread(self.survey.metadata, length, offset)
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(CorruptError):
                     if crc32c(blob) == crc:
-                        return attrs_text(blob), number
+                        return check_attrs(blob), number
         return None, LIVE_SLOTS[0]
 
     def _has_elements(self, first: int) -> bool:
@@ -325,6 +329,12 @@ class Repair:
                 "no state can be made of what is left"
                 if plan is None
                 else f"{plan.lost}; to give that up needs force"
+            )
+            return False
+        if plan.block.sequence > LAST_COMMIT:
+            self.left.append(
+                f"no number is left for a commit after {plan.block.sequence}; copy the array into "
+                "a fresh one"
             )
             return False
         self._save_metadata()

@@ -25,6 +25,7 @@ from extarray.metadata import (
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     WRITER_BYTES,
     WRITER_SLOTS,
     WRITERS_BLOCK,
@@ -38,7 +39,7 @@ from extarray.metadata import (
     encode_writers_head,
     superblock_bytes,
 )
-from extarray.store import SPARED_SLOTS, FileStore
+from extarray.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -60,15 +60,15 @@ from extarray.metadata import (
     EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
     GROUP_BLOCK,
-    LAST_SEQUENCE,
+    LAST_COMMIT,
     LEAST_ATTRS_ROOM,
-    LIMIT,
     LIVE_SLOTS,
     MAGIC,
     NO_GROUP,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     Fresh,
     Header,
     Superblock,
@@ -82,11 +82,13 @@ from extarray.metadata import (
     encode_record,
     encode_superblock,
     extent_capacity,
+    extent_of_record,
     header_bytes_of,
     latest_sequence,
     places_fit,
     record_bytes,
     superblock_bytes,
+    values_fit,
 )
 from extarray.sums import SUMS_AT_ONCE, Sums, read_sums
 
@@ -100,7 +102,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStore"]
 
-SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 SETTLED_SLOTS = (*SPARED_SLOTS, *PENDING_SLOTS)
 SECTOR = 512
 LONGEST_HOLE_AHEAD = 1 << 30
@@ -568,7 +569,7 @@ class FileStore(Member):
                 self._durable[slot] = block
         # Also of what is newer and not whole: it must never come back.
         newest = max(numbers)
-        if newest > LAST_SEQUENCE // 2:
+        if newest > LAST_COMMIT:
             raise CorruptError(
                 f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
                 "array into a fresh one"
@@ -664,7 +665,7 @@ class FileStore(Member):
         self._extents = []  # those of a newer state, which is not whole, are free space in this one
         axes, sides, grids = self._read_log(0, state.n_segments)
         axial = Axial._replay(axes, sides, grids, state.grid)
-        self._check_state(state, axial, self._extents)
+        self._check_state(state, self._extents)
         return _State(slot, state, axial, self._read_attrs(state), self._extents)
 
     def _recovered(self) -> _State | None:
@@ -677,20 +678,8 @@ class FileStore(Member):
                     return self._whole(slot, state)
         return None
 
-    def _check_state(self, state: Superblock, axial: Axial, extents: list[int]) -> None:
-        header = self.header
-        fits = (
-            axial.size * header.chunk_bytes == state.data_bytes < LIMIT
-            and places_fit(state, header, extents)
-            and all(n >= 0 for n in (*state.shape, *state.offset))
-            and all(
-                b + n <= g * c < LIMIT
-                for b, n, g, c in zip(
-                    state.offset, state.shape, state.grid, header.chunks, strict=True
-                )
-            )
-        )
-        if not fits:
+    def _check_state(self, state: Superblock, extents: list[int]) -> None:
+        if not (values_fit(state, self.header) and places_fit(state, self.header, extents)):
             raise CorruptError("the superblock is damaged: its values are not possible")
 
     def _read_log(self, first: int, stop: int) -> _Log:
@@ -1246,8 +1235,7 @@ class FileStore(Member):
         uuid = self.header.uuid
         size = record_bytes(self.header.ndim)
         for segment in range(first, stop):
-            # Extent e has the records from (2**e - 1) times those of the first extent on.
-            number = (segment // extent_capacity(0) + 1).bit_length() - 1
+            number = extent_of_record(segment)
             if number == len(extents):
                 room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
                 reserve_zeros(self._metadata, end, room)
@@ -1438,7 +1426,7 @@ class FileStore(Member):
         mark = axial._mark()
         try:
             axial._replay_more(*news.log, news.state.grid)
-            self._check_state(news.state, axial, news.extents)
+            self._check_state(news.state, news.extents)
         except CorruptError:
             axial._rollback(mark)
             raise
