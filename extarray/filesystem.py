@@ -126,7 +126,7 @@ def fresh_name(name: str, uuid: bytes) -> str:
 def create_beside(fresh: str, name: str | None) -> int:
     """Make a file that will take the name of another, and takes its permissions.
 
-    It takes its owner and group, too, as far as possible.
+    It takes its owner and group, too, as far as possible.  Nobody else may read it before.
 
     Parameters
     ----------
@@ -144,10 +144,11 @@ def create_beside(fresh: str, name: str | None) -> int:
     ------
     OSError
     """
-    old = None
+    old, mode = None, 0o666
     if name is not None and os.path.exists(name):
         old = os.stat(name)
-    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        mode = stat.S_IMODE(old.st_mode) & stat.S_IRWXU
+    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     if old is not None:
         try:
             new = os.fstat(fd)

@@ -51,6 +51,27 @@ def test_what_is_overwritten_keeps_its_permissions(path, umask):
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [0o600, 0o660]
 
 
+@pytest.mark.parametrize("old", [0o600, 0o640, 0o666])
+def test_nobody_else_may_read_what_overwrites_before_it_has_its_permissions(
+    path, umask, monkeypatch, old
+):
+    make(path)
+    for suffix in SUFFIXES:
+        os.chmod(f"{path}{suffix}", old)
+    before, fchmod = [], os.fchmod
+
+    def note(fd, mode):
+        before.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        fchmod(fd, mode)
+
+    monkeypatch.setattr(os, "fchmod", note)
+    make(path, VALUES + 1, overwrite=True)
+    with xa.open(path, "r+") as array:
+        array.add_axis()
+    assert before == [0o600] * 3
+    assert [mode_of(path, suffix) for suffix in SUFFIXES] == [old] * 2
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
 def test_what_may_not_be_written_is_not_overwritten(path):
     make(path)
