@@ -118,8 +118,12 @@ class ExtArray(
         overwrite: bool = False,
         durability: str = "flush",
         growth: int = EXACT,
+        hidden: bool = False,
     ) -> Self:
-        """Fresh array, in the files of `path` or (None) in memory."""
+        """Fresh array, in the files of `path` or (None) in memory.
+
+        Where it is `hidden`, the files have their names when `_publish` is called.
+        """
         axial = Axial(grid_of(shape, header.chunks))
         longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
         if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
@@ -141,6 +145,7 @@ class ExtArray(
                 overwrite,
                 durability,
                 growth,
+                hidden,
             )
         return cls._from_store(store, axial)
 
@@ -349,6 +354,8 @@ class ExtArray(
         ------
         ArgumentError
             Inside a block of `extarray.commit`.
+        TruncatedError
+            A ValueError: another program has cut the file of a writer off.  It is closed.
 
         Notes
         -----
@@ -367,11 +374,13 @@ class ExtArray(
         with self._growth:
             self._check_free("close")
             sums = self._store.sums
-            if not self.closed and sums is not None and sums.in_doubt:
-                # What fails leaves them in doubt, which costs nothing but certainty.
-                with contextlib.suppress(OSError):
-                    self._flush(last=True)
-            self._let_go()
+            try:
+                if not self.closed and sums is not None and sums.in_doubt:
+                    # What fails leaves them in doubt, which costs nothing but certainty.
+                    with contextlib.suppress(OSError):
+                        self._flush(last=True)
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
         self._attach(None, False, False, False, False)
@@ -385,8 +394,17 @@ class ExtArray(
                 f"cannot {what} {self._name()} inside a block of extarray.commit; do it behind"
             )
 
+    def _publish(self) -> None:
+        """Give the files of a hidden array their names; on an error it is closed, and they go."""
+        if isinstance(self._store, FileStore):
+            try:
+                self._store.take_names()
+            except BaseException:
+                self._let_go()
+                raise
+
     def _discard(self) -> None:
-        """Close an array that could not be filled, and remove its files."""
+        """Close an array that could not be shared, and remove its files."""
         self.close()
         self._store.remove()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
 
@@ -24,7 +25,7 @@ from extarray.protocols.blocks import Source
 from extarray.sharedarray import SharedArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
     from pathlib import Path
 
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     Order = Literal["C", "F", "Z", "H"]
     Engine = Literal["auto", "mmap", "pread", "mpi-io"]
     Durability = Literal["flush", "commit"]
+    # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
+    _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
 
-__all__ = ["create", "empty", "from_array", "full", "ones", "open", "zeros"]
+__all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
 
 
 def create(
@@ -131,30 +134,23 @@ def create(
     ((3, 217, 204), (1, 4, 4))
     """
 
-    def check() -> tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]:
-        kind = check_dtype(dtype)
-        extents = check_shape(shape)
-        chunk = check_chunks(chunks, extents, kind.itemsize)
-        check_order(order)
-        check_durability(durability)
-        if checksum and path is None:
-            raise ArgumentError(
-                "checksums are kept in files; give a path, or leave out checksum=True"
-            )
-        text = encode_attrs(attrs)
-        if dims is not None:
-            text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
-        header = Header(
-            uuid=uuid4().bytes,
-            dtype=kind,
-            chunks=chunk,
-            order=str(order),
-            fill=_fill_bytes(fill_value, kind),
-            sparse=bool(sparse),
-            checksum=bool(checksum),
+    def check() -> _Checked:
+        return _checked(
+            path,
+            shape,
+            dtype,
+            chunks,
+            fill_value,
+            order,
+            sparse,
+            overwrite,
+            attrs,
+            dims,
+            engine,
+            durability,
+            growth,
+            checksum,
         )
-        policy = encode_policy(growth)
-        return path, extents, header, text, engine, overwrite, durability, policy
 
     if comm is not None:
         from extarray.mpi.opening import create_together
@@ -162,6 +158,70 @@ def create(
         return create_together(comm, info, check)
     _check_alone(engine, info)
     return ExtArray._create(*check())
+
+
+def _checked(
+    path: Any,
+    shape: Any,
+    dtype: Any,
+    chunks: Any = None,
+    fill_value: Any = 0,
+    order: str = "C",
+    sparse: bool = False,
+    overwrite: bool = False,
+    attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    engine: str = "auto",
+    durability: str = "flush",
+    growth: Any = "exact",
+    checksum: bool = False,
+) -> _Checked:
+    """What `create` is given, checked."""
+    kind = check_dtype(dtype)
+    extents = check_shape(shape)
+    chunk = check_chunks(chunks, extents, kind.itemsize)
+    check_order(order)
+    check_durability(durability)
+    if checksum and path is None:
+        raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
+    text = encode_attrs(attrs)
+    if dims is not None:
+        text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
+    header = Header(
+        uuid=uuid4().bytes,
+        dtype=kind,
+        chunks=chunk,
+        order=str(order),
+        fill=_fill_bytes(fill_value, kind),
+        sparse=bool(sparse),
+        checksum=bool(checksum),
+    )
+    return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
+
+
+@contextlib.contextmanager
+def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArray]:
+    """Fresh array for a block that fills it; it has its name at the end of the block.
+
+    Where the block fails, or the process is killed in it, whatever had the name has it still.
+
+    Parameters
+    ----------
+    path, shape, dtype, **options
+        As for `create`.
+
+    Yields
+    ------
+    ExtArray
+        Open in mode "r+", also behind the block.
+    """
+    new = ExtArray._create(*_checked(path, shape, dtype, **options), hidden=True)
+    try:
+        yield new
+    except BaseException:
+        new._let_go()
+        raise
+    new._publish()
 
 
 def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
@@ -450,6 +510,11 @@ def from_array(
     -------
     ExtArray
 
+    Notes
+    -----
+    The files have their names when they hold all elements: if reading `x` fails, or the process is
+    killed meanwhile, an array that was to be overwritten is there as before.
+
     Examples
     --------
     >>> import extarray as xa
@@ -461,7 +526,7 @@ def from_array(
            [5, 6]])
     """
     source = as_source(x)
-    new = create(
+    with filled(
         path,
         tuple(source.shape),
         source.dtype,
@@ -471,8 +536,7 @@ def from_array(
         attrs=attrs,
         dims=dims,
         checksum=checksum,
-    )
-    try:
+    ) as new:
         if isinstance(source, (ExtArray, LazyView)):
             fill(new, source)
         elif isinstance(source, (np.ndarray, Source)):
@@ -482,7 +546,4 @@ def from_array(
                 new.shape, grain(source, new.chunks), new.itemsize, config.max_memory
             ):
                 new[box] = np.asarray(source[box])
-    except BaseException:
-        new._discard()
-        raise
     return new

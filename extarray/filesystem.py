@@ -128,7 +128,7 @@ def fresh_name(name: str, uuid: bytes) -> str:
 def create_beside(fresh: str, name: str | None) -> int:
     """Make a file that will take the name of another, and takes its permissions.
 
-    It takes its owner and group, too, as far as possible.
+    It takes its owner and group, too, as far as possible.  Nobody else may read it before.
 
     Parameters
     ----------
@@ -146,10 +146,11 @@ def create_beside(fresh: str, name: str | None) -> int:
     ------
     OSError
     """
-    old = None
+    old, mode = None, 0o666
     if name is not None and os.path.exists(name):
         old = os.stat(name)
-    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        mode = stat.S_IMODE(old.st_mode) & stat.S_IRWXU
+    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     if old is not None:
         try:
             new = os.fstat(fd)
@@ -325,7 +326,11 @@ def sync_folders(names: Iterable[str]) -> None:
     OSError
     """
     for folder in {os.path.dirname(real_name(name)) for name in names}:
-        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # writable, and not readable
+            os.sync()
+            continue
         try:
             os.fsync(fd)
         except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import functools
 import json
+import math
 import os
 import re
 import reprlib
@@ -40,6 +41,7 @@ __all__ = [
     "FLUSHED_SLOTS",
     "GROUP_BLOCK",
     "HOLDER_BYTES",
+    "LAST_COMMIT",
     "LAST_SEQUENCE",
     "LEAST_ATTRS_ROOM",
     "LIMIT",
@@ -50,6 +52,7 @@ __all__ = [
     "PENDING_SLOTS",
     "SEAL_BYTES",
     "SEAL_MAGIC",
+    "SPARED_SLOTS",
     "SUMS_BLOCK",
     "VERSION",
     "WRITERS_BLOCK",
@@ -85,6 +88,7 @@ __all__ = [
     "encode_writer",
     "encode_writers_head",
     "extent_capacity",
+    "extent_of_record",
     "header_bytes_of",
     "header_content",
     "latest_sequence",
@@ -93,6 +97,7 @@ __all__ = [
     "sums_bytes",
     "sums_capacity",
     "superblock_bytes",
+    "values_fit",
 ]
 
 # Bytes of all chunks, and elements of an axis, with those that only its chunks have; file offsets
@@ -108,6 +113,7 @@ BLOCK = 4096
 LIVE_SLOTS = (0, 1)
 FLUSHED_SLOTS = (2, 3)
 BEGUN_SLOT = 4
+SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 # Blocks behind them, for what several arrays or several writers agree on.
 GROUP_BLOCK = 5
 WRITERS_BLOCK = 6
@@ -143,8 +149,10 @@ _EXTENT_HEAD = struct.Struct("<QII")
 _WRITERS_HEAD = struct.Struct("<QB")
 _WRITER = struct.Struct("<IBBBxQQqq")
 
-# A superblock beyond is none: a writer must be able to count on.
+# A superblock beyond is none; and beyond the other one writers do not begin, who must be able to
+# count on.
 LAST_SEQUENCE = 2**62
+LAST_COMMIT = LAST_SEQUENCE // 2
 # A writer's ticket beyond is none: each has a byte to be locked, whose number has 63 bits.
 LAST_TICKET = 2**61
 # Offsets in ``.xmd`` stay below, so that room for more can be named.
@@ -729,6 +737,30 @@ def latest_sequence(data: bytes, slots: Sequence[int]) -> int:
     return max(int.from_bytes(data[at : at + 8], "little") for at in places)
 
 
+def values_fit(block: Superblock, header: Header) -> bool:
+    """Whether the numbers of a superblock agree: bounds, grid, and bytes of the chunks.
+
+    Parameters
+    ----------
+    block : Superblock
+    header : Header
+
+    Returns
+    -------
+    bool
+    """
+    n_chunks = math.prod(block.grid)
+    return (
+        n_chunks * header.chunk_bytes == block.data_bytes < LIMIT
+        and block.n_segments >= 1
+        and all(n >= 0 for n in (*block.shape, *block.offset))
+        and all(
+            b + n <= g * c < LIMIT
+            for b, n, g, c in zip(block.offset, block.shape, block.grid, header.chunks, strict=True)
+        )
+    )
+
+
 def places_fit(
     block: Superblock, header: Header, extents: Sequence[int], sums: Sequence[int] = ()
 ) -> bool:
@@ -985,6 +1017,26 @@ def extent_capacity(number: int) -> int:
     int
     """
     return FIRST_EXTENT_RECORDS << number
+
+
+def extent_of_record(number: int) -> int:
+    """Number of the extent that holds a record of the growth log.
+
+    Parameters
+    ----------
+    number : int
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> extent_of_record(63), extent_of_record(64), extent_of_record(191), extent_of_record(192)
+    (0, 1, 1, 2)
+    """
+    # Extent e has the records from (2**e - 1) times those of the first extent on.
+    return (number // extent_capacity(0) + 1).bit_length() - 1
 
 
 def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from extarray.chunking import check_shape
 from extarray.config import config
-from extarray.creation import create
+from extarray.creation import filled
 from extarray.errors import ShapeError
 from extarray.metadata import check_dtype
 from extarray.protocols.derived import flat
@@ -97,32 +97,28 @@ def fromfile(
         count = total
     if row == 0 or (grows and count > 0 and count % row):
         raise ShapeError(f"cannot read {count} elements as rows of shape {extents[1:]}")
-    new = create(path, extents, kind, chunks=chunks)
-    elements = flat(new)
     step = max(1, config.max_memory // (4 * kind.itemsize * row)) * row
     done = 0
-    try:
-        with contextlib.ExitStack() as stack:
-            source: Any = file
-            if not hasattr(file, "read"):
-                source = stack.enter_context(open(os.fspath(file), "rb"))
-            while done != count:
-                ask = step if count < 0 else min(step, count - done)
-                block = np.fromfile(source, kind, ask, sep, 0 if done else offset)
-                if grows:
-                    if len(block) % row:
-                        raise ShapeError(f"the file ends inside a row of shape {extents[1:]}")
-                    new.append(block.reshape(-1, *extents[1:]))
-                else:
-                    elements.write((slice(done, done + len(block)),), block)
-                done += len(block)
-                if len(block) < ask:
-                    break
+    with contextlib.ExitStack() as stack:
+        new = stack.enter_context(filled(path, extents, kind, chunks=chunks))
+        elements = flat(new)
+        source: Any = file
+        if not hasattr(file, "read"):
+            source = stack.enter_context(open(os.fspath(file), "rb"))
+        while done != count:
+            ask = step if count < 0 else min(step, count - done)
+            block = np.fromfile(source, kind, ask, sep, 0 if done else offset)
+            if grows:
+                if len(block) % row:
+                    raise ShapeError(f"the file ends inside a row of shape {extents[1:]}")
+                new.append(block.reshape(-1, *extents[1:]))
+            else:
+                elements.write((slice(done, done + len(block)),), block)
+            done += len(block)
+            if len(block) < ask:
+                break
         if done < count and not grows:
             raise ShapeError(f"the file has {done} elements; the shape {extents} needs {count}")
-    except BaseException:
-        new._discard()
-        raise
     return new
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from extarray._core._crc import crc32c, crc32c_rows
 from extarray.errors import CorruptError
 from extarray.metadata import (
-    BEGUN_SLOT,
     EXTENT_HEAD_BYTES,
-    FLUSHED_SLOTS,
     Header,
     Superblock,
     decode_extent_head,
@@ -26,12 +23,9 @@ from extarray.metadata import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LAST_COMMIT", "MOST_RECORDS", "SPARED_SLOTS", "Log", "Slot", "attrs_text", "read_log"]
+__all__ = ["MOST_RECORDS", "Log", "Slot", "read_log"]
 
-SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 MOST_RECORDS = 2**31 - 1
-# Numbers of commits beyond are none that counting reaches.
-LAST_COMMIT = 2**62
 
 
 class Log(NamedTuple):
@@ -59,6 +53,8 @@ class Slot:
         Never written.
     fault : str or None
         Why the state is not whole, attributes aside.
+    misplaced : bool
+        What it points to has no place of its own, where it is whole otherwise.
     attrs : str or None
         The attributes, where they are whole.
     """
@@ -67,6 +63,7 @@ class Slot:
     block: Superblock | None
     blank: bool = False
     fault: str | None = None
+    misplaced: bool = False
     attrs: str | None = None
 
     @property
@@ -77,23 +74,8 @@ class Slot:
     @property
     def whole(self) -> bool:
         """Whether `open` can take the state, as far as ``.xmd`` goes."""
-        return self.block is not None and self.fault is None and self.attrs is not None
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
-
-
-def attrs_text(blob: bytes) -> str:
-    """The text of attributes; ValueError where it is not a JSON object."""
-    text = blob.decode()
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return text
+        sound = self.fault is None and not self.misplaced
+        return self.block is not None and sound and self.attrs is not None
 
 
 def read_log(fd: int, header: Header, stop: int) -> Log:

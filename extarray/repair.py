@@ -16,6 +16,7 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
+from extarray.attrs import check_attrs
 from extarray.comparing import read_table
 from extarray.errors import CorruptError
 from extarray.filesystem import fill_range, write_all
@@ -23,11 +24,13 @@ from extarray.mending import patches
 from extarray.metadata import (
     BLOCK,
     EXTENT_HEAD_BYTES,
+    LAST_COMMIT,
     LIVE_SLOTS,
     NO_GROUP,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     Header,
     Superblock,
     encode_superblock,
@@ -35,7 +38,7 @@ from extarray.metadata import (
     record_bytes,
     superblock_bytes,
 )
-from extarray.remains import LAST_COMMIT, SPARED_SLOTS, Slot, attrs_text
+from extarray.remains import Slot
 from extarray.sums import SUMS_AT_ONCE, Sums
 from extarray.survey import Survey
 
@@ -60,6 +63,7 @@ class Plan(NamedTuple):
     attrs: str
     lost: str | None  # what needs force, if anything
     did: str
+    slots: frozenset[int] = frozenset()  # superblocks that it is read from
 
 
 class Repair:
@@ -101,8 +105,7 @@ class Repair:
             self._mend_header(survey.header)
         self._mend_bytes()
         spoilt = any(
-            slot.number in SPARED_SLOTS and slot.block is not None and not slot.whole
-            for slot in survey.slots
+            slot.number in SPARED_SLOTS and not (slot.blank or slot.whole) for slot in survey.slots
         )
         if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state(survey.header):
             return
@@ -119,7 +122,7 @@ class Repair:
         pieces = (
             (at, os.pread(fd, min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE)
         )
-        copy = -1
+        copy, aside = -1, ""
         try:
             for at, piece in pieces:
                 if piece.count(0) == len(piece):
@@ -127,15 +130,20 @@ class Repair:
                 if copy < 0:
                     mode = stat.S_IMODE(os.fstat(fd).st_mode)
                     copy, aside = _new_file(f"{name}.before-repair", mode)
-                    part = "" if first == 0 else f" from byte {first} on"
-                    self.done.append(f"what {name} was{part} is kept in {aside}")
                 write_all(copy, piece, at - first)
             if copy >= 0:
                 os.ftruncate(copy, stop - first)
                 os.fsync(copy)
+        except BaseException:
+            if copy >= 0:  # a part of it would pass for all
+                os.unlink(aside)
+            raise
         finally:
             if copy >= 0:
                 os.close(copy)
+        if copy >= 0:
+            part = "" if first == 0 else f" from byte {first} on"
+            self.done.append(f"what {name} was{part} is kept in {aside}")
 
     def _save_metadata(self) -> None:
         if not self._metadata_saved:
@@ -206,24 +214,31 @@ class Repair:
             lost.append(
                 f"{self.survey.names[1]} has chunks of a newer state behind byte {block.data_bytes}"
             )
-        attrs = slot.attrs
+        attrs, source = slot.attrs, slot.number
         if attrs is None:
-            attrs = self._other_attrs()
+            attrs, source = self._other_attrs()
             if attrs is None:
                 attrs = "{}"
                 lost.append("the attributes are damaged, and there are no older ones")
+        if slot.misplaced:  # so that nobody knows where its end is
+            block = block._replace(end=self.survey.metadata_bytes)
         return Plan(
             block,
             attrs,
             " and ".join(lost) or None,
             f"the array has the state of commit {block.sequence}, of shape {block.shape}",
+            frozenset({slot.number, source}),
         )
 
-    def _other_attrs(self) -> str | None:
-        """The newest attributes that are whole, also where their superblock is not."""
+    def _other_attrs(self) -> tuple[str | None, int]:
+        """The newest attributes that are whole, also where their superblock, of this slot, is not.
+
+        None where there are no attributes; then the slot means nothing.
+        """
         whole = [slot for slot in self.survey.slots if slot.block and slot.attrs is not None]
         if whole:
-            return max(whole, key=lambda slot: slot.block.sequence if slot.block else 0).attrs
+            newest = max(whole, key=lambda slot: slot.block.sequence if slot.block else 0)
+            return newest.attrs, newest.number
         header = self.survey.header
         assert header is not None
         for number in (*LIVE_SLOTS, *SPARED_SLOTS):
@@ -235,10 +250,10 @@ class Repair:
             )
             if 2 <= length and offset + length <= self.survey.metadata_bytes:
                 blob = os.pread(self.survey.metadata, length, offset)
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(CorruptError):
                     if crc32c(blob) == crc:
-                        return attrs_text(blob)
-        return None
+                        return check_attrs(blob), number
+        return None, LIVE_SLOTS[0]
 
     def _has_elements(self, first: int) -> bool:
         """Whether ``.xta`` has anything but the fill value from a byte on."""
@@ -278,7 +293,7 @@ class Repair:
             if axial.size > n_chunks:
                 continue
             shape = tuple(g * c for g, c in zip(grid, header.chunks, strict=True))
-            attrs = self._other_attrs()
+            attrs, source = self._other_attrs()
             return Plan(
                 Superblock(
                     sequence=0,
@@ -302,6 +317,7 @@ class Repair:
                 "no superblock is whole: the bounds are lost, and would be those of all chunks"
                 + (", and so are the attributes" if attrs is None else ""),
                 f"the growth log gave shape {shape}, all of the chunks",
+                frozenset({source}),
             )
         return None
 
@@ -315,27 +331,45 @@ class Repair:
                 else f"{plan.lost}; to give that up needs force"
             )
             return False
-        # While the file has its length.
-        end = plan.block.end or survey.metadata_bytes
-        table = read_table(survey.metadata, header, end) if header.checksum else None
+        if plan.block.sequence > LAST_COMMIT:
+            self.left.append(
+                f"no number is left for a commit after {plan.block.sequence}; copy the array into "
+                "a fresh one"
+            )
+            return False
+        self._save_metadata()
+        self._save(1, plan.block.data_bytes, self._end_to_save(plan.block))
+        sums = self._doubt_sums(plan, header) if header.checksum else None
         self._return_to(plan)
-        if header.checksum:
-            in_doubt, extents = (True, []) if table is None else table
-            sums = Sums(survey.metadata, header, extents, in_doubt)
-            sums.forget(plan.block.data_bytes // header.chunk_bytes)
-            sums.note(in_doubt or plan.lost is not None)
-            if table is None:
-                self.done.append("the table of checksums was lost: all of them are in doubt")
+        if sums is not None:
+            sums.note(sums.inherited or plan.lost is not None)
+            os.fsync(survey.metadata)
+        self.done.append(plan.did)
         survey.look()
         return True
 
+    def _doubt_sums(self, plan: Plan, header: Header) -> Sums:
+        """The checksums of the state, in doubt in the files for as long as it is returned to."""
+        survey = self.survey
+        table = read_table(survey.metadata, header, plan.block.end or survey.metadata_bytes)
+        if table is None:
+            self.done.append("the table of checksums was lost: all of them are in doubt")
+        in_doubt, extents = (True, []) if table is None else table
+        sums = Sums(survey.metadata, header, extents, False)
+        sums.inherited = in_doubt
+        sums.doubt()
+        sums.forget(plan.block.data_bytes // header.chunk_bytes)
+        return sums
+
     def _return_to(self, plan: Plan) -> None:
-        """Make a state the present one, sealed, in both superblocks that commits write."""
+        """Make a state the present one, sealed, in both superblocks that commits write.
+
+        Nothing that it is made of is written over, nor cut off, before it is on the disk by itself:
+        a repair that fails half way, or is killed, can be done again, with the same end.
+        """
         survey, header = self.survey, self.survey.header
         assert header is not None
         block, blob = plan.block, plan.attrs.encode()
-        self._save_metadata()
-        self._save(1, block.data_bytes, self._end_to_save(block))
         fd = survey.metadata
         known = [slot.block for slot in survey.slots if slot.block is not None]
         present = None if survey.present is None else survey.present.block
@@ -357,18 +391,21 @@ class Repair:
         os.ftruncate(fd, max(survey.metadata_bytes, state.end))
         write_all(fd, blob, attrs_at)
         os.fsync(fd)
-        self._fit_data(block.data_bytes)
+        first = next(n for n in (*LIVE_SLOTS, *SPARED_SLOTS) if n not in plan.slots)
+        if first in LIVE_SLOTS and LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)] != first:
+            state = state._replace(sequence=state.sequence + 1)
+        self._write_state(state, first)
+        for _ in LIVE_SLOTS:
+            state = state._replace(sequence=state.sequence + 1)
+            self._commit(state)
         # Spared superblocks are of states that this one may not go on from.
         for number in (*SPARED_SLOTS, *PENDING_SLOTS):
             write_all(fd, bytes(superblock_bytes(header.ndim)), header.superblock_offset(number))
-        for _ in LIVE_SLOTS:
-            self._commit(state)
-            state = state._replace(sequence=state.sequence + 1)
+        os.fsync(fd)
+        self._fit_data(block.data_bytes)
         write_all(survey.data, SEAL_MAGIC + header.uuid, block.data_bytes)
         os.fsync(survey.data)
-        state = state._replace(sealed=True)
-        self._commit(state)
-        self.done.append(plan.did)
+        self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 
     def _take_back_pending(self, header: Header) -> None:
         """Have a commit of several arrays that was not finished not count for this one."""
@@ -386,10 +423,12 @@ class Repair:
         return block.data_bytes if stays else self.survey.data_bytes
 
     def _commit(self, state: Superblock) -> None:
+        self._write_state(state, LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)])
+
+    def _write_state(self, state: Superblock, slot: int) -> None:
         header = self.survey.header
         assert header is not None
-        number = LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)]
-        write_all(self.survey.metadata, encode_superblock(state), header.superblock_offset(number))
+        write_all(self.survey.metadata, encode_superblock(state), header.superblock_offset(slot))
         os.fsync(self.survey.metadata)
 
     def _free_from(self) -> int:

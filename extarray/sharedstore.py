@@ -18,13 +18,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from extarray import lock
-from extarray.errors import ArgumentError, CorruptError, FormatError, LockedError
+from extarray.errors import ArgumentError, CorruptError, FormatError, LockedError, TruncatedError
 from extarray.filesystem import datasync, family, read_all, write_all
 from extarray.metadata import (
     BLOCK,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     WRITER_BYTES,
     WRITER_SLOTS,
     WRITERS_BLOCK,
@@ -38,7 +39,7 @@ from extarray.metadata import (
     encode_writers_head,
     superblock_bytes,
 )
-from extarray.store import SPARED_SLOTS, FileStore
+from extarray.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,7 +121,7 @@ class SharedFileStore(FileStore):
         self._write_own(seen=self.state.sequence, ticket=ticket)
 
     def _end_writing(self) -> None:
-        with contextlib.suppress(OSError, FormatError):
+        with contextlib.suppress(OSError):
             self.begin_commit()
             try:
                 if self.ticket:
@@ -128,8 +129,14 @@ class SharedFileStore(FileStore):
                 for _, state in self._superblocks(LIVE_SLOTS)[:1]:
                     self.state, self.unclean = state, state.unclean
                 self._look()
-                if not lock.anyone_is_alive(self._metadata):
+                if lock.anyone_is_alive(self._metadata):
+                    self._check_length()
+                else:
                     super()._end_writing()
+            except TruncatedError:
+                raise
+            except FormatError:  # who opens it next says so
+                pass
             finally:
                 with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
                     lock.release(self._metadata)

@@ -61,15 +61,15 @@ from extarray.metadata import (
     EXTENT_HEAD_BYTES,
     FLUSHED_SLOTS,
     GROUP_BLOCK,
-    LAST_SEQUENCE,
+    LAST_COMMIT,
     LEAST_ATTRS_ROOM,
-    LIMIT,
     LIVE_SLOTS,
     MAGIC,
     NO_GROUP,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     Fresh,
     Header,
     Superblock,
@@ -83,11 +83,13 @@ from extarray.metadata import (
     encode_record,
     encode_superblock,
     extent_capacity,
+    extent_of_record,
     header_bytes_of,
     latest_sequence,
     places_fit,
     record_bytes,
     superblock_bytes,
+    values_fit,
 )
 from extarray.sums import SUMS_AT_ONCE, Sums, read_sums
 
@@ -101,7 +103,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStore"]
 
-SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
 SETTLED_SLOTS = (*SPARED_SLOTS, *PENDING_SLOTS)
 SECTOR = 512
 LONGEST_HOLE_AHEAD = 1 << 30
@@ -126,6 +127,15 @@ class _State(NamedTuple):
     axial: Axial
     attrs: str
     extents: list[int]  # of its growth log
+
+
+class _Making(NamedTuple):
+    """How a new pair takes its names."""
+
+    fresh: tuple[str, ...]  # names under which the files are made
+    names: tuple[str, ...]
+    overwrite: bool
+    old: int  # descriptor of the metadata that are replaced, locked; -1: there are none
 
 
 class News(NamedTuple):
@@ -191,7 +201,9 @@ class FileStore(Member):
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
         self._extents: list[int] = []
-        self._new_entry = False
+        self._new_entry = False  # names that this store has given may not be on the disk ...
+        self._found_entry = False  # ... and those that it has found
+        self._making: _Making | None = None  # until the files have their names
         self._unsettled = False  # a cut of the bounds may not be on the disk
         self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
         # Array with a decision that is missing, and what is wrong with it, if it is there.
@@ -218,6 +230,7 @@ class FileStore(Member):
         overwrite: bool,
         durability: str,
         growth: int,
+        hidden: bool = False,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
@@ -225,6 +238,8 @@ class FileStore(Member):
         there from the moment at which its metadata have their name: until the data have theirs,
         whoever opens them finds them under the other one.  So a crash leaves this array or what was
         before, and an array that is overwritten stays valid for those who have it open.
+
+        With `hidden` they take their names with `take_names`, and are gone if that never comes.
         """
         self = cls(path)
         self.header = header
@@ -234,7 +249,7 @@ class FileStore(Member):
         # A link stays a link, and leads to the new file.
         names = tuple(map(real_name, self._names)) if overwrite else self._names
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
-        old = None
+        self._making = _Making(fresh, names, overwrite, -1)
         try:
             with family(f"cannot create '{path}'"):
                 for name in file_names(path):
@@ -242,30 +257,29 @@ class FileStore(Member):
                         raise ExistsError(
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
                         )
-                if overwrite and os.path.exists(names[0]):
-                    old = cls._lock_present(path, names[0])
+                self._lock_present()
                 self._data = create_beside(fresh[1], names[1] if overwrite else None)
                 self._metadata = create_beside(fresh[0], names[0] if overwrite else None)
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
                 self._write_first(axial, shape, attrs, growth)
-                self._publish(fresh, names, overwrite, old is not None)
+            if not hidden:
+                self.take_names()
         except BaseException:
-            self._withdraw(fresh, names, old is not None)
+            self._withdraw()
             self._close_files()
             raise
-        finally:
-            if old is not None:
-                os.close(old)
         _writers.add(self)
         return self
 
-    @classmethod
-    def _lock_present(cls, path: Path, name: str) -> int:
-        """Descriptor of an ``.xmd`` that is to be replaced, with the writer's lock on it."""
-        present = cls(path)
-        flags = os.O_RDWR | _OPEN_FLAGS
+    def _lock_present(self) -> None:
+        """Keep others from writing to what is to be replaced, if there is anything."""
+        making = self._making
+        assert making is not None
+        if not making.overwrite or making.old >= 0 or not os.path.exists(making.names[0]):
+            return
+        present, name, flags = FileStore(self.path), making.names[0], os.O_RDWR | _OPEN_FLAGS
         try:
             present._metadata = os.open(name, flags)
             fd = present._locked(name, flags, 0)
@@ -277,18 +291,29 @@ class FileStore(Member):
             else:
                 present.conclude_members()
             present._metadata = -1
+            self._making = making._replace(old=fd)
         finally:
             present._close_files()
-        return fd
 
-    def _publish(
-        self, fresh: tuple[str, ...], names: tuple[str, ...], overwrite: bool, replaces: bool
-    ) -> None:
-        """Give the files of a new pair their names."""
+    def take_names(self) -> None:
+        """Give the files of a new pair their names.  On an error they are gone."""
+        try:
+            with family(f"cannot create '{self.path}'"):
+                self._lock_present()  # another one may have come meanwhile
+                self._rename_files()
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def _rename_files(self) -> None:
+        making = self._making
+        assert making is not None
+        fresh, names, overwrite, old = making
+        replaces = old >= 0
         if replaces or self.is_durable:
             # After a loss of power, too, there is this array or the one before.
-            datasync(self._data)
-            datasync(self._metadata)
+            self._sync_data()
+            self._sync_state()
         publish(fresh[0], names[0], overwrite)
         if replaces:
             sync_folders(names)
@@ -300,18 +325,27 @@ class FileStore(Member):
         if self.is_durable:
             sync_folders(names)
         self._new_entry = not self.is_durable
+        self._making = None
+        if replaces:
+            os.close(old)
 
-    def _withdraw(self, fresh: tuple[str, ...], names: tuple[str, ...], replaces: bool) -> None:
-        """Remove the files of a new pair, unless it has replaced another one already."""
+    def _withdraw(self) -> None:
+        """Remove the files of a pair that was to take its names, unless it has replaced another."""
+        making, self._making = self._making, None
+        if making is None:
+            return
+        fresh, names, _, old = making
         made = (self._metadata, self._data)
-        if replaces and same_file(made[0], names[0]):
+        if old >= 0 and same_file(made[0], names[0]):
             with contextlib.suppress(OSError):
                 os.replace(fresh[1], names[1])
-            return
-        named = [name for fd, name in zip(made, names, strict=True) if same_file(fd, name)]
-        for name in (*named, *fresh):
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+        else:
+            named = [name for fd, name in zip(made, names, strict=True) if same_file(fd, name)]
+            for name in (*named, *fresh):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+        if old >= 0:
+            os.close(old)
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
         """Write the header and the first commit."""
@@ -386,6 +420,7 @@ class FileStore(Member):
         self.is_durable = durability == "commit"
         if mode == "r+":
             _writers.add(self)
+            self._found_entry = True  # perhaps nobody has flushed since they were given
             if self.is_durable:
                 # What is built on must not be less durable than what is built.
                 try:
@@ -534,13 +569,15 @@ class FileStore(Member):
             with contextlib.suppress(OSError):
                 self.begin_cut()
                 self._punch_postponed()
-        # A full disk leaves the pair unsealed, which costs a check and nothing else.
-        with contextlib.suppress(OSError):
-            self._seal()
-        with contextlib.suppress(OSError):
-            lock.note_holder(self._metadata, False)
-        with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
-            lock.release(self._metadata)
+        try:
+            # A full disk leaves the pair unsealed, which costs a check and nothing else.
+            with contextlib.suppress(OSError):
+                self._seal()
+        finally:
+            with contextlib.suppress(OSError):
+                lock.note_holder(self._metadata, False)
+            with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+                lock.release(self._metadata)
 
     def _take_over(self, begun: int) -> None:
         """Begin to write in the state of a slot, where the last writer ended.
@@ -556,7 +593,7 @@ class FileStore(Member):
                 self._durable[slot] = block
         # Also of what is newer and not whole: it must never come back.
         newest = max(numbers)
-        if newest > LAST_SEQUENCE // 2:
+        if newest > LAST_COMMIT:
             raise CorruptError(
                 f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
                 "array into a fresh one"
@@ -653,7 +690,7 @@ class FileStore(Member):
         self._extents = []  # those of a newer state, which is not whole, are free space in this one
         axes, sides, grids = self._read_log(0, state.n_segments)
         axial = Axial._replay(axes, sides, grids, state.grid)
-        self._check_state(state, axial, self._extents)
+        self._check_state(state, self._extents)
         return _State(slot, state, axial, self._read_attrs(state), self._extents)
 
     def _recovered(self) -> _State | None:
@@ -666,20 +703,8 @@ class FileStore(Member):
                     return self._whole(slot, state)
         return None
 
-    def _check_state(self, state: Superblock, axial: Axial, extents: list[int]) -> None:
-        header = self.header
-        fits = (
-            axial.size * header.chunk_bytes == state.data_bytes < LIMIT
-            and places_fit(state, header, extents)
-            and all(n >= 0 for n in (*state.shape, *state.offset))
-            and all(
-                b + n <= g * c < LIMIT
-                for b, n, g, c in zip(
-                    state.offset, state.shape, state.grid, header.chunks, strict=True
-                )
-            )
-        )
-        if not fits:
+    def _check_state(self, state: Superblock, extents: list[int]) -> None:
+        if not (values_fit(state, self.header) and places_fit(state, self.header, extents)):
             raise CorruptError("the superblock is damaged: its values are not possible")
 
     def _read_log(self, first: int, stop: int) -> _Log:
@@ -975,7 +1000,8 @@ class FileStore(Member):
             old += SEAL_BYTES
         self._length = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
-            os.ftruncate(self._data, old)
+            if os.fstat(self._data).st_size > old:  # what another program has cut off stays so
+                os.ftruncate(self._data, old)
             self._length = old
 
     @property
@@ -1029,6 +1055,8 @@ class FileStore(Member):
 
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
+        if self.region is not None:  # else it is being made
+            self._check_length()
         if self.state.sealed or self._has_seal:
             with family(f"cannot grow '{self.path}'"):
                 self._unseal()
@@ -1047,14 +1075,15 @@ class FileStore(Member):
             self._write_superblock(state)
         self._write_durable(BEGUN_SLOT, state)
         datasync(self._metadata)
-        self._sync_names()
+        if self._new_entry:
+            self._sync_names()
         write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
         self._has_seal = False
 
     def _seal(self) -> None:
         """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
+        self._check_length()
         if not self.state.sealed:
-            self._check_length()
             end = self.state.data_bytes
             os.ftruncate(self._data, end)  # what a failed growth may have left
             write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
@@ -1258,8 +1287,7 @@ class FileStore(Member):
         uuid = self.header.uuid
         size = record_bytes(self.header.ndim)
         for segment in range(first, stop):
-            # Extent e has the records from (2**e - 1) times those of the first extent on.
-            number = (segment // extent_capacity(0) + 1).bit_length() - 1
+            number = extent_of_record(segment)
             if number == len(extents):
                 room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
                 reserve_zeros(self._metadata, end, room)
@@ -1358,6 +1386,7 @@ class FileStore(Member):
         quiet = array._quiet
         n_chunks = self.state.data_bytes // self.header.chunk_bytes
         first = 0
+        self._check_length()
         with family(f"cannot write the checksums of '{self.path}'"):
             while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
@@ -1457,7 +1486,7 @@ class FileStore(Member):
         mark = axial._mark()
         try:
             axial._replay_more(*news.log, news.state.grid)
-            self._check_state(news.state, axial, news.extents)
+            self._check_state(news.state, news.extents)
         except CorruptError as error:
             axial._rollback(mark)
             raise CorruptError(f"'{self.path}.xmd': {error}") from None
@@ -1536,10 +1565,11 @@ class FileStore(Member):
     def _check_length(self) -> None:
         """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
         size = os.fstat(self._data).st_size
-        if size < self.state.data_bytes:
+        least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
+        if size < least:
             raise TruncatedError(
-                f"'{self.path}.xta' has {size} bytes, and its chunks take {self.state.data_bytes}: "
-                "another program has cut it off; restore it from a copy"
+                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
+                "has cut it off; restore it from a copy"
             )
 
     def _sync_data(self) -> None:
@@ -1567,10 +1597,10 @@ class FileStore(Member):
         self._sync_names()
 
     def _sync_names(self) -> None:
-        """Bring the names of the files to the disk, where they are new."""
-        if self._new_entry:
+        """Bring the names of the files to the disk, where they may be new."""
+        if self._new_entry or self._found_entry:
             sync_folders(self._names)
-            self._new_entry = False
+            self._new_entry = self._found_entry = False
 
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
@@ -1586,6 +1616,9 @@ class FileStore(Member):
         fd, self._metadata = self._metadata, -1
         self.mode = "r"
         _writers.discard(self)
+        making, self._making = self._making, None
+        if making is not None and making.old >= 0:
+            os.close(making.old)
         # A thread of the parent may just have given the name to other metadata.
         name = self._names[0] if same_file(fd, self._names[0]) else f"/dev/fd/{fd}"
         with contextlib.suppress(OSError):
@@ -1639,6 +1672,7 @@ class FileStore(Member):
             if self.mode == "r+":
                 self._end_writing()
         finally:
+            self._withdraw()
             self._close_files()
 
     def _close_files(self) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
+from extarray.attrs import check_attrs
 from extarray.comparing import Comparison, read_table
 from extarray.errors import CorruptError, ExtArrayError, FormatError
 from extarray.filesystem import fresh_name
@@ -26,11 +27,13 @@ from extarray.metadata import (
     BLOCK,
     COPY_BLOCK,
     EXTENT_HEAD_BYTES,
+    LAST_COMMIT,
     LIVE_SLOTS,
     MAGIC,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SPARED_SLOTS,
     SUMS_BLOCK,
     Header,
     Superblock,
@@ -38,20 +41,15 @@ from extarray.metadata import (
     decode_pending,
     decode_superblock,
     extent_capacity,
+    extent_of_record,
     header_content,
+    places_fit,
     record_bytes,
     sums_capacity,
     superblock_bytes,
+    values_fit,
 )
-from extarray.remains import (
-    LAST_COMMIT,
-    MOST_RECORDS,
-    SPARED_SLOTS,
-    Log,
-    Slot,
-    attrs_text,
-    read_log,
-)
+from extarray.remains import MOST_RECORDS, Log, Slot, read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,6 +70,8 @@ _UUID_AT = 16
 # The two files, as `Survey.names` has them.
 _METADATA, _DATA = 0, 1
 _REPAIR = "extarray check --repair"
+_NOT_POSSIBLE = "its values are not possible"
+_MISPLACED = "what it points to overlaps, or lies beyond the end of what is used"
 _RESTORE = "restore the files from a copy"
 
 
@@ -290,24 +290,20 @@ class Survey:
         for slot in self.slots:
             if slot.block is not None:
                 slot.fault = self._fault_of(slot.block)
+                slot.misplaced = slot.fault is None and not places_fit(
+                    slot.block, header, self._extents_of(slot.block)
+                )
                 slot.attrs = self.attrs_of(slot.block)
         self._choose()
         self._tell_of_superblocks(known)
 
     def _fault_of(self, block: Superblock) -> str | None:
-        """What is wrong with a state, attributes aside."""
+        """What is wrong with a state, attributes and places aside."""
         header, log = self.header, self.log
         assert header is not None
         assert log is not None
-        n_chunks = 1
-        for n in block.grid:
-            n_chunks *= n
-        fits = n_chunks * header.chunk_bytes == block.data_bytes and all(
-            n >= 0 and b >= 0 and b + n <= g * c
-            for b, n, g, c in zip(block.offset, block.shape, block.grid, header.chunks, strict=True)
-        )
-        if not fits or block.n_segments < 1 or block.sequence > LAST_COMMIT:
-            return "its values are not possible"
+        if not values_fit(block, header):
+            return _NOT_POSSIBLE
         if block.n_segments > len(log):
             return "it needs more of the growth log than is whole"
         try:
@@ -317,6 +313,11 @@ class Survey:
             return str(error)
         return None
 
+    def _extents_of(self, block: Superblock) -> list[int]:
+        """Offsets of the extents that the records of a state lie in."""
+        assert self.log is not None
+        return self.log.extents[: 1 + extent_of_record(block.n_segments - 1)]
+
     def attrs_of(self, block: Superblock) -> str | None:
         """The attributes of a state, where they are whole."""
         if block.attrs_offset + block.attrs_bytes > self.metadata_bytes:
@@ -325,8 +326,8 @@ class Survey:
         if len(blob) != block.attrs_bytes or crc32c(blob) != block.attrs_crc:
             return None
         try:
-            return attrs_text(blob)
-        except ValueError:
+            return check_attrs(blob)
+        except CorruptError:
             return None
 
     def _choose(self) -> None:
@@ -351,20 +352,32 @@ class Survey:
             due = slot.number == 0 or (slot.number == 1 and number > 0)
             slot.blank &= not due
             if slot.torn:
-                self.error(
+                tell = self.error if live or present is None else self.warning
+                tell(
                     "superblock",
                     f"superblock {slot.number} is torn; {self._consequence(live)}",
                     at,
                     f"{_REPAIR} writes it anew",
                 )
-            elif block is None or slot.whole:
+            elif block is None:
+                continue
+            elif block.sequence > LAST_COMMIT:
+                self.error(
+                    "superblock",
+                    f"superblock {slot.number} has commit {block.sequence}, after which no number "
+                    "is left for a next one: it does not open for writing",
+                    at,
+                    "copy the array into a fresh one",
+                )
+            elif slot.whole:
                 continue
             elif block.sequence > number:
                 self._tell_of_newer(slot, block, at)
-            elif slot.fault == "its values are not possible":
-                self.error(
+            elif slot.misplaced or slot.fault == _NOT_POSSIBLE:
+                tell = self.error if live else self.warning
+                tell(
                     "superblock",
-                    f"superblock {slot.number}: {slot.fault}",
+                    f"superblock {slot.number}: {slot.fault or _MISPLACED}",
                     at,
                     f"{_REPAIR} writes it anew",
                 )
@@ -420,7 +433,14 @@ class Survey:
 
     def _tell_of_newer(self, slot: Slot, block: Superblock, at: int) -> None:
         """A state is damaged that is newer than the one that `open` takes."""
-        if slot.fault is None:
+        if slot.misplaced:
+            self.error(
+                "room",
+                f"commit {block.sequence}: {_MISPLACED}",
+                at,
+                f"{_REPAIR} moves the attributes",
+            )
+        elif slot.fault is None:
             self.error(
                 "attrs",
                 f"the attributes of commit {block.sequence} are damaged",
@@ -458,8 +478,7 @@ class Survey:
             block = slot.block
             if slot.number in SPARED_SLOTS and slot.whole and block and block.end <= present.end:
                 rooms |= {(block.attrs_offset, block.attrs_capacity, "the attributes")}
-        needed = (present.n_segments // extent_capacity(0)).bit_length()
-        for number, at in enumerate(self.log.extents[: max(1, needed)]):
+        for number, at in enumerate(self._extents_of(present)):
             room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
             rooms |= {(at, room, f"extent {number} of the growth log")}
         if header.checksum:

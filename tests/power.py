@@ -188,7 +188,11 @@ def record(path: Path, rng, control: Control, durability: str):
         fd = log.fileno()
         os.set_blocking(fd, True)
         control.record(fd)
-        array = create(path, rng, engine="pread", durability=durability)
+        if rng.random() < 0.5:
+            array = create(path, rng, engine="pread", durability=durability)
+        else:  # what makes it durable is another writer than its creator
+            create(path, rng, engine="pread").close()
+            array = xa.open(path, "r+", engine="pread", durability=durability)
         first = twin = Twin(array)
         if durability == "flush":
             array.flush()

@@ -183,3 +183,43 @@ def test_a_folder_that_cannot_be_synchronized(path, monkeypatch):
             array.flush()
         monkeypatch.undo()
         array.flush()
+
+
+@pytest.mark.parametrize("options", [{}, {"durability": "commit"}, {"share": True}], ids=str)
+def test_the_names_are_on_the_disk_with_the_first_flush_of_any_writer(path, options, monkeypatch):
+    """Also if it was another one, who flushed nothing, that made the array."""
+    make(path)
+    folders, fsync = [], os.fsync
+
+    def note(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            folders.append(os.fstat(fd).st_ino)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    with xa.open(path, "r+", **options) as array:
+        if "durability" not in options:
+            array.append(VALUES)
+            assert not folders
+            array.flush()
+        assert folders == [path.parent.stat().st_ino]
+        array.append(VALUES)
+        array.flush()
+        assert len(folders) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sync"), reason="the system offers no sync")
+def test_names_in_a_folder_that_may_not_be_read(path, monkeypatch):
+    make(path)
+    opened, calls = os.open, []
+
+    def refuse(name, flags, *rest):
+        if name == str(path.parent):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        return opened(name, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "sync", lambda: calls.append("sync"))
+    with xa.open(path, "r+") as array:
+        array.flush()
+    assert calls == ["sync"]

@@ -51,6 +51,27 @@ def test_what_is_overwritten_keeps_its_permissions(path, umask):
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [0o600, 0o660]
 
 
+@pytest.mark.parametrize("old", [0o600, 0o640, 0o666])
+def test_nobody_else_may_read_what_overwrites_before_it_has_its_permissions(
+    path, umask, monkeypatch, old
+):
+    make(path)
+    for suffix in SUFFIXES:
+        os.chmod(f"{path}{suffix}", old)
+    before, fchmod = [], os.fchmod
+
+    def note(fd, mode):
+        before.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        fchmod(fd, mode)
+
+    monkeypatch.setattr(os, "fchmod", note)
+    make(path, VALUES + 1, overwrite=True)
+    with xa.open(path, "r+") as array:
+        array.add_axis()
+    assert before == [0o600] * 3
+    assert [mode_of(path, suffix) for suffix in SUFFIXES] == [old] * 2
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
 def test_what_may_not_be_written_is_not_overwritten(path):
     make(path)
@@ -176,4 +197,166 @@ def test_what_is_left_of_creators_is_in_nobody_s_way(path):
 def test_it_can_be_overwritten_between_two_names(between):
     make(between, VALUES + 1, overwrite=True)
     with xa.open(between) as array:
+        assert (array[...] == VALUES + 1).all()
+
+
+# -- arrays that are filled before they have their name --------------------------------------------
+
+
+class Failing:
+    """What looks like an array, and fails when half of it is read."""
+
+    shape, dtype = (4, 4), np.dtype("i4")
+
+    def __init__(self, path, act):
+        self.path, self.act, self.reads = path, act, 0
+
+    def __getitem__(self, box):
+        self.reads += 1
+        if self.reads > 1:
+            self.act(self.path)
+        return np.full([s.stop - s.start for s in box], 5, "i4")
+
+
+def fail(path):
+    raise RuntimeError("the source fails")
+
+
+def names_in(path):
+    return sorted(os.listdir(path.parent))
+
+
+@pytest.fixture
+def small_blocks():
+    with xa.config.set(max_memory=16):
+        yield
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_source_that_fails_leaves_what_was_there(path, small_blocks, overwrite):
+    if overwrite:
+        make(path)
+    before = names_in(path)
+    with pytest.raises(RuntimeError):
+        xa.from_array(Failing(path, fail), path, chunks=2, overwrite=overwrite)
+    assert names_in(path) == before
+    if overwrite:
+        with xa.open(path, "r+") as array:
+            assert (array[...] == VALUES).all()
+    xa.from_array(VALUES, path, overwrite=overwrite).close()
+
+
+def test_who_is_killed_while_it_fills_leaves_what_was_there(path, script):
+    make(path)
+    code = """
+import os, signal, sys
+import extarray as xa, test_publication
+xa.config.set(max_memory=16).__enter__()
+source = test_publication.Failing(sys.argv[1], lambda path: os.kill(os.getpid(), signal.SIGKILL))
+xa.from_array(source, sys.argv[1], chunks=2, overwrite=True)
+"""
+    process = script.start(code, path)
+    assert process.wait(60) == -9
+    process.communicate()
+    with xa.open(path, "r+") as array:
+        assert (array[...] == VALUES).all()
+    assert xa.check(path).ok
+
+
+def test_until_it_is_filled_others_see_what_was_there(path, small_blocks):
+    def look(path):
+        with xa.open(path) as array:
+            assert (array[...] == VALUES).all()
+        with pytest.raises(xa.LockedError):
+            xa.open(path, "r+")
+        with pytest.raises(xa.LockedError):
+            make(path, overwrite=True)
+
+    make(path)
+    source = Failing(path, look)
+    with xa.from_array(source, path, chunks=2, overwrite=True) as array:
+        assert source.reads > 1
+        assert (array[...] == 5).all()
+        array.append(array[:1])
+        array.flush()
+    assert names_in(path) == ["scene.xmd", "scene.xta"]
+    with xa.open(path) as array:
+        assert array.shape == (5, 4)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_array_that_came_meanwhile(path, small_blocks, overwrite):
+    came = []
+
+    def come(path):
+        if not came:
+            came.append(xa.from_array(VALUES, path))
+
+    source = Failing(path, come)
+    error = xa.LockedError if overwrite else xa.errors.ExistsError
+    with pytest.raises(error):
+        xa.from_array(source, path, chunks=2, overwrite=overwrite)
+    came[0].close()
+    assert names_in(path) == ["scene.xmd", "scene.xta"]
+    with xa.open(path) as array:
+        assert (array[...] == VALUES).all()
+
+
+def test_an_array_is_overwritten_by_what_is_made_of_it(path):
+    make(path)
+    with xa.open(path) as old, xa.from_array(old, path, chunks=3, overwrite=True) as array:
+        assert array.chunks == (3, 3)
+        assert (array[...] == old[...]).all()
+
+
+def test_a_raw_file_that_is_too_short_leaves_nothing(path, tmp_path):
+    raw = tmp_path / "raw"
+    VALUES.tofile(raw)
+    for shape in ((5, 4), (-1, 5)):
+        with pytest.raises(xa.errors.ShapeError):
+            xa.fromfile(raw, "i4", shape=shape, path=path)
+        assert names_in(path) == ["raw"]
+    with xa.fromfile(raw, "i4", shape=(-1, 4), path=path) as array:
+        array.append(VALUES)
+    assert names_in(path) == ["raw", "scene.xmd", "scene.xta"]
+
+
+def test_a_forked_child_leaves_the_names_alone(path, script):
+    make(path)
+    code = """
+import os, sys
+import extarray as xa, test_publication
+
+def fork(path):
+    child = os.fork()
+    if child == 0:
+        raise KeyboardInterrupt  # there, too, it is no longer filled
+    assert os.waitpid(child, 0)[1] == 0
+
+xa.config.set(max_memory=16).__enter__()
+try:
+    source = test_publication.Failing(sys.argv[1], fork)
+    xa.from_array(source, sys.argv[1], chunks=2, overwrite=True).close()
+except KeyboardInterrupt:
+    os._exit(0)
+"""
+    script(code, path)
+    assert names_in(path) == ["scene.xmd", "scene.xta"]
+    with xa.open(path, "r+") as array:
+        assert (array[...] == 5).all()
+
+
+def test_what_replaces_an_array_can_be_opened_whatever_becomes_of_later_commits(path):
+    """A loss of power may tear both superblocks that commits write."""
+    make(path)
+    with xa.from_array(VALUES + 1, path, chunks=2, overwrite=True) as array:
+        array.extend(0, 2)
+        array.extend(0, 2)
+        damaged = bytearray(Path(f"{path}.xmd").read_bytes())
+        for slot in (0, 1):
+            damaged[4096 * (1 + slot) + 20] ^= 1
+        principal = Path(f"{path}.xta").read_bytes()
+    Path(f"{path}.xmd").write_bytes(damaged)
+    Path(f"{path}.xta").write_bytes(principal)
+    with pytest.warns(xa.errors.RecoveryWarning), xa.open(path) as array:
         assert (array[...] == VALUES + 1).all()
