@@ -118,3 +118,21 @@ def test_growth_policies():
     found = [suite.track_segments(policy, ranks[0]) for policy in policies]
     assert found[0] == max(found)
     assert suite.track_utilisation(policies[0], ranks[1]) == 100
+
+
+def test_parallel_runs_all_lines(mpiexec, script, tmp_path):
+    figures = tmp_path / "figures.json"
+    parallel = COMPARE.with_name("parallel.py")
+    done = subprocess.run(
+        [sys.executable, parallel, "--scale", "quick", "--ranks", "2", "--rounds", "1"]
+        + ["--folder", tmp_path, "--json", figures],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = json.loads(figures.read_text())["2"]
+    assert len(table) == 11
+    for line, medians in table.items():
+        assert {"ours", "ours_mmap", "ours_pread", "plain", "conventional"} <= set(medians), line
