@@ -56,6 +56,7 @@ class Program:
 
         def action():
             self.make(shape, chunks)
+            self._load(box, local)
             self.array.write(box, local)
 
         seconds = self._timed(action)
@@ -72,6 +73,7 @@ class Program:
     def write(self, aligned):
         box = self._box(aligned)
         local = values(box)
+        self._load(box, local)
         return self._timed(lambda: self.array.write(box, local))
 
     def read(self, aligned, check):
@@ -82,7 +84,14 @@ class Program:
             self._check(box, out)
         return seconds
 
+    def _load(self, box, local):
+        """What a library with an array of its own in memory needs before a write."""
+        if hasattr(self.array, "load"):
+            self.array.load(box, local)
+
     def _check(self, box, found):
+        if hasattr(self.array, "fetch"):
+            self.array.fetch(box, found)
         if self.array.knows_places:
             assert np.array_equal(found, values(box)), "wrong elements"
 
@@ -91,7 +100,9 @@ class Program:
         self.make(shape, chunks)
         shape = list(shape)
         box = box_of(comm, (0, 0, 0), shape, chunks)
-        self.array.write(box, values(box))
+        local = values(box)
+        self._load(box, local)
+        self.array.write(box, local)
         seconds = []
         for number in range(times):
             axis = number % 3
