@@ -20,7 +20,8 @@ class Launcher:
         self.mpiexec = mpiexec
         self.options = options  # of mpi4py's runner
         # Ranks outnumber the processors: who waits lets the others run.
-        self.environment = {**environment, "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
+        yielding = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        self.environment = {**environment, **yielding}
 
     def command(self, ranks: int, program, *args) -> list[str]:
         # Without mpi4py's runner a rank that fails would leave the others waiting.
