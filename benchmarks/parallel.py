@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -115,8 +116,12 @@ class Worker:
         if name not in FOREIGN and "PYTHONPATH" in os.environ:
             environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         environment["OMP_NUM_THREADS"] = environment["EXTARRAY_NUM_THREADS"] = "1"
+        # Ranks may outnumber the processors: who waits lets the others run.
+        environment["MPIR_CVAR_POLLS_BEFORE_YIELD"] = environment[
+            "OMPI_MCA_mpi_yield_when_idle"
+        ] = "1"
         self._process = subprocess.Popen(
-            runtime.command(ranks, str(PROGRAM), name, str(folder)),
+            runtime.command(ranks, str(PROGRAM), name, str(folder), str(os.getpid())),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -246,6 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--folder", type=Path, help="where files go (default: that of temporary files)")
     add("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that candidates end
     scale = SCALES[options.scale]
     tables: dict[int, Table] = {}
     failed = False

@@ -1,8 +1,8 @@
 """What every rank of a candidate runs: waits for orders of benchmarks/parallel.py, and measures.
 
-``python -m mpi4py program.py CANDIDATE FOLDER``.  Orders are files of the folder, numbered; who
-waits sleeps, so that the candidate whose turn it is has the processors.  It runs on old versions of
-NumPy and mpi4py, too: parallel HDF5 brings its own.
+``python -m mpi4py program.py CANDIDATE FOLDER MASTER``.  Orders are files of the folder, numbered.
+Who waits sleeps, so that the candidate whose turn it is has the processors.  It runs on old
+versions of NumPy and mpi4py, too: parallel HDF5 brings its own.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Program:
 
     def read(self, aligned, check):
         box = self._box(aligned)
-        out = np.zeros(extents(box))
+        out = np.full(extents(box), -1.0)  # its pages in use already
         seconds = self._timed(lambda: self.array.read(box, out))
         if check:
             self._check(box, out)
@@ -116,7 +116,7 @@ class Program:
             local = values(box)
             seconds.append(self._timed(lambda a=axis, b=box, v=local: self.array.grow(a, by, b, v)))
         box = box_of(comm, (0, 0, 0), shape, chunks)
-        out = np.zeros(extents(box))
+        out = np.full(extents(box), -1.0)  # its pages in use already
         self.array.read(box, out)
         self._check(box, out)
         self.remove()
@@ -131,13 +131,14 @@ class Program:
         return comm.bcast(MPI.Wtime() - began)
 
 
-def main(name, folder):
+def main(name, folder, master):
     program = Program(name, folder)
     number = 0
     while True:
         order = Path(folder, f"order-{number}")
         while not order.exists():
             time.sleep(0.001)
+            os.kill(int(master), 0)  # an error, if whoever gives orders is there no more
         what, arguments = json.loads(order.read_text())
         if what == "end":
             return
