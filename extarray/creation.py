@@ -90,8 +90,9 @@ def create(
     dims : sequence of str, optional
         Names of the axes, the attribute ``"dims"``.
     engine : {"auto", "mmap", "pread", "mpi-io"}
-        How the file is read and written; "auto" decides by the type of the file system, and is
-        "mpi-io" with `comm`.
+        How the file is read and written; "auto" decides by the type of the file system; with `comm`
+        it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
+        there are hints (`info`).
     durability : {"flush", "commit"}
         What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
         all that returned, this call included.  Then each call that changes anything waits for the
@@ -266,8 +267,9 @@ def open(
     timeout : float or None
         Seconds to wait for the writer's lock; None: for ever.
     engine : {"auto", "mmap", "pread", "mpi-io"}
-        How the file is read and written; "auto" decides by the type of the file system, and is
-        "mpi-io" with `comm`.
+        How the file is read and written; "auto" decides by the type of the file system; with `comm`
+        it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
+        there are hints (`info`).
     durability : {"flush", "commit"}
         As for `create`; of no effect in mode "r".
     share : bool

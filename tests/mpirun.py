@@ -20,17 +20,33 @@ class Launcher:
         self.mpiexec = mpiexec
         self.options = options  # of mpi4py's runner
         # Ranks outnumber the processors: who waits lets the others run.
-        self.environment = {**environment, "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
+        yielding = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        self.environment = {**environment, **yielding}
 
     def command(self, ranks: int, program, *args) -> list[str]:
         # Without mpi4py's runner a rank that fails would leave the others waiting.
         python = [sys.executable, "-W", "error", "-m", "mpi4py", *self.options]
         return list(map(str, [self.mpiexec, "-n", ranks, *python, SCRIPTS / program, *args]))
 
+    @property
+    def is_mpich(self) -> bool:
+        """Whether the launcher is that of MPICH."""
+        return self.mpiexec.with_name("mpiexec.hydra").exists()
+
+    def on_hosts(self, prefix: list[str], ranks: int, program, *args) -> str:
+        """What a program prints that runs on two hosts; `prefix` makes a network of its own."""
+        mpiexec, option, number, *command = self.command(ranks, program, *args)
+        assert option == "-n"
+        hosts = [*prefix, "sh", str(SCRIPTS / "hosts.sh"), mpiexec, number, *command]
+        return self._finished(*self._run(hosts, timeout=100))
+
     def start(self, ranks: int, program, *args) -> subprocess.Popen:
         """Starts a program, which `kill` ends."""
+        return self._start(self.command(ranks, program, *args))
+
+    def _start(self, command: list[str]) -> subprocess.Popen:
         return subprocess.Popen(
-            self.command(ranks, program, *args),
+            command,
             stdin=subprocess.DEVNULL,  # the launcher forwards it, and may wait for it
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -40,19 +56,25 @@ class Launcher:
 
     def __call__(self, ranks: int, program, *args, timeout=150) -> str:
         """What a program prints; it has to end well."""
-        status, text = self.status(ranks, program, *args, timeout=timeout)
-        assert status == 0, f"exit status {status}\n{text}"
-        return text
+        return self._finished(*self.status(ranks, program, *args, timeout=timeout))
 
     def status(self, ranks: int, program, *args, timeout=150) -> tuple[int, str]:
         """Exit status of a program, and what it prints."""
-        process = self.start(ranks, program, *args)
+        return self._run(self.command(ranks, program, *args), timeout)
+
+    def _run(self, command: list[str], timeout: float) -> tuple[int, str]:
+        process = self._start(command)
         try:
             text, _ = process.communicate(timeout=timeout)
         finally:
             if process.poll() is None:
                 kill(process)
         return process.returncode, text
+
+    @staticmethod
+    def _finished(status: int, text: str) -> str:
+        assert status == 0, f"exit status {status}\n{text}"
+        return text
 
 
 def kill(process: subprocess.Popen) -> None:

@@ -102,14 +102,6 @@ static size_t share(int fault, size_t n) {
     return (fault == HALF || fault == KILL_HALF) && n > 8 ? (n / 2 + 7) & ~(size_t) 7 : n;
 }
 
-static void put(const void *data, size_t n) {
-    while (n) {
-        ssize_t done = syscall(SYS_write, (int) control->log, data, n);
-        if (done <= 0) abort();
-        data = (const char *) data + done;
-        n -= (size_t) done;
-    }
-}
 
 static void note(const char *name, int fd, int64_t offset, int64_t length, const void *data, size_t n) {
     struct record record = {.offset = offset, .length = length, .bytes = (int64_t) n};
@@ -118,8 +110,10 @@ static void note(const char *name, int fd, int64_t offset, int64_t length, const
     if (control->log < 0) return;
     strncpy(record.name, name, sizeof record.name - 1);
     if (fd >= 0 && !fstat(fd, &about)) record.inode = about.st_ino;
-    put(&record, sizeof record);
-    put(data, n);
+    /* In one piece: several processes may record to one file. */
+    struct iovec pieces[] = {{&record, sizeof record}, {(void *) data, n}};
+    ssize_t done = syscall(SYS_writev, (int) control->log, pieces, 2);
+    if (done != (ssize_t) (sizeof record + n)) abort();
     errno = before;
 }
 

@@ -72,13 +72,18 @@ class Control:
         """The call that met the last fault."""
         return self._page["name"][0].decode()
 
+    @property
+    def fired(self) -> bool:
+        """Whether there was a fault since the last one was armed by `fault`."""
+        return bool(self._page["fired"][0])
+
     @contextmanager
     def fault(self, number: int, fault: int):
         """The call of this number, counted from 1, meets a fault; gives whether one has."""
         self._page["fired"] = 0
         self.arm(number, fault)
         try:
-            yield lambda: bool(self._page["fired"][0])
+            yield lambda: self.fired
         finally:
             self._page["countdown"] = 0
 

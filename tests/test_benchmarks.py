@@ -169,3 +169,22 @@ def test_accesses_along_and_across_chunks(mpirun, tmp_path):
     lines = mpirun(2, script).splitlines()
     assert "2 ranks" in lines[0]
     assert [line.split()[1] for line in lines[4:]] == ["1", "2", "4", "8", "16", "32"]
+
+
+def test_parallel_runs_all_lines(mpiexec, script, tmp_path):
+    figures = tmp_path / "figures.json"
+    parallel = COMPARE.with_name("parallel.py")
+    candidates = ["ours", "ours_mpi_io", "ours_pread", "plain", "conventional"]
+    done = subprocess.run(
+        [sys.executable, parallel, "--scale", "quick", "--ranks", "2", "--rounds", "1"]
+        + ["--folder", tmp_path, "--json", figures, "--candidates", *candidates],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = json.loads(figures.read_text())["2"]
+    assert len(table) == 11
+    for line, times in table.items():
+        assert set(times) == set(candidates), line

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.bounds import Side
+    from extarray.mpi.agreement import Step
     from extarray.mpi.requests import Request
     from extarray.mpi.transfers import Transfer
     from extarray.mpi.zones import Zone
@@ -613,6 +614,9 @@ class ParallelArray(ExtArray):
                 step.arguments = what
                 self._check(verb)
                 transfer = plan()
+                if what != "write":
+                    # What fails has changed nothing that counts: the rest need not wait to know.
+                    return transfer.finish()
             with self._agreement.step():
                 result = transfer.finish()
         else:
@@ -667,14 +671,16 @@ class ParallelArray(ExtArray):
 
     def _own_views(self) -> FileViews:
         """The file, open through MPI-IO for this rank alone."""
-        with self._growth:
-            if self._alone is None:
-                store = cast("FileStore", self._store)
-                name, writable = f"{store.absolute}.xta", store.mode == "r+"
-                self._alone = FileViews(
-                    library().COMM_SELF, name, store._data, writable, self._hints
-                )
-            return self._alone
+        # A thread that has begun a transfer comes here while a change waits for it, with the lock.
+        if self._alone is None:
+            with self._growth:
+                if self._alone is None:
+                    store = cast("FileStore", self._store)
+                    name, writable = f"{store.absolute}.xta", store.mode == "r+"
+                    self._alone = FileViews(
+                        library().COMM_SELF, name, store._data, writable, self._hints
+                    )
+        return self._alone
 
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
         """Have a thread carry out a transfer."""
@@ -697,6 +703,15 @@ class ParallelArray(ExtArray):
 
     # -- changes that all ranks make together --------------------------------------------------
 
+    def _step_of_change(self) -> Step:
+        """A step before a change, with which the transfers that any rank has begun are over.
+
+        They shall find the elements where their plans say: a cut gives chunks back.
+        """
+        self._check()
+        self._drain()
+        return self._agreement.step()
+
     def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
         """Grow an axis; collective, see `ExtArray.extend`.
 
@@ -709,8 +724,7 @@ class ParallelArray(ExtArray):
         --------
         >>> a.extend(axis=1, by=4)  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             j, n = self._axis(axis), count(by)
             is_start(side)
             self._check("extend")
@@ -729,8 +743,7 @@ class ParallelArray(ExtArray):
         --------
         >>> a.append(np.ones((2, 12)))  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             j, first = self._axis(axis), is_start(side)
             values = as_source(data, self.dtype)
             self._check("append to")
@@ -777,8 +790,7 @@ class ParallelArray(ExtArray):
         >>> local = np.ones([s.stop - s.start for s in part])  # doctest: +SKIP
         >>> a.append_zone(local, axis=0, by=8)  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             j, n, first = self._axis(axis), count(by), is_start(side)
             self._check("append to")
             zones = self._zones_of_growth(j, n, first)
@@ -826,8 +838,7 @@ class ParallelArray(ExtArray):
         --------
         >>> a.resize((20, 12))  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             new = check_shape(shape)
             j = None if axis is None else self._axis(axis)
             self._check("resize")
@@ -846,8 +857,7 @@ class ParallelArray(ExtArray):
         --------
         >>> a.shrink(axis=0, by=2)  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             j, n = self._axis(axis), count(by)
             is_start(side)
             self._check("shrink")
@@ -866,8 +876,7 @@ class ParallelArray(ExtArray):
         --------
         >>> a.reserve((100, 100))  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             new = check_shape(shape)
             self._check("reserve room for")
             step.arguments = f"reserve room for {new}"
@@ -891,26 +900,22 @@ class ParallelArray(ExtArray):
         --------
         >>> a.add_axis(name="time")  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             at, extent = as_int(position, "position"), as_int(chunk, "chunk")
             self._check("add an axis to")
             step.arguments = f"add an axis at {at} with name {name!r} and chunks of {extent}"
-        self._drain()
         self._sync_together()  # as far as the disk goes, there is no older state then
         self._change(lambda: ExtArray.add_axis(self, at, name, extent))
 
     def _set_policy(self, growth: Policy) -> None:
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             value = encode_policy(growth)
             self._check("change the growth policy of")
             step.arguments = f"set the growth policy {value}"
         self._change(lambda: ExtArray._set_policy(self, growth))
 
     def _save_attrs(self, attrs: str) -> None:
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             self._check("change the attributes of")
             step.arguments = f"set the attributes {attrs}"
         self._change(lambda: ExtArray._save_attrs(self, attrs))
@@ -931,7 +936,6 @@ class ParallelArray(ExtArray):
 
         `fill` plans the part of this rank in what the change appends.
         """
-        self._drain()
         if self.comm.rank:
             self._follow(fill)
             return
@@ -1028,8 +1032,7 @@ class ParallelArray(ExtArray):
         >>> a.refresh()  # doctest: +SKIP
         False
         """
-        self._check()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             step.arguments = "refresh"
         store = cast("FileStore", self._store)
         before, ndim = store.state.sequence, self.ndim
@@ -1052,9 +1055,7 @@ class ParallelArray(ExtArray):
         --------
         >>> a.flush()  # doctest: +SKIP
         """
-        self._check()
-        self._drain()
-        with self._agreement.step() as step:
+        with self._step_of_change() as step:
             step.arguments = "flush"
         self._sync_together()
         with self._agreement.step():

@@ -159,6 +159,9 @@ class FileViews:
         self._path = path
         # A view is a state of the file: one transfer at a time.
         self._lock = threading.Lock()
+        self._is_own = loses_errors()
+        if self._is_own:
+            comm = MPI.COMM_SELF  # the others do not wait for what fails on this rank
         info = make_info(hints)
         mode = MPI.MODE_RDWR if writable else MPI.MODE_RDONLY
         try:
@@ -190,6 +193,12 @@ class FileViews:
             What went wrong on this rank, which all the same takes part in all rounds: the others
             wait for it in each of them.
         """
+        if self._is_own:
+            try:
+                self.transfer_alone(rounds, write)
+            except (StorageError, MemoryError) as error:
+                return error
+            return None
         with self._lock:
             failure = None
             views = itertools.chain(rounds.views, itertools.repeat(_NOTHING))
@@ -224,7 +233,7 @@ class FileViews:
         `n_pieces` is the number of calls that all ranks make together; None: this one is alone.
         """
         MPI, file = library(), self._file
-        if n_pieces is None or loses_errors():
+        if n_pieces is None:
             call = file.Write_at if write else file.Read_at
         else:
             call = file.Write_at_all if write else file.Read_at_all

@@ -62,7 +62,7 @@ def library() -> Any:
 
 
 def loses_errors() -> bool:
-    """Whether collective transfers of the MPI library may fail and say nothing.
+    """Whether the collective calls for files of the MPI library are of no use where one fails.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def loses_errors() -> bool:
     Notes
     -----
     In Open MPI 5 some ranks transfer for the others, and what goes wrong there is printed and
-    forgotten.
+    forgotten; and when one rank cannot open a file, the others wait for it for ever.
     """
     return bool(library().get_vendor()[0] == "Open MPI")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from extarray.array import ExtArray
 from extarray.config import check_engine
+from extarray.engine import is_remote
 from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.filesystem import resolve_path
 from extarray.metadata import encode_dtype
@@ -167,10 +168,11 @@ def _joined(
 ) -> ParallelArray:
     """The array of all ranks, which `make` makes or opens on rank 0 by an engine."""
     comm = agreement.comm
-    own = engine
+    own, through_mpi = engine, engine == "mpi-io"
     if engine in ("auto", "mpi-io"):
         # Ranks of one host share its page cache; a mapping on another host would not.
         own = "auto" if _is_one_host(agreement) else "pread"
+        through_mpi = through_mpi or own == "pread" or bool(hints)
     array = None
     try:
         with agreement.step():
@@ -178,7 +180,9 @@ def _joined(
             if not comm.rank:
                 array = make(own)
                 pair = pair_of(cast("FileStore", array._store), array.axial)
-        pair = comm.bcast(pair)
+                if engine == "auto":
+                    through_mpi = through_mpi or is_remote(cast("FileStore", array._store)._data)
+        pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
             if array is None:
                 store = ReplicaStore(path, pair, own)
@@ -186,7 +190,7 @@ def _joined(
         views, fd = None, cast("FileStore", array._store)._data
         hints = {**default_hints(fd), **hints}
         with agreement.step():
-            if engine in ("auto", "mpi-io"):
+            if through_mpi:
                 name = f"{pair.path}.xta"
                 views = FileViews(comm, name, fd, pair.mode == "r+", hints)
     except BaseException:

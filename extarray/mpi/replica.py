@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray._core._axial import Axial
-from extarray._core._mapping import Region
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import PartnerError
 from extarray.filesystem import family, file_names
@@ -278,7 +277,7 @@ class ReplicaStore(FileStore):
         """
         if self.region is None or not self.region.holds(data_bytes):
             writable, mapped = self.mode == "r+", self.engine == "mmap"
-            self.region = Region.file(self._data, data_bytes, writable, mapped)
+            self.region = self._map(data_bytes, writable, mapped)
 
     @property
     def metadata_bytes(self) -> int:

@@ -14,7 +14,7 @@ import extarray as xa
 
 comm = MPI.COMM_WORLD
 path, limit = sys.argv[1], int(sys.argv[2])
-with xa.create(path, (0, 20, 30), "i4", chunks=(3, 8, 8), comm=comm) as a:
+with xa.create(path, (0, 20, 30), "i4", chunks=(3, 8, 8), comm=comm, engine="mpi-io") as a:
     for i in range(100_000):
         axis_0 = a.zone_of_growth(0, 1)
         a.append_zone(np.full([s.stop - s.start for s in axis_0], i), 0, 1)

@@ -1,0 +1,296 @@
+"""Measure arrays of several MPI ranks beside their peers, in turn, in one run; print ratios.
+
+Run ``python benchmarks/parallel.py --help`` for the options; README.md tells how to read it.  A
+candidate is a program of its own on 1, 2 and 4 ranks, ranks/program.py, which sleeps until it has
+its turn.  What is not installed is left out, and said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(__file__).resolve().parent / "ranks" / "program.py"
+OURS = ("ours", "ours_mpi_io", "ours_pread")
+PLAIN = "plain"
+#: Must write the array anew when axes 1 and 2 grow.
+REORGANISERS = ("conventional", "pnetcdf", "dra")
+CANDIDATES = (*OURS, PLAIN, "conventional", "hdf5", "pnetcdf", "dra")
+#: These come with a Python and an MPI of their own, those of Debian.
+FOREIGN = ("hdf5", "pnetcdf", "dra")
+LONGEST = 600  # seconds for an order
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes: of the array, of the chunks, and of the growths (start, chunks, by)."""
+
+    shape: tuple[int, int, int]
+    chunks: tuple[int, ...]
+    growths: tuple[tuple[tuple[int, int, int], int, int], ...]
+    times: int = 16
+
+    @property
+    def nbytes(self) -> int:
+        n, m, k = self.shape
+        return 8 * n * m * k
+
+
+SCALES = {
+    "full": Scale((512, 512, 256), (64, 32), (((12, 12, 12), 12, 12), ((256, 256, 128), 32, 32))),
+    "medium": Scale((256, 256, 256), (64, 32), (((12, 12, 12), 12, 12), ((128, 128, 128), 32, 32))),
+    "quick": Scale((16, 16, 16), (8, 4), (((4, 4, 4), 4, 4),), 6),
+}
+
+
+class CandidateError(Exception):
+    """A candidate has ended, or does not answer."""
+
+
+class Runtime:
+    """A Python with mpi4py, and the launcher of its MPI library."""
+
+    def __init__(self, python: str, mpiexec: str, options: Sequence[str] = ()) -> None:
+        self.start = [mpiexec, *options]
+        self.python = [python, "-m", "mpi4py"]
+
+    def command(self, ranks: int, *arguments: str) -> list[str]:
+        return [*self.start, "-n", str(ranks), *self.python, *arguments]
+
+
+def python_with_ga(folder: Path) -> str | None:
+    """The system's Python with Global Arrays linked in; None where they are not there."""
+    libraries = Path("/usr/lib/x86_64-linux-gnu")
+    arrays, armci = (libraries / f"lib{name}-openmpi.a" for name in ("ga", "armci"))
+    python = sorted(libraries.glob("libpython3.*.so.1.0"))
+    program = folder / "python-with-ga"
+    if program.exists():
+        return str(program)
+    if not (arrays.exists() and armci.exists() and python):
+        return None
+    # BLAS and its like are not called: their names may stay open.
+    linking = "-no-pie -rdynamic -Wl,--unresolved-symbols=ignore-all -Wl,--whole-archive"
+    command = ["cc", "-o", program, PROGRAM.with_name("with_ga.c"), *linking.split(), arrays]
+    command += ["-Wl,--no-whole-archive", armci, python[0], libraries / "libmpi.so.40", "-lm"]
+    done = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    return None if done.returncode else str(program)
+
+
+def runtime_of(name: str, folder: Path) -> Runtime | None:
+    """Where a candidate runs; None: nowhere."""
+    if name not in FOREIGN:
+        launcher = Path(sysconfig.get_path("scripts"), "mpiexec")
+        return Runtime(sys.executable, str(launcher)) if launcher.exists() else None
+    launcher = shutil.which("mpiexec.openmpi")
+    python = python_with_ga(folder) if name == "dra" else shutil.which("/usr/bin/python3")
+    if launcher is None or python is None:
+        return None
+    # Its ROMIO is several times faster here than its own MPI-IO.
+    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "io", "romio321"]
+    return Runtime(python, launcher, options)
+
+
+class Worker:
+    """A candidate at work on some ranks."""
+
+    def __init__(self, name: str, runtime: Runtime, ranks: int, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self._number = 0
+        folder.mkdir()
+        self._log = open(folder / "log", "w+")  # noqa: SIM115 (close does)
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        if name not in FOREIGN and "PYTHONPATH" in os.environ:
+            environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        environment["OMP_NUM_THREADS"] = environment["EXTARRAY_NUM_THREADS"] = "1"
+        # Ranks may outnumber the processors: who waits lets the others run.
+        environment["MPIR_CVAR_POLLS_BEFORE_YIELD"] = environment[
+            "OMPI_MCA_mpi_yield_when_idle"
+        ] = "1"
+        self._process = subprocess.Popen(
+            runtime.command(ranks, str(PROGRAM), name, str(folder), str(os.getpid())),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """Give an order; returns what the candidate says when it has carried it out."""
+        order, result = (self.folder / f"{kind}-{self._number}" for kind in ("order", "result"))
+        self._number += 1
+        fresh = self.folder / "fresh-order"
+        fresh.write_text(json.dumps((what, arguments)))
+        fresh.rename(order)
+        end = time.monotonic() + LONGEST
+        while not result.exists():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self._log.flush()
+                lines = (self.folder / "log").read_text().strip().splitlines()
+                told = [line for line in lines if "Error" in line] or lines[-1:]
+                raise CandidateError(told[-1] if told else "it has ended")
+            time.sleep(0.001)
+        return json.loads(result.read_text())
+
+    def close(self) -> None:
+        with suppress(CandidateError):
+            if self._process.poll() is None:
+                (self.folder / f"order-{self._number}").write_text(json.dumps(("end", {})))
+        try:
+            self._process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            self._process.wait(timeout=30)
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+#: Least seconds, by name of the line, then of the candidate.
+Table = dict[str, dict[str, float]]
+
+
+def in_turn(workers: dict[str, Worker], rounds: int, what: str, **arguments: Any) -> dict[str, Any]:
+    """Have all candidates do something in turn, several times; who fails takes no more part."""
+    results: dict[str, list[Any]] = {}
+    for _ in range(rounds):
+        for name, worker in list(workers.items()):
+            try:
+                results.setdefault(name, []).append(worker.ask(what, **arguments))
+            except CandidateError as error:
+                print(f"{name} fails at {what} {arguments}: {error}", flush=True)
+                del workers[name]
+    return {name: found for name, found in results.items() if name in workers}
+
+
+def zones(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[tuple[str, Any]]:
+    """Lines of reading and writing BLOCK zones."""
+    for chunk in scale.chunks:
+        first = in_turn(workers, rounds, "first", shape=scale.shape, chunks=(chunk,) * 3)
+        yield f"first write, {chunk}³", first
+        in_turn(workers, 1, "make", shape=scale.shape, chunks=(chunk,) * 3)
+        in_turn(workers, 1, "write", aligned=True)
+        for aligned in (True, False):
+            kind = "aligned" if aligned else "unaligned"
+            yield f"write, {chunk}³, {kind}", in_turn(workers, rounds, "write", aligned=aligned)
+            in_turn(workers, 1, "read", aligned=aligned, check=True)
+            found = in_turn(workers, rounds, "read", aligned=aligned, check=False)
+            yield f"read, {chunk}³, {kind}", found
+        in_turn(workers, 1, "remove")
+
+
+def growths(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[tuple[str, Any]]:
+    """Lines of growth: the sum of all."""
+    for shape, chunk, by in scale.growths:
+        size = "x".join(map(str, shape))
+        arguments = {"shape": shape, "chunks": (chunk,) * 3, "by": by, "times": scale.times}
+        found = in_turn(workers, rounds, "grow", **arguments)
+        yield f"{scale.times} growths from {size}", {n: list(map(sum, f)) for n, f in found.items()}
+
+
+def report(title: str, lines: Iterator[tuple[str, Any]], table: Table) -> None:
+    """Print lines as they come: our time, and how many times as long the others take."""
+    print(f"\n{title}")
+    names = list(CANDIDATES)
+    print(" " * 34 + "".join(f"{name:>13}" for name in names))
+    for line, found in lines:
+        best = table[line] = {name: min(seconds) for name, seconds in found.items()}
+        ours = best.get("ours")
+        cells = []
+        for name in names:
+            if name not in best:
+                cells.append("–")
+            elif name == "ours" or ours is None:
+                cells.append(f"{1e3 * best[name]:.1f} ms")
+            else:
+                cells.append(f"{best[name] / ours:.2f}")
+        print(f"{line:34}" + "".join(f"{cell:>13}" for cell in cells), flush=True)
+
+
+def verdicts(table: Table) -> Iterator[tuple[bool, str]]:
+    """What is expected of our default engine on each line, and whether it holds."""
+    for line, times in table.items():
+        ours = times.get("ours")
+        if ours is None:
+            continue
+        is_growth = "growths" in line
+        ratios = {name: seconds / ours for name, seconds in times.items() if name not in OURS}
+        for name in REORGANISERS:
+            if is_growth and name in ratios:
+                yield ratios[name] >= 10, f"{line}: {ratios[name]:.1f} times as fast as {name} (10)"
+        rivals = [name for name in FOREIGN if name in ratios]
+        if rivals:
+            best = min(rivals, key=ratios.__getitem__)
+            yield ratios[best] >= 1, f"{line}: {ratios[best]:.2f} times as fast as {best} (1)"
+        if PLAIN in ratios and not is_growth:
+            ratio = ratios[PLAIN]
+            yield ratio >= 0.7, f"{line}: {ratio:.2f} of the speed of pread and pwrite (0.7)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return 1 if one of our engines failed, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("--scale", choices=SCALES, default="medium", help="sizes (default: %(default)s)")
+    add("--ranks", type=int, choices=(1, 2, 4), action="append", help="may be repeated")
+    add("--only", choices=("zones", "growths"), help="leave the other lines out")
+    add("--candidates", nargs="*", choices=CANDIDATES, default=CANDIDATES)
+    add("--rounds", type=int, default=5, help="runs of each line (default: %(default)s)")
+    add("--folder", type=Path, help="where files go (default: that of temporary files)")
+    add("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that candidates end
+    scale = SCALES[options.scale]
+    tables: dict[int, Table] = {}
+    failed = False
+    print(f"{scale.shape} float64, {scale.nbytes >> 20} MiB, {os.cpu_count()} processors")
+    for ranks in options.ranks or (1, 2, 4):
+        with ExitStack() as stack:
+            name = tempfile.mkdtemp(prefix="extarray-bench-", dir=options.folder)
+            stack.callback(shutil.rmtree, name, ignore_errors=True)
+            workers = {}
+            for candidate in options.candidates:
+                runtime = runtime_of(candidate, Path(name))
+                if runtime is None:
+                    print(f"{candidate}: not found")
+                    continue
+                worker = Worker(candidate, runtime, ranks, Path(name, candidate))
+                stack.callback(worker.close)
+                try:
+                    print(f"{candidate}: {worker.ask('describe')}", flush=True)
+                    workers[candidate] = worker
+                except CandidateError as error:
+                    print(f"{candidate}: not found ({error})")
+            table = tables[ranks] = {}
+            if options.only != "growths":
+                report(f"{ranks} ranks: zones", zones(workers, scale, options.rounds), table)
+            if options.only != "zones":
+                report(f"{ranks} ranks: growth", growths(workers, scale, options.rounds), table)
+            failed = failed or any(
+                ours in options.candidates and ours not in workers for ours in OURS
+            )
+    if options.scale != "quick":
+        print("\nWhat is expected, and does not hold:")
+        for ranks, table in tables.items():
+            for holds, text in verdicts(table):
+                if not holds:
+                    print(f"  {ranks} ranks: {text}")
+    if options.json:
+        options.json.write_text(json.dumps(tables, indent=1))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""What every rank of a candidate runs: waits for orders of benchmarks/parallel.py, and measures.
+
+``python -m mpi4py program.py CANDIDATE FOLDER MASTER``.  Orders are files of the folder, numbered.
+Who waits sleeps, so that the candidate whose turn it is has the processors.  It runs on old
+versions of NumPy and mpi4py, too: parallel HDF5 brings its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from boxes import box_of, extents
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+#: Cut off on both sides for what is not aligned with chunks.
+MARGIN = 5, 3
+
+
+def values(box):
+    """The elements of a box: different ones, that depend on the index alone."""
+    i, j, k = np.ogrid[box]
+    return 1e8 * i + 1e4 * j + k + 1.0
+
+
+class Program:
+    """The orders, by name."""
+
+    def __init__(self, name, folder):
+        self.candidate = importlib.import_module(name).Candidate(comm)
+        self.folder = folder
+        self.array = None
+
+    def describe(self):
+        return self.candidate.description
+
+    def make(self, shape, chunks):
+        self.shape, self.chunks = shape, chunks
+        self.array = self.candidate.create(os.path.join(self.folder, "array"), shape, chunks)
+
+    def remove(self):
+        self.array.close()
+        self.array = None
+        self.candidate.remove(os.path.join(self.folder, "array"))
+
+    def first(self, shape, chunks):
+        """Creation and the first write together: some make room at the one, some at the other."""
+        box = box_of(comm, (0, 0, 0), shape, chunks)
+        local = values(box)
+
+        def action():
+            self.make(shape, chunks)
+            self._load(box, local)
+            self.array.write(box, local)
+
+        seconds = self._timed(action)
+        self.remove()
+        return seconds
+
+    def _box(self, aligned):
+        if aligned:
+            return box_of(comm, (0, 0, 0), self.shape, self.chunks)
+        low = (MARGIN[0],) * 3
+        high = tuple(n - MARGIN[1] for n in self.shape)
+        return box_of(comm, low, high, (1, 1, 1))
+
+    def write(self, aligned):
+        box = self._box(aligned)
+        local = values(box)
+        self._load(box, local)
+        return self._timed(lambda: self.array.write(box, local))
+
+    def read(self, aligned, check):
+        box = self._box(aligned)
+        out = np.full(extents(box), -1.0)  # its pages in use already
+        seconds = self._timed(lambda: self.array.read(box, out))
+        if check:
+            self._check(box, out)
+        return seconds
+
+    def _load(self, box, local):
+        """What a library with an array of its own in memory needs before a write."""
+        if hasattr(self.array, "load"):
+            self.array.load(box, local)
+
+    def _check(self, box, found):
+        if hasattr(self.array, "fetch"):
+            self.array.fetch(box, found)
+        if self.array.knows_places:
+            assert np.array_equal(found, values(box)), "wrong elements"
+
+    def grow(self, shape, chunks, by, times):
+        """Growths along axes 0, 1, 2 in turn, each with a write of the new part; whole time."""
+        self.make(shape, chunks)
+        shape = list(shape)
+        box = box_of(comm, (0, 0, 0), shape, chunks)
+        local = values(box)
+        self._load(box, local)
+        self.array.write(box, local)
+        seconds = []
+        for number in range(times):
+            axis = number % 3
+            low = [0, 0, 0]
+            low[axis] = shape[axis]
+            shape[axis] += by
+            if hasattr(self.array, "zone_of_growth"):
+                box = self.array.zone_of_growth(axis, by)
+            else:
+                box = box_of(comm, low, shape, chunks)
+            local = values(box)
+            seconds.append(self._timed(lambda a=axis, b=box, v=local: self.array.grow(a, by, b, v)))
+        box = box_of(comm, (0, 0, 0), shape, chunks)
+        out = np.full(extents(box), -1.0)  # its pages in use already
+        self.array.read(box, out)
+        self._check(box, out)
+        self.remove()
+        return seconds
+
+    def _timed(self, action):
+        """Seconds until the last rank is done."""
+        comm.Barrier()
+        began = MPI.Wtime()
+        action()
+        comm.Barrier()
+        return comm.bcast(MPI.Wtime() - began)
+
+
+def main(name, folder, master):
+    program = Program(name, folder)
+    number = 0
+    while True:
+        order = Path(folder, f"order-{number}")
+        while not order.exists():
+            time.sleep(0.001)
+            os.kill(int(master), 0)  # an error, if whoever gives orders is there no more
+        what, arguments = json.loads(order.read_text())
+        if what == "end":
+            return
+        result = getattr(program, what)(**arguments)
+        comm.Barrier()
+        if comm.rank == 0:
+            fresh = Path(folder, "fresh")
+            fresh.write_text(json.dumps(result))
+            fresh.rename(os.path.join(folder, f"result-{number}"))
+        number += 1
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,51 @@
+"""Random calls, recorded, until one call to the system meets a fault: SEED CALLS ENGINE AT FAULT.
+
+The array is "a" in the folder that preload.py watches, and the record is beside that folder.
+AT 0: no fault.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+
+from mpi4py import MPI
+from mpicalls import Together
+from preload import Control, mark
+from workload import Twin, create, draw
+
+comm = MPI.COMM_WORLD
+seed, calls, engine = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+at, fault = int(sys.argv[4]), int(sys.argv[5])
+folder = os.environ["PRELOAD_FOLDER"]
+
+# The ranks share what says where to record to: a number of a descriptor.
+LOG = 200
+fd = os.open(f"{folder}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+os.dup2(fd, LOG)
+control = Control()
+comm.Barrier()
+control.record(LOG)
+comm.Barrier()
+
+
+def say(text):
+    if comm.rank == 0:
+        mark(LOG, text)
+
+
+array = create(f"{folder}/a", random.Random(seed), engine=engine, checksum=False, comm=comm)
+together, twin, rng = Together(array), Twin(array), random.Random(f"{seed} calls")
+comm.Barrier()
+say("ready")
+if comm.rank == 0:
+    control.arm(at, fault)
+comm.Barrier()
+for _ in range(calls):
+    call = draw(rng, twin)
+    say("begun")
+    call.on(together)
+    say("returned")
+    call.on(twin)
+array.close()

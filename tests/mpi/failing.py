@@ -1,0 +1,126 @@
+"""Each call to the system fails once, on one of the ranks: ENGINE [CASE ...].
+
+The array is in the folder that preload.py watches.  All ranks raise then, or none; the array is as
+before, and the ranks go on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import os
+import sys
+
+from faults import CASES, CHUNKS, FIRST
+from mpi4py import MPI
+from mpicalls import Together
+from preload import FAULTS, Control
+from workload import Call, Twin, problem
+
+import extarray as xa
+
+comm = MPI.COMM_WORLD
+engine, *names = sys.argv[1:]
+path = f"{os.environ['PRELOAD_FOLDER']}/a"
+control = Control()
+
+
+def attempt(function, number):
+    """Call a function on all ranks, with a fault; gives whether it came, and the error of all."""
+    error = None
+    arming = control.fault(number, FAULTS["EIO"]) if comm.rank == 0 else contextlib.nullcontext()
+    comm.Barrier()
+    with arming:
+        comm.Barrier()
+        try:
+            function()
+        except Exception as caught:
+            error = caught
+        comm.Barrier()
+    said = comm.allgather(None if error is None else (type(error), str(error)))
+    assert len(set(said)) == 1, f"the ranks differ: {said}"
+    if error is not None:
+        assert isinstance(error, xa.StorageError), repr(error)
+        assert error.errno == FAULTS["EIO"] and path in str(error), repr(error)
+    return control.fired, error
+
+
+def agree(array, states, assigned=None):
+    """The array and a fresh reader are in one of the states, on all ranks."""
+    comm.Barrier()
+    with xa.open(path) as reader:
+        for one in (array, reader):
+            wrong = problem(one, states, assigned)
+            assert wrong is None, wrong
+    comm.Barrier()
+
+
+def make(case):
+    """The array of a case, before its call."""
+    options = {"engine": engine, "comm": comm}
+    array = xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, overwrite=True, **options)
+    together = Together(array)
+    together.write((slice(0, 6), slice(0, 7)), FIRST)
+    for call in case.before:
+        call.on(together)
+    if case.is_sealed:
+        array.close()
+        together = Together(xa.open(path, "r+", **options))
+    return together
+
+
+def call_once(case, number):
+    """A case with one fault; returns whether there was one."""
+    array = make(case)
+    before = Twin(array.array)
+    after = copy.deepcopy(before)
+    case.call.on(after)
+    fired, error = attempt(lambda: case.call.on(array), number)
+    if error is None:
+        agree(array, [after])
+    else:
+        agree(array, [before], after if case.call.assigns else None)
+        case.call.on(array)
+        for call in (Call("extend", (0, 4)), Call("extend", (1, 3)), Call("attrs", ({"b": 2},))):
+            call.on(array)
+            call.on(after)
+        agree(array, [after])
+    array.close()
+    return fired
+
+
+def opened(mode):
+    """Opening with one fault."""
+
+    def open_once(case, number):
+        array = make(case)
+        before = Twin(array.array)
+        array.close()
+        made = []
+        options = {"engine": engine, "comm": comm}
+        fired, error = attempt(lambda: made.append(xa.open(path, mode, **options)), number)
+        if error is not None:
+            made.append(xa.open(path, mode, **options))
+        agree(made[0], [before])
+        made[0].close()
+        return fired
+
+    return open_once
+
+
+TASKS = [(case.name, case, call_once) for case in CASES]
+TASKS += [(f"open for {mode}", CASES[0], opened(mode)) for mode in ("r", "r+")]
+found = 0
+for name, case, task in TASKS:
+    if names and name not in names:
+        continue
+    for number in itertools.count(1):
+        try:
+            if not task(case, number):
+                break
+        except Exception as error:
+            raise AssertionError(f"{name}, call {number}, {control.name}") from error
+        found += 1
+if comm.rank == 0:
+    print(found, "faults")

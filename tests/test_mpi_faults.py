@@ -1,0 +1,163 @@
+"""Faults on several ranks: calls to the system that fail, and programs that are killed.
+
+The numbers here are small; EXTARRAY_TEST_MPI_SEEDS asks for more.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import preload
+import pytest
+from mpirun import Launcher
+from power import Disk
+from workload import Twin, draw, problem
+
+import extarray as xa
+
+CALLS = 20
+SEEDS = range(int(os.environ.get("EXTARRAY_TEST_MPI_SEEDS", 1)))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    library = preload.build(tmp_path_factory.mktemp("preload"))
+    if library is None:
+        pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
+    return library
+
+
+@pytest.fixture
+def watched(library, tmp_path):
+    """A folder whose files are watched; the record of what happens to them lies beside it."""
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def run(mpiexec, script, library, watched):
+    """Runs scripts of tests/mpi whose calls for files of the folder are watched."""
+    watch = preload.environment(library, watched, watched.with_name("control"))
+    # As if each rank had a host of its own: stores to a mapping would not be seen.
+    alone = {"MPIR_CVAR_NOLOCAL": "1"}
+    return Launcher(mpiexec, {**script.environment, **watch, **alone})
+
+
+class History:
+    """What is in the files after each thing that was recorded, and what they have to show."""
+
+    def __init__(self, folder: Path, seed):
+        self.disk = Disk()
+        self.state: Twin | None = None
+        self.after: Twin | None = None  # of the call that is under way
+        self.call = None
+        self._folder = folder
+        self._rng = random.Random(f"{seed} calls")
+
+    def take(self, event) -> None:
+        if event.name != "mark":
+            self.disk.take(event)
+            if event.inode in self.disk.files:
+                self.disk.files[event.inode].sync()  # the last contents are enough
+        elif event.data == b"ready":
+            self.leave()
+            with xa.open(self._folder / "a") as array:
+                self.state = Twin(array)
+        elif event.data == b"begun":
+            self.call = draw(self._rng, self.state)
+            self.after = copy.deepcopy(self.state)
+            self.call.on(self.after)
+        else:
+            self.state, self.after = self.after, None
+
+    def leave(self) -> None:
+        """Leave the files as they are in the folder."""
+        for file in self._folder.iterdir():
+            file.unlink()
+        for name, file in self.disk.names.items():
+            (self._folder / Path(name).name).write_bytes(file.now)
+
+    def problem(self, array) -> str | None:
+        """What is wrong with an array of that was left."""
+        if self.after is None:
+            return problem(array, [self.state])
+        if self.call.assigns:
+            return problem(array, [self.state], self.after)
+        return problem(array, [self.state, self.after])
+
+
+def check(history, path):
+    """Reopened, the array is as before the call that was under way or after it, and goes on."""
+    where = f"in {history.call}" if history.after is not None else f"after {history.call}"
+    # Nobody has it locked, when the last rank has ended.
+    with xa.open(path, "r+", timeout=20) as array:
+        wrong = history.problem(array)
+        assert wrong is None, f"{where}: {wrong}"
+        values, (rows, *_) = array[...], array.shape
+        array.extend(0, 3)
+        array.extend(array.ndim - 1, 2, "start")
+        assert np.array_equal(array[:rows, ..., 2:], values), where
+        new = (array[rows:], array[..., :2])
+        assert all((part == array.fill_value).all() for part in new), f"{where}: old elements"
+
+
+def halves(event):
+    """What is there when a rank is killed in the midst of something, and after it."""
+    if event.name == "pwrite" and len(event.data) > 8:
+        half = len(event.data) // 2
+        yield preload.Event(event.name, event.inode, event.offset, half, event.data[:half])
+    yield event
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("ranks", "engine"), [(2, "mpi-io"), (3, "pread")])
+def test_killed_at_any_moment(run, watched, tmp_path, ranks, engine, seed):
+    """What a kill of all ranks leaves is a beginning of what they have done to the files."""
+    if engine == "mpi-io" and not run.is_mpich:
+        pytest.skip("Open MPI writes by calls that are not watched")
+    run(ranks, "calls.py", seed, CALLS, engine, 0, 0)
+    left = tmp_path / "left"
+    left.mkdir()
+    history = History(left, seed)
+    n = 0
+    for recorded in preload.events(watched.with_name("watched.log").read_bytes()):
+        for event in halves(recorded):
+            history.take(event)
+            if history.state is not None and event.name != "mark":
+                history.leave()
+                check(history, left / "a")
+                n += 1
+    assert n > 5 * CALLS
+    # Nothing was missed.
+    history.leave()
+    for file in watched.iterdir():
+        assert file.read_bytes() == (left / file.name).read_bytes()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("ranks", "engine", "at", "how"),
+    [(2, "mpi-io", 40, "half"), (3, "mpi-io", 170, "after"), (2, "pread", 90, "before")],
+)
+def test_a_rank_is_killed(run, watched, tmp_path, ranks, engine, at, how, seed):
+    """The launcher ends the others."""
+    status, text = run.status(ranks, "calls.py", seed, 200, engine, at, preload.KILLS[how])
+    assert status != 0, text
+    left = tmp_path / "left"
+    left.mkdir()
+    history = History(left, seed)
+    for event in preload.events(watched.with_name("watched.log").read_bytes()):
+        history.take(event)
+    check(history, watched / "a")
+
+
+@pytest.mark.parametrize(("ranks", "engine"), [(2, "mpi-io"), (3, "pread")])
+def test_each_call_to_the_system_fails_once(run, ranks, engine):
+    cases = ["append", "append into a cut", "extend", "box", "shrink", "attributes", "open for r+"]
+    found = run(ranks, "failing.py", engine, *cases)
+    assert int(found.split()[0]) > 50
