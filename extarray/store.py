@@ -355,7 +355,7 @@ class FileStore(Member):
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
     ) -> tuple[Self, Axial]:
         """Open a pair of files."""
-        lock.check_timeout(timeout)
+        timeout = lock.check_timeout(timeout)
         recover = False
         for attempt in range(ATTEMPTS):
             self = cls(path)
