@@ -266,7 +266,8 @@ class FileStore(Member):
             fd = present._locked(name, flags, 0)
             try:
                 present._read_header()
-                present.state = present._read_state().state
+                # Whether it was to change with others makes no difference any more.
+                present.state = present._whole_state([]).state
             except FormatError:
                 pass  # what is damaged may be replaced
             else:
