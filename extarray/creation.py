@@ -265,7 +265,8 @@ def open(
     mode : {"r", "r+"}
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
-        Seconds to wait for the writer's lock; None: for ever.
+        Seconds to wait for the writer's lock, with `share` also for one of its 63 places; None: for
+        ever.  The end of a commit of another writer is waited for 5 seconds at least.
     engine : {"auto", "mmap", "pread", "mpi-io"}
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where

@@ -77,9 +77,9 @@ class LiveMixin(StoredArray):
         """
         self._check()
         j = self._axis(axis)
-        check_timeout(timeout)
+        seconds = check_timeout(timeout)
         ndim = self.ndim
-        return self._news(j, ndim, timeout, *self._ends(j, ndim))
+        return self._news(j, ndim, seconds, *self._ends(j, ndim))
 
     def _ends(self, axis: int, ndim: int) -> tuple[int, int]:
         """Bounds of one of `ndim` axes, counted from where index 0 was at first."""

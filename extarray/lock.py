@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 from extarray.errors import (
     ArgumentError,
@@ -55,12 +57,13 @@ __all__ = [
     "join",
     "note_holder",
     "release",
-    "take_slot",
     "wait_turn",
 ]
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
+# Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
+_PATIENCE = 5.0
 _HAS_RANGES = hasattr(fcntl, "F_OFD_SETLK")
 
 # Bytes that writers lock who share an array.
@@ -112,23 +115,32 @@ def _obstacle(fd: int, kind: int, start: int, length: int = 1) -> int:
     return _call(fd, fcntl.F_OFD_GETLK, kind, start, length)
 
 
-def check_timeout(timeout: float | None) -> None:
-    """Refuse what is no time to wait.
+def check_timeout(timeout: Any) -> float | None:
+    """Seconds to wait, or None; what is no time to wait is refused.
 
     Parameters
     ----------
     timeout : float or None
+        Any real number, NumPy's too.
+
+    Returns
+    -------
+    float or None
 
     Raises
     ------
     ArgumentError, ArgumentTypeError
     """
     if timeout is None:
-        return
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        return None
+    if isinstance(timeout, bool) or not issubclass(type(timeout), Real):
         raise ArgumentTypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
     if not timeout >= 0:
         raise ArgumentError(f"timeout must be at least 0 seconds, not {timeout!r}")
+    try:
+        return float(timeout)
+    except OverflowError:
+        return math.inf
 
 
 def acquire(fd: int, path: Path, timeout: float | None) -> None:
@@ -148,11 +160,16 @@ def acquire(fd: int, path: Path, timeout: float | None) -> None:
     LockedError
         A BlockingIOError: still held after `timeout` seconds.
     """
-    _take(fd, path, timeout, fcntl.F_WRLCK, 0, 0)
+    for _ in _attempts(_end(timeout)):
+        if _try(fd, fcntl.F_WRLCK):
+            return
+    raise LockedError(errno.EAGAIN, _refusal(fd, fcntl.F_WRLCK), str(path))
 
 
-def join(fd: int, path: Path, timeout: float | None) -> None:
-    """Take the lock of a writer among others.
+def join(fd: int, path: Path, timeout: float | None) -> int:
+    """Take the locks of a writer among others, and that of commits.
+
+    The commit of another writer is waited for some seconds, however short the time.
 
     Parameters
     ----------
@@ -161,7 +178,12 @@ def join(fd: int, path: Path, timeout: float | None) -> None:
     path : Path
         For the message.
     timeout : float or None
-        Seconds to wait for a writer that is alone; None: for ever.
+        Seconds to wait for a writer that is alone, or for a slot; None: for ever.
+
+    Returns
+    -------
+    int
+        The slot by which the others see that this writer lives.
 
     Raises
     ------
@@ -177,16 +199,49 @@ def join(fd: int, path: Path, timeout: float | None) -> None:
             "of bytes, which Linux has; open it without share=True",
             str(path),
         )
-    _take(fd, path, timeout, fcntl.F_RDLCK, _MEMBER, 1)
+    end = _end(timeout)
+    for _ in _attempts(end):
+        if _try(fd, fcntl.F_RDLCK, _MEMBER, 1):
+            break
+    else:
+        raise LockedError(errno.EAGAIN, _refusal(fd, fcntl.F_RDLCK), str(path))
+    patience = None if end is None else max(end, time.monotonic() + _PATIENCE)
+    for _ in _attempts(end):
+        for _ in _attempts(patience):
+            if _try(fd, fcntl.F_WRLCK, _COMMIT, 1):
+                break
+        else:
+            raise LockedError(
+                errno.EAGAIN,
+                f"one of the writers{_sharers(fd)} that share it does not come to the end of a "
+                "commit; wait with timeout=, end it there, or open with mode='r'",
+                str(path),
+            )
+        for slot in range(WRITER_SLOTS):
+            if _try(fd, fcntl.F_WRLCK, _SLOTS + slot, 1):
+                return slot
+        end_commit(fd)  # whoever is about to leave must commit
+    raise LockedError(
+        errno.EAGAIN,
+        f"{WRITER_SLOTS} writers share it, no more are possible; wait with timeout=, close one, or "
+        "open with mode='r'",
+        str(path),
+    )
 
 
-def _take(fd: int, path: Path, timeout: float | None, kind: int, start: int, length: int) -> None:
-    end = None if timeout is None else time.monotonic() + timeout
+def _end(timeout: float | None) -> float | None:
+    """When a time to wait that begins now is over; None: never."""
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _attempts(end: float | None) -> Iterator[None]:
+    """Moments to try something, now and again until the end, with naps between them."""
     nap = 0.001
-    while not _try(fd, kind, start, length):
+    while True:
+        yield
         left = nap if end is None else end - time.monotonic()
         if left <= 0:
-            raise LockedError(errno.EAGAIN, _refusal(fd, kind), str(path))
+            return
         time.sleep(min(nap, left))
         nap = min(2 * nap, _LONGEST_NAP)
 
@@ -222,20 +277,6 @@ def end_commit(fd: int) -> None:
     fd : int
     """
     _drop(fd, _COMMIT)
-
-
-def take_slot(fd: int, slot: int) -> bool:
-    """Take a slot, by which the others see that this writer lives, if it is free.
-
-    Parameters
-    ----------
-    fd, slot : int
-
-    Returns
-    -------
-    bool
-    """
-    return _try(fd, fcntl.F_WRLCK, _SLOTS + slot, 1)
 
 
 def is_alive(fd: int, slot: int) -> bool:

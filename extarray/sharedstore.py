@@ -12,13 +12,12 @@ have died.  A change that must be alone waits in the same queue.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 from typing import TYPE_CHECKING
 
 from extarray import lock
-from extarray.errors import ArgumentError, CorruptError, FormatError, LockedError, TruncatedError
+from extarray.errors import ArgumentError, CorruptError, FormatError, TruncatedError
 from extarray.filesystem import datasync, family, read_all, write_all
 from extarray.metadata import (
     BLOCK,
@@ -27,7 +26,6 @@ from extarray.metadata import (
     SEAL_MAGIC,
     SPARED_SLOTS,
     WRITER_BYTES,
-    WRITER_SLOTS,
     WRITERS_BLOCK,
     Superblock,
     Writer,
@@ -80,8 +78,8 @@ class SharedFileStore(FileStore):
     # -- beginning and end -------------------------------------------------------------------
 
     def _lock(self, fd: int, timeout: float | None) -> None:
-        lock.join(fd, self.path, timeout)
-        lock.begin_commit(fd)  # until `_begin_writing` is done
+        # With the lock of commits, until `_begin_writing` is done.
+        self._slot = lock.join(fd, self.path, timeout)
 
     def _begin_writing(self, slot: int) -> None:
         if self.header.checksum:
@@ -95,7 +93,9 @@ class SharedFileStore(FileStore):
             if self.unclean:  # the last writer died: those to come must know
                 self._note_remains()
         self._look()
-        self._take_slot()
+        # Tickets must not come again while somebody may wait for one.
+        before = self._table[self._slot : self._slot + 1]
+        self._write_own(seen=self.state.sequence, ticket=before[0].ticket if before else 0)
         lock.end_commit(self._metadata)
 
     def _clear_table(self) -> None:
@@ -103,22 +103,6 @@ class SharedFileStore(FileStore):
         head, _ = decode_writers(self._read_table()[:WRITER_BYTES].ljust(BLOCK, b"\0"))
         write_all(self._metadata, bytes(BLOCK), self._entry_offset(-1))
         self._write_head(WritersHead(head.cut, self._unsettled))
-
-    def _take_slot(self) -> None:
-        for slot in range(WRITER_SLOTS):
-            if lock.take_slot(self._metadata, slot):
-                break
-        else:
-            raise LockedError(
-                errno.EAGAIN,
-                f"{WRITER_SLOTS} writers share it, no more are possible; close one, or open with "
-                "mode='r'",
-                str(self.path),
-            )
-        self._slot = slot
-        # Tickets must not come again while somebody may wait for one.
-        ticket = self._table[slot].ticket if slot < len(self._table) else 0
-        self._write_own(seen=self.state.sequence, ticket=ticket)
 
     def _end_writing(self) -> None:
         with contextlib.suppress(OSError):

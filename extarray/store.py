@@ -285,7 +285,8 @@ class FileStore(Member):
             fd = present._locked(name, flags, 0)
             try:
                 present._read_header()
-                present.state = present._read_state().state
+                # Whether it was to change with others makes no difference any more.
+                present.state = present._whole_state([]).state
             except FormatError:
                 pass  # what is damaged may be replaced
             else:
@@ -394,7 +395,7 @@ class FileStore(Member):
         cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
     ) -> tuple[Self, Axial]:
         """Open a pair of files."""
-        lock.check_timeout(timeout)
+        timeout = lock.check_timeout(timeout)
         recover = False
         for attempt in range(ATTEMPTS):
             self = cls(path)

@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import threading
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -518,6 +519,19 @@ def test_timeout_waits_for_the_other_writer(scene, timeout):
     writer.close()
     thread.join()
     assert_same(results[0], values)
+
+
+@pytest.mark.parametrize(
+    "timeout", [0, 0.01, np.int64(0), np.float32(0.01), Fraction(1, 100), 10**400, float("inf")]
+)
+@pytest.mark.parametrize("share", [False, True])
+def test_timeouts_of_all_kinds(scene, timeout, share):
+    """Any real number, also one that no float can hold."""
+    with xa.open(scene[0], mode="r+", timeout=timeout, share=share) as array:
+        assert list(array.follow(timeout=min(timeout, 0))) == []
+    if timeout < 1:
+        with xa.open(scene[0], mode="r+"), pytest.raises(xa.LockedError):
+            xa.open(scene[0], mode="r+", timeout=timeout, share=share)
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "1", True])

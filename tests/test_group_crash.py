@@ -372,6 +372,16 @@ def test_a_coordinator_that_is_damaged_is_there(decided, where):
     assert opened(decided, "b", "r+")[0] == BEFORE
 
 
+@pytest.mark.parametrize("code", [errno.EACCES, "header"])
+def test_who_is_replaced_need_not_ask(decided, monkeypatch, code):
+    if code == "header":
+        spoil(decided / "a.xmd")
+    else:
+        unreadable(monkeypatch, "a", code)
+    xa.create(decided / "b", (9,), overwrite=True).close()
+    assert opened(decided, "b")[0] == (9,)
+
+
 def test_a_refresh_that_cannot_ask_the_coordinator(decided, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         # As it was when nothing was pending.

@@ -458,11 +458,41 @@ def test_more_writers_than_there_are_slots(path):
     xa.zeros((2, 2), path=path).close()
     with contextlib.ExitStack() as stack:
         arrays = [stack.enter_context(share(path, "pread")) for _ in range(metadata.WRITER_SLOTS)]
-        with pytest.raises(xa.LockedError, match="63 writers share it"):
-            share(path, timeout=60)
-        arrays[7].close()
+        for timeout in (0, 0.02):
+            with pytest.raises(xa.LockedError, match="63 writers share it"):
+                share(path, timeout=timeout)
+        # Who waits keeps nobody from committing, and so from closing.
+        thread = threading.Timer(0.02, arrays[7].close)
+        thread.start()
+        for timeout in (60, None):
+            with share(path, timeout=timeout) as array:
+                array.extend(0, 1)
+        thread.join()
         stack.enter_context(share(path)).extend(0, 1)
         assert arrays[0].refresh()
+
+
+def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
+    """Who opens waits for as long as it was told, and some seconds at least."""
+    xa.zeros((2, 2), path=path).close()
+    with share(path) as one:
+        one._store.begin_commit()
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(lock, "_PATIENCE", 0)
+                for timeout in (0, 0.02):
+                    with pytest.raises(xa.LockedError, match=f"{os.getpid()}.* end of a commit"):
+                        share(path, timeout=timeout)
+            for timeout in (0, 60):
+                thread = threading.Thread(target=lambda t=timeout: share(path, timeout=t).close())
+                thread.start()
+                thread.join(0.02)
+                one._store.end_commit()
+                thread.join(60)
+                assert not thread.is_alive()
+                one._store.begin_commit()
+        finally:
+            one._store.end_commit()
 
 
 def test_a_reader_takes_no_lock(pair, monkeypatch):
