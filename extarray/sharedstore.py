@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from extarray import lock
 from extarray.errors import ArgumentError, FormatError, LockedError, TruncatedError
-from extarray.filesystem import datasync, family, write_all
+from extarray.filesystem import datasync, family, read_all, write_all
 from extarray.metadata import (
     BLOCK,
     LIVE_SLOTS,
@@ -212,13 +212,15 @@ class SharedFileStore(FileStore):
         except BaseException:
             # An interrupt: what is in the file is what the others go by.
             offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
-            found = os.pread(self._metadata, superblock_bytes(self.header.ndim), offset)
-            self.state = state if found == encode_superblock(state) else before
+            with contextlib.suppress(OSError):
+                found = read_all(self._metadata, superblock_bytes(self.header.ndim), offset)
+                self.state = state if found == encode_superblock(state) else before
             raise
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
-        self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
+        with family(f"cannot look at '{self.path}.xta'"):
+            self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
         super().reserve(old, new, runs)
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
@@ -243,7 +245,8 @@ class SharedFileStore(FileStore):
     def begin_append(self) -> None:
         """Have the files say that a writer is at work, before anything outside the bounds."""
         # Who unsealed the array may have died before the seal was gone.
-        end = os.pread(self._data, SEAL_BYTES, self.state.data_bytes)
+        with family(f"cannot read '{self.path}.xta'"):
+            end = read_all(self._data, SEAL_BYTES, self.state.data_bytes)
         self._has_seal = end == SEAL_MAGIC + self.header.uuid
         super().begin_append()
 
@@ -346,7 +349,7 @@ class SharedFileStore(FileStore):
             self._write_head(self._head._replace(cut=1))
 
     def _read_table(self) -> bytes:
-        return os.pread(self._metadata, BLOCK, self._entry_offset(-1))
+        return read_all(self._metadata, BLOCK, self._entry_offset(-1))
 
     def _entry_offset(self, slot: int) -> int:
         """Offset of an entry; that of the head for -1."""
