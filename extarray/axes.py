@@ -161,7 +161,7 @@ class AxesMixin(StoredArray):
                     self._take_layout(axial, places)
                     if store.sums is not None:
                         self._attach_store()
-                        if new > old:
+                        if new > old or store.sums.lost:
                             self._note_written(np.arange(axial.size))
                 elif new > old:
                     store.release(old)

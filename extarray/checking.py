@@ -93,9 +93,11 @@ def check(
     names = metadata, principal
     done: list[str] = []
     refused: list[str] = []
+    if repair:
+        with family(f"cannot repair '{where}'"):
+            _repair(names, where, data, force, progress, (done, refused))
     with family(f"cannot check '{where}'"):
         if repair:
-            _repair(names, where, data, force, progress, (done, refused))
             survey = _look(names, False, None)
             if force or not survey.kinds:  # else they may have what the array lacks
                 done += remove_left_overs(names, survey.header)

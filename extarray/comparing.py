@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray.errors import CorruptError
+from extarray.filesystem import read_all
 from extarray.metadata import BLOCK, SUMS_BLOCK, Header, decode_sums, sums_capacity
 from extarray.sums import SUMS_AT_ONCE, chunk_sums, fill_sum, read_sums
 
@@ -37,7 +38,7 @@ def read_table(fd: int, header: Header, end: int) -> tuple[bool, list[int]] | No
     -------
     tuple of bool and list of int, or None
     """
-    block = os.pread(fd, BLOCK, header.superblock_offset(SUMS_BLOCK))
+    block = read_all(fd, BLOCK, header.superblock_offset(SUMS_BLOCK))
     found = decode_sums(block, header.uuid)
     if found is None:
         return None

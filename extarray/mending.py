@@ -6,12 +6,12 @@ possible, another one fits by an accident of a few in a million.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from extarray._core._crc import crc32c, crc32c_rows
+from extarray.filesystem import read_all
 from extarray.metadata import (
     EXTENT_HEAD_BYTES,
     MOST_SUMS_EXTENTS,
@@ -89,7 +89,7 @@ def patches(survey: Survey) -> Iterator[Patch]:
         return
 
     def read(at: int, length: int) -> bytes:
-        data = os.pread(survey.metadata, length, at)
+        data = read_all(survey.metadata, length, at)
         return data if len(data) == length else b""
 
     seed = crc32c(header.uuid)

@@ -10,6 +10,7 @@ import numpy as np
 
 from extarray._core._crc import crc32c, crc32c_rows
 from extarray.errors import CorruptError
+from extarray.filesystem import read_all
 from extarray.metadata import (
     EXTENT_HEAD_BYTES,
     Header,
@@ -88,7 +89,7 @@ def read_log(fd: int, header: Header, stop: int) -> Log:
         offset = extents[-1] + EXTENT_HEAD_BYTES
         wanted = min(stop - done, extent_capacity(len(extents) - 1))
         there = max(0, min(wanted, (length - offset) // size))
-        rows = np.frombuffer(os.pread(fd, there * size, offset), np.uint8)
+        rows = np.frombuffer(read_all(fd, there * size, offset), np.uint8)
         rows = rows[: len(rows) // size * size].reshape(-1, size)
         good = crc32c_rows(rows[:, 4:], seed) == rows[:, :4].copy().view("<u4")[:, 0]
         good &= rows[:, 4] < 2
@@ -103,7 +104,7 @@ def read_log(fd: int, header: Header, stop: int) -> Log:
             break
         try:
             following = decode_extent_head(
-                os.pread(fd, EXTENT_HEAD_BYTES, extents[-1]), header.uuid
+                read_all(fd, EXTENT_HEAD_BYTES, extents[-1]), header.uuid
             )
             if not header.first_extent < following < length:
                 raise CorruptError("the growth log is cut off")

@@ -19,7 +19,7 @@ from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.comparing import read_table
 from extarray.errors import CorruptError
-from extarray.filesystem import fill_range, write_all
+from extarray.filesystem import family, fill_range, read_all, write_all
 from extarray.mending import patches
 from extarray.metadata import (
     BLOCK,
@@ -119,8 +119,16 @@ class Repair:
     def _save(self, number: int, first: int, stop: int) -> None:
         """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
         fd, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
+        with family(f"cannot keep a copy of '{name}'"):
+            aside = self._copy_aside(fd, name, first, stop)
+        if aside:
+            part = "" if first == 0 else f" from byte {first} on"
+            self.done.append(f"what {name} was{part} is kept in {aside}")
+
+    def _copy_aside(self, fd: int, name: str, first: int, stop: int) -> str:
+        """Copy bytes of a file to a new one; gives its name, or "" where all of them are zero."""
         pieces = (
-            (at, os.pread(fd, min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE)
+            (at, read_all(fd, min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE)
         )
         copy, aside = -1, ""
         try:
@@ -141,9 +149,7 @@ class Repair:
         finally:
             if copy >= 0:
                 os.close(copy)
-        if copy >= 0:
-            part = "" if first == 0 else f" from byte {first} on"
-            self.done.append(f"what {name} was{part} is kept in {aside}")
+        return aside
 
     def _save_metadata(self) -> None:
         if not self._metadata_saved:
@@ -243,13 +249,13 @@ class Repair:
         assert header is not None
         for number in (*LIVE_SLOTS, *SPARED_SLOTS):
             at = header.superblock_offset(number)
-            raw = os.pread(self.survey.metadata, superblock_bytes(header.ndim), at)
+            raw = read_all(self.survey.metadata, superblock_bytes(header.ndim), at)
             # The fields of a torn one, proved by the checksum of what they point to.
             offset, length, crc = (
                 int.from_bytes(raw[a:b], "little") for a, b in ((32, 40), (40, 44), (60, 64))
             )
             if 2 <= length and offset + length <= self.survey.metadata_bytes:
-                blob = os.pread(self.survey.metadata, length, offset)
+                blob = read_all(self.survey.metadata, length, offset)
                 with contextlib.suppress(CorruptError):
                     if crc32c(blob) == crc:
                         return check_attrs(blob), number
@@ -263,7 +269,7 @@ class Repair:
         pattern = header.fill * max(1, _PIECE // size)
         for at in range(first, self._chunk_bytes_there(), len(pattern)):
             stop = min(len(pattern), self._chunk_bytes_there() - at)
-            piece = os.pread(self.survey.data, stop, at)
+            piece = read_all(self.survey.data, stop, at)
             if piece != pattern[: len(piece)] and piece.count(0) != len(piece):
                 return True
         return False
@@ -355,7 +361,7 @@ class Repair:
         if table is None:
             self.done.append("the table of checksums was lost: all of them are in doubt")
         in_doubt, extents = (True, []) if table is None else table
-        sums = Sums(survey.metadata, header, extents, False)
+        sums = Sums(survey.metadata, header, extents, False, survey.names[0])
         sums.inherited = in_doubt
         sums.doubt()
         sums.forget(plan.block.data_bytes // header.chunk_bytes)
@@ -476,7 +482,7 @@ class Repair:
         if not (wrong.size or survey.sums is None or (in_doubt and survey.compared)):
             return
         self._save_metadata()
-        sums = Sums(survey.metadata, header, extents, in_doubt)
+        sums = Sums(survey.metadata, header, extents, in_doubt, survey.names[0])
         if wrong.size:
             self._make_room_for_sum(sums, state, int(wrong[-1]))
         for first in range(0, len(wrong), SUMS_AT_ONCE):

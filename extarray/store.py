@@ -374,7 +374,7 @@ class FileStore(Member):
         self._take(fresh)
         self.reserve(0, data_bytes)
         if self.header.checksum:
-            self.sums = Sums(self._metadata, self.header, [], True)
+            self.sums = Sums(self._metadata, self.header, [], True, self.path)
         write_all(self._metadata, fresh.image, 0)
         lock.note_holder(self._metadata, True)
         self.region = self._region_of(data_bytes)
@@ -503,7 +503,7 @@ class FileStore(Member):
             self._begin_writing(found.slot)
             if self.header.checksum:
                 self.sums = Sums.load(
-                    self._metadata, self.header, axial.size, self.state, self._extents
+                    self._metadata, self.header, axial.size, self.state, self._extents, self.path
                 )
         self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
@@ -1274,13 +1274,14 @@ class FileStore(Member):
         self._durable = {FLUSHED_SLOTS[0]: fresh.state}
         self._rooms = set()
         if self.sums is not None:
-            before, self.sums = self.sums, Sums(self._metadata, self.header, [], True)
-            self.sums.inherited = True  # should the next steps fail
+            before, self.sums = self.sums, Sums(self._metadata, self.header, [], True, self.path)
+            self.sums.inherited = before.inherited
+            self.sums.lost = True  # should the next steps fail
             with contextlib.suppress(OSError):
                 if sums.any():
                     self._make_room_for_sum(len(sums) - 1)
                     self.sums.restore(sums)
-                self.sums.inherited = before.inherited
+                self.sums.lost = False
 
     def _append_log(self, axial: Axial, first: int, stop: int, end: int) -> tuple[list[int], int]:
         """Write the records of new segments; returns the extents, and where free space begins."""

@@ -10,7 +10,6 @@ is on the disk before the first such write, and goes when new sums are.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from extarray._core._crc import crc32c, crc32c_ranges
 from extarray.config import config
 from extarray.errors import CorruptError
-from extarray.filesystem import datasync, family, fill_range, write_all
+from extarray.filesystem import datasync, family, fill_range, read_all, write_all
 from extarray.metadata import (
     BLOCK,
     SUMS_BLOCK,
@@ -33,6 +32,7 @@ from extarray.metadata import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from os import PathLike
 
     from numpy.typing import NDArray
 
@@ -135,9 +135,10 @@ def read_sums(fd: int, extents: Sequence[int], first: int, stop: int) -> NDArray
         number, place = extent_of_sum(low)
         high = min(stop, low + sums_capacity(number) - place)
         if number < len(extents):
-            part = found[low - first : high - first]
-            if os.preadv(fd, [part], extents[number] + 4 * place) != part.nbytes:
+            part = read_all(fd, 4 * (high - low), extents[number] + 4 * place)
+            if len(part) != 4 * (high - low):
                 raise CorruptError("the table of checksums is cut off")
+            found[low - first : high - first] = np.frombuffer(part, "<u4")
         low = high
     return found
 
@@ -145,17 +146,37 @@ def read_sums(fd: int, extents: Sequence[int], first: int, stop: int) -> NDArray
 class Sums:
     """The checksums of the chunks of an array, as its writer keeps them.
 
+    Parameters
+    ----------
+    fd : int
+        Of ``.xmd``.
+    header : Header
+    extents : list of int
+    in_doubt : bool
+    path : PathLike
+        Of the pair, for messages.
+
     Attributes
     ----------
     in_doubt : bool
         The files say that the sums are; writes need not.
     inherited : bool
         It was in doubt before, so that it stays: nobody knows which chunks were written.
+    lost : bool
+        The table lacks what another one had: all chunks count as written.
     extents : list of int
         Offsets of the extents of the table.
     """
 
-    def __init__(self, fd: int, header: Header, extents: list[int], in_doubt: bool) -> None:
+    def __init__(
+        self,
+        fd: int,
+        header: Header,
+        extents: list[int],
+        in_doubt: bool,
+        path: str | PathLike[str],
+    ) -> None:
+        self._path = path
         self.extents = extents
         self.in_doubt = in_doubt
         self._fd = fd
@@ -163,11 +184,18 @@ class Sums:
         self._offset = header.superblock_offset(SUMS_BLOCK)
         self._fill: int | None = None
         self.inherited = False
+        self.lost = False
         self._lock = threading.Lock()
 
     @classmethod
     def load(
-        cls, fd: int, header: Header, n_chunks: int, state: Superblock, log: Sequence[int]
+        cls,
+        fd: int,
+        header: Header,
+        n_chunks: int,
+        state: Superblock,
+        log: Sequence[int],
+        path: str | PathLike[str],
     ) -> Sums:
         """Take over the sums of the last writer.
 
@@ -182,8 +210,10 @@ class Sums:
             What of the table lies beyond it is of a state that is lost.
         log : sequence of int
             Offsets of the extents of its growth log.
+        path : PathLike
+            Of the pair, for messages.
         """
-        found = decode_sums(os.pread(fd, BLOCK, header.superblock_offset(SUMS_BLOCK)), header.uuid)
+        found = decode_sums(read_all(fd, BLOCK, header.superblock_offset(SUMS_BLOCK)), header.uuid)
         in_doubt, extents = (True, []) if found is None else found
         kept = [e for n, e in enumerate(extents) if e + 4 * sums_capacity(n) <= state.end]
         length = os.fstat(fd).st_size
@@ -191,7 +221,7 @@ class Sums:
             e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
         ):
             in_doubt, kept = True, []  # somebody made it up: to write there would do harm
-        self = cls(fd, header, kept, in_doubt)
+        self = cls(fd, header, kept, in_doubt, path)
         self.inherited = in_doubt
         if in_doubt or not state.sealed:
             self.forget(n_chunks)
@@ -215,7 +245,7 @@ class Sums:
 
         On the disk, lest a power cut leaves what is written and not the flag.
         """
-        with self._lock, family("cannot note that checksums are in doubt"):
+        with self._lock, family(f"cannot note that checksums of '{self._path}' are in doubt"):
             if not self.in_doubt:
                 self.note(True)
                 datasync(self._fd)

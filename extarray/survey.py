@@ -20,7 +20,7 @@ from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.comparing import Comparison, read_table
 from extarray.errors import CorruptError, ExtArrayError, FormatError
-from extarray.filesystem import fresh_name
+from extarray.filesystem import fresh_name, read_all
 from extarray.findings import Problem
 from extarray.leftovers import left_overs
 from extarray.metadata import (
@@ -166,7 +166,7 @@ class Survey:
                 # Whatever has that name, opening it must not wait.
                 if number == _DATA and fds[_METADATA] >= 0:
                     # Its maker may not have come to give it the name.
-                    fresh = fresh_name(name, os.pread(fds[_METADATA], 16, _UUID_AT))
+                    fresh = fresh_name(name, read_all(fds[_METADATA], 16, _UUID_AT))
                     name = fresh if os.path.exists(fresh) else name
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                     fd = os.open(name, flags | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -191,7 +191,7 @@ class Survey:
             if fd >= 0:
                 found.append(os.fstat(fd).st_size)
         if self.metadata >= 0:
-            found.append(os.pread(self.metadata, 1 << 16, 0))
+            found.append(read_all(self.metadata, 1 << 16, 0))
         return tuple(found)
 
     # -- the look ----------------------------------------------------------------------------
@@ -231,10 +231,10 @@ class Survey:
 
     def _header_at(self, offset: int) -> tuple[Header, bytes]:
         """The header, or its copy, that stands at an offset."""
-        first = os.pread(self.metadata, BLOCK, offset)
+        first = read_all(self.metadata, BLOCK, offset)
         size = int.from_bytes(first[12:16], "little")
         if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes - offset:
-            first = os.pread(self.metadata, size, offset)
+            first = read_all(self.metadata, size, offset)
         header = decode_header(first)
         if header.header_bytes > self.metadata_bytes - offset:
             raise CorruptError("the header is damaged: it is longer than the file")
@@ -260,7 +260,7 @@ class Survey:
                 )
             return
         for at in range((COPY_BLOCK + 1) * BLOCK, min(self.metadata_bytes, _FARTHEST_COPY), BLOCK):
-            if os.pread(self.metadata, len(MAGIC), at) == MAGIC:
+            if read_all(self.metadata, len(MAGIC), at) == MAGIC:
                 with contextlib.suppress(ExtArrayError):
                     header, block = self._header_at(at)
                     if header.copy_offset == at:
@@ -276,7 +276,7 @@ class Survey:
         header, size = self.header, superblock_bytes(self.header.ndim)
         # First the spared ones, so that they are not newer than the others.
         raw = {
-            number: os.pread(self.metadata, size, header.superblock_offset(number))
+            number: read_all(self.metadata, size, header.superblock_offset(number))
             for number in (*SPARED_SLOTS, *LIVE_SLOTS)
         }
         self.slots = [
@@ -322,7 +322,7 @@ class Survey:
         """The attributes of a state, where they are whole."""
         if block.attrs_offset + block.attrs_bytes > self.metadata_bytes:
             return None
-        blob = os.pread(self.metadata, block.attrs_bytes, block.attrs_offset)
+        blob = read_all(self.metadata, block.attrs_bytes, block.attrs_offset)
         if len(blob) != block.attrs_bytes or crc32c(blob) != block.attrs_crc:
             return None
         try:
@@ -413,7 +413,7 @@ class Survey:
         known = [slot.block.sequence for slot in self.slots if slot.whole and slot.block]
         for number in PENDING_SLOTS:
             at = self.header.superblock_offset(number)
-            pending = decode_pending(os.pread(self.metadata, BLOCK, at), self.header.ndim)
+            pending = decode_pending(read_all(self.metadata, BLOCK, at), self.header.ndim)
             if pending is not None and pending.state.sequence > max(known, default=-1):
                 self.pending = pending.state.sequence
                 self.note(
@@ -549,7 +549,7 @@ class Survey:
     def seal_at(self, offset: int) -> str | None:
         """What seal stands at an offset of ``.xta``."""
         assert self.header is not None
-        end = os.pread(self.data, SEAL_BYTES, offset)
+        end = read_all(self.data, SEAL_BYTES, offset)
         if not end.startswith(SEAL_MAGIC) or len(end) < SEAL_BYTES:
             return None
         pairs = zip(end[len(SEAL_MAGIC) :], self.header.uuid, strict=True)

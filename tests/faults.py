@@ -28,6 +28,8 @@ __all__ = ["CASES", "run"]
 
 CHUNKS = (3, 4)
 FIRST = np.arange(1, 43, dtype="i4").reshape(6, 7)
+#: What `open` is given, and not `create`.
+OF_OPEN = {"durability", "share"}
 #: Faults after which a call goes on.
 CARRIED_ON = {"EINTR", "half"}
 
@@ -67,6 +69,8 @@ CASES = [
     Case("shrink", CUT),
     Case("shrink at the start", Call("shrink", (1, 3, "start")), is_sealed=False),
     Case("reserve", Call("reserve", ((20, 20),))),
+    Case("add an axis", Call("add_axis", (1,))),
+    Case("add an axis, after growth", Call("add_axis", (0,)), (Call("extend", (0, 3)),)),
     Case("new room for the log", Call("extend", (0, 3)), alternating(64), is_sealed=False),
     Case("attributes", Call("attrs", ({"a": 1},))),
     Case("large attributes", Call("attrs", ({"a": "x" * 5000},)), is_sealed=False),
@@ -110,14 +114,14 @@ def agree(path: Path, states, assigned=None, array=None) -> None:
 
 def make(path: Path, case: Case, options) -> xa.ExtArray:
     """The array of a case, before its call."""
-    made = {name: value for name, value in options.items() if name != "durability"}
+    made = {name: value for name, value in options.items() if name not in OF_OPEN}
     array = xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, **made)
     array[...] = FIRST
     for call in case.before:
         call.on(array)
-    if case.is_sealed or "durability" in options:
+    if case.is_sealed or OF_OPEN & set(options):
         array.close()
-        kept = {name: options[name] for name in ("engine", "durability") if name in options}
+        kept = {name: options[name] for name in ("engine", *OF_OPEN) if name in options}
         array = xa.open(path, "r+", **kept)
     return array
 
@@ -134,8 +138,10 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
     else:
         assert fired, repr(error)
         check_error(error, fault, path)
-        # A commit that could not be brought to the disk counts.
-        states = [before, after] if "durability" in options else [before]
+        # A commit that could not be brought to the disk counts, and so does an axis of which readers
+        # could not be told.
+        counts = "durability" in options or case.call.method == "add_axis"
+        states = [before, after] if counts else [before]
         agree(path, states, after if case.call.assigns else None, array)
         state = before if problem(array, [after]) else after
         case.call.on(array)
@@ -143,7 +149,8 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
         after = state
         agree(path, [after], array=array)
     if error is not None:
-        for call in (Call("extend", (0, 4)), Call("extend", (1, 3)), Call("attrs", ({"b": 2},))):
+        last = after.ndim - 1
+        for call in (Call("extend", (0, 4)), Call("extend", (last, 3)), Call("attrs", ({"b": 2},))):
             call.on(array)
             call.on(after)
         agree(path, [after], array=array)
@@ -154,6 +161,8 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
             for one in (array, after):
                 one.extend(0, 2, "start")
             agree(path, [after], array=array)
+    report = xa.check(path, data=True)
+    assert not [p for p in report.problems if p.severity != "note"], str(report)
     return fired
 
 
@@ -211,6 +220,55 @@ def replacing(options, control, number, fault, path):
         path, "r+"
     ) as array:  # which gives the data their name, where the creator could not
         assert array.shape == (6, 5)
+    return fired
+
+
+def filling(options, control, number, fault, path):
+    before = old_array(path, options)
+    made = []
+
+    def fill():
+        made.append(xa.from_array(values(5, 5), path, chunks=CHUNKS, overwrite=True))
+
+    fired, error = attempt(fill, control, number, fault)
+    if error is not None:
+        check_error(error, fault, path)
+        with xa.open(path) as array:
+            if array.shape != (5, 5):
+                assert problem(array, [before]) is None
+            else:
+                assert (array[...] == values(5, 5)).all()
+        fill()
+    made[0].append(values(1, 5))
+    made[0].close()
+    with xa.open(path, "r+") as array:
+        assert array.shape == (6, 5)
+    return fired
+
+
+def repairing(options, control, number, fault, path):
+    """Back to the older of two states."""
+    with xa.create(path, FIRST.shape, "i4", chunks=CHUNKS, attrs={"a": 1}, **options) as array:
+        array[...] = FIRST
+        before = Twin(array)
+        array.flush()
+        array.attrs["a"] = 2
+        state = array._store.state
+    with open(f"{path}.xmd", "r+b") as file:
+        file.seek(state.attrs_offset)
+        file.write(b"?")
+
+    def repair():
+        report = xa.check(path, repair=True)
+        assert report.ok, str(report)
+
+    fired, error = attempt(repair, control, number, fault)
+    if error is not None:
+        check_error(error, fault, path)
+        repair()
+    agree(path, [before])
+    for copy_aside in path.parent.glob("*.before-repair*"):
+        copy_aside.unlink()
     return fired
 
 
@@ -303,6 +361,8 @@ def copying(how):
 OTHERS = {
     "create": creating,
     "create over another": replacing,
+    "fill over another": filling,
+    "repair": repairing,
     "open for reading": opening("r"),
     "open for writing": opening("r+"),
     "close": closing,
@@ -316,8 +376,14 @@ OTHERS = {
 KINDS = [
     {"engine": engine, "sparse": sparse} for engine in ("mmap", "pread") for sparse in (False, True)
 ]
-DURABLE = {"engine": "pread", "sparse": False, "durability": "commit"}
-FILLED = {"engine": "mmap", "sparse": False, "fill_value": -1}
+#: Others, of which a short run has some of the cases each.
+OTHER_KINDS = [
+    {"engine": "pread", "sparse": False, "durability": "commit"},
+    {"engine": "mmap", "sparse": False, "fill_value": -1},
+    {"engine": "pread", "sparse": False, "checksum": True},
+    {"engine": "mmap", "sparse": False, "growth": ("linear", 3)},
+    {"engine": "mmap", "sparse": True, "share": True},
+]
 
 
 def run(
@@ -348,9 +414,13 @@ def run(
                     break
                 counts[control.name] += 1
 
-    for options in (*KINDS, DURABLE, FILLED):
-        for case in CASES[:: 1 if options in KINDS or in_full else 2]:
+    for options in KINDS:
+        for case in CASES:
             go(case.name, options, lambda *rest, c=case: call_once(c, *rest))
+    for number, options in enumerate(OTHER_KINDS):
+        for case in CASES[:] if in_full else CASES[number % 4 :: 4]:
+            if not (case.call.method == "add_axis" and "share" in options):
+                go(case.name, options, lambda *rest, c=case: call_once(c, *rest))
     for options in KINDS:
         for name, call in OTHERS.items():
             go(name, options, call)
