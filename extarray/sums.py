@@ -10,6 +10,7 @@ is on the disk before the first such write, and goes when new sums are.
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
