@@ -147,6 +147,8 @@ def test_killed_at_any_moment(run, watched, tmp_path, ranks, engine, seed):
 def test_a_rank_is_killed(run, watched, tmp_path, ranks, engine, at, how, seed):
     """The launcher ends the others."""
     status, text = run.status(ranks, "calls.py", seed, 200, engine, at, preload.KILLS[how])
+    for name in watched.with_name("watched.shared").read_text().split():
+        Path(name).unlink(missing_ok=True)
     assert status != 0, text
     left = tmp_path / "left"
     left.mkdir()
