@@ -1,6 +1,7 @@
 """Random calls, recorded, until one call to the system meets a fault: SEED CALLS ENGINE AT FAULT.
 
-The array is "a" in the folder that preload.py watches, and the record is beside that folder.
+The array is "a" in the folder that preload.py watches, and the record is beside that folder, with
+the names of what a kill leaves in shared memory.
 AT 0: no fault.
 """
 
@@ -12,6 +13,7 @@ import sys
 
 from mpi4py import MPI
 from mpicalls import Together
+from mpirun import shared_memory
 from preload import Control, mark
 from workload import Twin, create, draw
 
@@ -25,6 +27,8 @@ LOG = 200
 fd = os.open(f"{folder}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 os.dup2(fd, LOG)
 control = Control()
+with open(f"{folder}.shared", "a") as file:
+    file.write("\n".join([*shared_memory(os.getpid()), ""]))
 comm.Barrier()
 control.record(LOG)
 comm.Barrier()
