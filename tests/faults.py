@@ -138,8 +138,8 @@ def call_once(case: Case, options, control: Control, number: int, fault: str, pa
     else:
         assert fired, repr(error)
         check_error(error, fault, path)
-        # A commit that could not be brought to the disk counts, and so does an axis of which readers
-        # could not be told.
+        # A commit that could not be brought to the disk counts, and so does an axis of which
+        # readers could not be told.
         counts = "durability" in options or case.call.method == "add_axis"
         states = [before, after] if counts else [before]
         agree(path, states, after if case.call.assigns else None, array)
