@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from extarray.errors import ArgumentTypeError, CorruptError
+from extarray.errors import ArgumentTypeError, CorruptError, LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
 
 _MISSING = object()
+# Bytes, which the files count with 32 bits.
+_LONGEST = 2**32 - 1
 
 
 def _checked(value: Any, where: str) -> Any:
@@ -63,6 +65,8 @@ def encode_attrs(values: Any) -> str:
     ------
     ArgumentTypeError
         A TypeError: no mapping from str to JSON values.
+    LimitError
+        An OverflowError: 4 GiB or more.
     """
     if values is None:
         return "{}"
@@ -74,13 +78,17 @@ def encode_attrs(values: Any) -> str:
     try:
         checked = {key: _checked(value, repr(key)) for key, value in plain.items()}
         text = json.dumps(checked, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text.encode()
+        length = len(text.encode())
     except RecursionError:
         raise ArgumentTypeError("attrs are nested too deeply, or contain themselves") from None
     except UnicodeEncodeError as error:
         raise ArgumentTypeError(f"attrs have a text that is no Unicode: {error}") from None
     except ValueError as error:
         raise ArgumentTypeError(f"attrs have a value that JSON cannot hold: {error}") from None
+    if length > _LONGEST:
+        raise LimitError(
+            f"attrs are {length} bytes of JSON; {_LONGEST} are possible: keep large data in arrays"
+        )
     return text
 
 
@@ -113,11 +121,14 @@ def check_attrs(blob: bytes) -> str:
     Raises
     ------
     CorruptError
-        A ValueError: no JSON object, or one that is nested too deeply to be read.
+        A ValueError: no JSON object, one that is nested too deeply to be read, or one with values
+        that could not be written again.
     """
     try:
         text = blob.decode()
-        values = json.loads(text, parse_constant=_refuse_constant)
+        values = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
+        if "\\ud" in text.lower():  # half of a character, perhaps
+            json.dumps(values, ensure_ascii=False).encode()
     except ValueError as error:
         raise CorruptError(f"the attributes are no JSON: {error}") from None
     except RecursionError:
@@ -125,6 +136,13 @@ def check_attrs(blob: bytes) -> str:
     if not isinstance(values, dict):
         raise CorruptError("the attributes are no JSON object")
     return text
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> None:

@@ -112,7 +112,8 @@ def _look(names: tuple[str, str], data: bool, progress: Progress | None) -> Surv
         with survey.opened():
             before = survey.fingerprint()
             survey.look()
-            if not survey.kinds or survey.fingerprint() == before or attempt == _ATTEMPTS - 1:
+            suspect = any(p.severity != "note" and p.kind != "left over" for p in survey.problems)
+            if not suspect or survey.fingerprint() == before or attempt == _ATTEMPTS - 1:
                 if data:
                     survey.look_at_chunks(progress)
                 break

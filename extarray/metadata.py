@@ -43,7 +43,6 @@ __all__ = [
     "HOLDER_BYTES",
     "LAST_COMMIT",
     "LAST_SEQUENCE",
-    "LEAST_ATTRS_ROOM",
     "LIMIT",
     "LIVE_SLOTS",
     "MAGIC",
@@ -65,6 +64,7 @@ __all__ = [
     "Writer",
     "WriterKind",
     "WritersHead",
+    "attrs_room",
     "check_dtype",
     "check_records",
     "decode_dtype",
@@ -129,6 +129,7 @@ FIRST_EXTENT_SUMS = 1024
 # What 2**63 chunks would need.
 MOST_SUMS_EXTENTS = 54
 LEAST_ATTRS_ROOM = 1024
+MOST_ATTRS_ROOM = 2**32 - 1
 # The end of the header, which its checksum does not cover: the number of cuts, and a note.
 CUTS_BYTES = 8
 HOLDER_BYTES = 64
@@ -1277,6 +1278,26 @@ def encode_fresh(
     for offset, piece in pieces:
         image[offset : offset + len(piece)] = piece
     return Fresh(image, header, state, extents)
+
+
+def attrs_room(length: int) -> int:
+    """Bytes of a room for attributes, and for longer ones to come.
+
+    Parameters
+    ----------
+    length : int
+        Bytes of the attributes.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> attrs_room(10), attrs_room(1000), attrs_room(2**31) == 2**32 - 1
+    (1024, 2000, True)
+    """
+    return max(LEAST_ATTRS_ROOM, min(2 * length, MOST_ATTRS_ROOM))
 
 
 # -- checksums of chunks -------------------------------------------------------------------------

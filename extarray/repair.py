@@ -33,6 +33,7 @@ from extarray.metadata import (
     SPARED_SLOTS,
     Header,
     Superblock,
+    attrs_room,
     encode_superblock,
     extent_capacity,
     record_bytes,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["Repair"]
 
 _PIECE = 1 << 20
-_LEAST_ROOM = 1024
 _MOST_MENDED = 100
 # Records of a commit that did not come to its end: of each axis, at both sides.
 _MOST_UNCOMMITTED = 64
@@ -381,7 +381,7 @@ class Repair:
         present = None if survey.present is None else survey.present.block
         clean = block is present and block.sealed and not block.unclean
         attrs_at = self._free_from()
-        room = max(_LEAST_ROOM, 2 * len(blob))
+        room = attrs_room(len(blob))
         state = block._replace(
             sequence=max((b.sequence for b in known if b.sequence <= LAST_COMMIT), default=0) + 1,
             sealed=False,

@@ -62,7 +62,6 @@ from extarray.metadata import (
     FLUSHED_SLOTS,
     GROUP_BLOCK,
     LAST_COMMIT,
-    LEAST_ATTRS_ROOM,
     LIVE_SLOTS,
     MAGIC,
     NO_GROUP,
@@ -73,6 +72,7 @@ from extarray.metadata import (
     Fresh,
     Header,
     Superblock,
+    attrs_room,
     check_records,
     decode_extent_head,
     decode_header,
@@ -317,7 +317,8 @@ class FileStore(Member):
             self._sync_state()
         publish(fresh[0], names[0], overwrite)
         if replaces:
-            sync_folders(names)
+            with family(f"'{self.path}' is replaced, but may not be on the disk"):
+                sync_folders(names)
         try:
             publish(fresh[1], names[1], overwrite)
         except OSError:
@@ -1361,7 +1362,7 @@ class FileStore(Member):
         if rooms:
             offset, capacity = min(rooms)
         else:
-            offset, capacity = end, max(LEAST_ATTRS_ROOM, 2 * len(blob))
+            offset, capacity = end, attrs_room(len(blob))
             reserve_zeros(self._metadata, offset, capacity)
             end += capacity
         write_all(self._metadata, blob, offset)

@@ -218,3 +218,24 @@ def test_threads_lose_none_of_each_others_attributes():
     for thread in threads:
         thread.join()
     assert len(array.attrs) == 200
+
+
+def test_what_the_files_cannot_count(path, monkeypatch):
+    monkeypatch.setattr("extarray.attrs._LONGEST", 1000)
+    with pytest.raises(xa.errors.LimitError, match="1000 are possible"):
+        xa.create(path, 3, attrs={"a": "x" * 1000})
+    assert not list(path.parent.iterdir())
+    with xa.create(path, 3) as a:
+        with pytest.raises(OverflowError, match="keep large data in arrays"):
+            a.attrs["a"] = "x" * 1000
+        a.attrs["a"] = 1
+        assert dict(a.attrs) == {"a": 1}
+
+
+@pytest.mark.parametrize("value", ["\U0001f600", "\\ud800", 1e308, "1e999"], ids=ascii)
+def test_what_looks_like_something_else_is_taken(path, value):
+    """Pairs of surrogates, escapes of escapes, large numbers."""
+    with xa.create(path, 3, attrs={"a": value}) as a:
+        a.attrs["b"] = value
+    with xa.open(path) as a:
+        assert dict(a.attrs) == {"a": value, "b": value}

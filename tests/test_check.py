@@ -19,12 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray import cli
+from extarray import cli, survey
 from extarray.metadata import (
     COPY_BLOCK,
+    PENDING_SLOTS,
     SUMS_BLOCK,
+    Pending,
     decode_header,
     decode_superblock,
+    encode_pending,
     encode_superblock,
     superblock_bytes,
 )
@@ -951,6 +954,45 @@ def test_exit_status(pair):
     done = command(pair.path, "--force")
     assert done.returncode == 2
     assert "usage: extarray" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["", "folder/"])
+def test_what_names_no_file_is_a_wrong_call(name, capsys):
+    for command in ("check", "info"):
+        assert cli.main([command, name]) == 2
+        assert "names no file" in capsys.readouterr().err
+
+
+def test_a_repair_that_is_refused_has_failed(pair, capsys):
+    """A commit of several arrays is left to the next writer; the array opens all the same."""
+    newest = pair.block(newest_slot(pair))
+    state = newest._replace(sequence=newest.sequence + 1, sealed=False)
+    block = encode_pending(Pending(state, b"g" * 16, b"c" * 16, b"coordinator"))
+    content = bytearray(pair.content[0])
+    at = 4096 * (1 + PENDING_SLOTS[0])
+    content[at : at + len(block)] = block
+    pair.file(".xmd").write_bytes(content)
+    assert cli.main(["check", str(pair.path)]) == 0
+    assert cli.main(["check", "--repair", str(pair.path)]) == 1
+    assert "not repaired: a commit of several arrays" in capsys.readouterr().out
+    assert cli.main(["check", "--repair", "--force", str(pair.path)]) == 0
+    equal(pair, pair.opened()[0])
+
+
+def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
+    """The superblocks were read when the writer was between two commits, say."""
+    looks, look = [], survey.Survey.look
+
+    def once(self):
+        look(self)
+        if not looks:
+            self.warning("superblock", "read half way", 0, "")
+            os.truncate(self.names[0], os.path.getsize(self.names[0]) + 1)
+        looks.append(1)
+
+    monkeypatch.setattr(survey.Survey, "look", once)
+    assert pair.check().problems == []
+    assert len(looks) == 2
 
 
 def test_the_command(pair, capsys):

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import ExtArrayError
+from ._calls import WrongCall
 
 __all__ = ["COMMANDS", "main"]
 
@@ -65,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # in the buffer would raise again at exit, so it goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except WrongCall as error:
+        print(f"extarray {args.command}: {_one_line(error)}", file=sys.stderr)
+        return 2
     except (ExtArrayError, OSError) as error:
         print(f"extarray {args.command}: {_one_line(error)}", file=sys.stderr)
         return 1

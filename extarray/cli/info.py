@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ._calls import wrong_calls
+
 __all__ = ["add_parser", "run"]
 
 
@@ -23,6 +25,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the table of `ExtArray.info`."""
     import extarray as xa
 
-    with xa.open(args.path, mode="r") as a:
+    with wrong_calls():
+        array = xa.open(args.path, mode="r")
+    with array as a:
         print(a.info())
     return 0

@@ -1,0 +1,23 @@
+"""Calls of commands that make no sense."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ..errors import ArgumentError
+
+__all__ = ["WrongCall", "wrong_calls"]
+
+
+class WrongCall(Exception):  # noqa: N818 -- the exit status says so
+    """What was given to the command is not possible, whatever the files are."""
+
+
+@contextlib.contextmanager
+def wrong_calls() -> Iterator[None]:
+    """Have what extarray says of arguments be said of the call."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise WrongCall(str(error)) from None
