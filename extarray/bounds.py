@@ -54,13 +54,32 @@ class Change(NamedTuple):
         )
 
     def fills(self, grid: Index) -> bool:
-        """Whether the new bounds are those of a grid."""
+        """Whether the new bounds are those of a grid.
+
+        Parameters
+        ----------
+        grid : tuple of int
+
+        Returns
+        -------
+        bool
+        """
         ends = map(operator.mul, grid, self.chunks)
         extents = map(operator.sub, self.high, self.low)
         return not any(self.offset_after) and all(map(operator.eq, extents, ends))
 
     def sides(self, outwards: bool) -> set[tuple[int, str]]:
-        """Axes and sides at which the bounds move."""
+        """Axes and sides at which the bounds move.
+
+        Parameters
+        ----------
+        outwards : bool
+            Or inwards.
+
+        Returns
+        -------
+        set of (int, str)
+        """
         sign = 1 if outwards else -1
         starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
         ends = zip(self.high, self.shape, strict=True)
@@ -85,7 +104,17 @@ class Change(NamedTuple):
                 yield start, stop
 
     def chunks_of(self, start: Index, stop: Index) -> tuple[Index, Index]:
-        """Chunks of the new grid in which a box of elements of the old one lies."""
+        """Chunks of the new grid in which a box of elements of the old one lies.
+
+        Parameters
+        ----------
+        start, stop : tuple of int
+            Elements, as they were counted before the change.
+
+        Returns
+        -------
+        first, last : tuple of int
+        """
         first, last = [], []
         for a, z, b, c, m in zip(start, stop, self.offset, self.chunks, self.rows, strict=True):
             first.append((a + b) // c + m)
@@ -94,7 +123,17 @@ class Change(NamedTuple):
         return tuple(first), tuple(last)
 
     def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
-        """Elements, as they were counted before, of a box of chunks of the new grid."""
+        """Elements of a box of chunks of the new grid.
+
+        Parameters
+        ----------
+        first, last : tuple of int
+
+        Returns
+        -------
+        start, stop : tuple of int
+            As elements were counted before the change.
+        """
         start, stop = [], []
         for a, z, b, c, m in zip(first, last, self.offset, self.chunks, self.rows, strict=True):
             start.append((a - m) * c - b)
@@ -110,6 +149,14 @@ class Change(NamedTuple):
         """Boxes of chunks that the change adds to what is now `grid`, and that growth may need.
 
         Not those that lie beside the bounds, in rows of chunks that there were before.
+
+        Parameters
+        ----------
+        grid : tuple of int
+
+        Yields
+        ------
+        first, last : tuple of int
         """
         before = tuple(map(operator.add, self.grid, self.rows))
         first, last = self.chunks_needed

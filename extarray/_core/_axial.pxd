@@ -53,22 +53,31 @@ cdef class Axial:
 
     @cython.final
     cdef int pin(self, axial_t *state) except -1
+
     @cython.final
     cdef int unpin(self) except -1
+
     @cython.final
     cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL
+
     @cython.final
     cdef int _make_room(self, int32_t more) except -1
+
     @cython.final
     cdef int _add_segment(self, int axis, int side) except -1
+
     @cython.final
     cdef int _note_owner(self, int axis, int side, int32_t segment) except -1
+
     @cython.final
     cdef int _lengthen(self, int axis, int side, index_t by) except -1
+
     @cython.final
     cdef int _update_table(self, int axis, int side, index_t first) except -1
+
     @cython.final
     cdef tuple _extents(self, int side)
+
     @cython.final
     cdef int32_t _segment(self, segment) except -1
 
