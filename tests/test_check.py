@@ -739,6 +739,7 @@ DAMAGES = {
     "header": lambda pair: pair.flip(".xmd", 60),
     "cut off": lambda pair: pair.cut(".xta", len(pair.content[1]) - 60),
     "cut off for every state": lambda pair: pair.cut(".xta", 50),
+    "seal": lambda pair: pair.flip(".xta", len(pair.content[1]) - 5),
     "longer": lambda pair: pair.cut(".xta", len(pair.content[1]) + 100),
 }
 
