@@ -401,8 +401,8 @@ def _refusal(fd: int, kind: int) -> str:
     """Why a lock was not to be had, and what to do."""
     if _HAS_RANGES and _obstacle(fd, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK:
         return (
-            f"other writers{_sharers(fd)} share it; wait with timeout=, close it there, or open "
-            "with share=True or with mode='r'"
+            f"other writers{_sharers(fd)} share it; close it there first; extarray.open can wait "
+            "for that with timeout=, write beside them with share=True, and read with mode='r'"
         )
     holder = f"another writer{_holder(fd)} has it open"
     if kind == fcntl.F_RDLCK:
@@ -410,7 +410,11 @@ def _refusal(fd: int, kind: int) -> str:
             f"{holder}, and does not share it; wait with timeout=, open it there with share=True "
             "too, or open with mode='r'"
         )
-    return f"{holder}; wait with timeout=, close it there, or open with mode='r'"
+    # Also to who would replace or repair it, and cannot wait.
+    return (
+        f"{holder}; close it there first; extarray.open can wait for that with timeout=, and read "
+        "with mode='r'"
+    )
 
 
 def _holder(fd: int) -> str:

@@ -1,4 +1,4 @@
-"""One wrong byte in what has a checksum, found by trying them all.
+"""One wrong byte in what has a checksum, found by trying them all; and what follows from the rest.
 
 A checksum of 32 bits tells the one change of a byte that makes it fit: of the ten thousand that are
 possible, another one fits by an accident of a few in a million.
@@ -16,6 +16,8 @@ from extarray.metadata import (
     EXTENT_HEAD_BYTES,
     MOST_SUMS_EXTENTS,
     SUMS_BLOCK,
+    decode_records,
+    encode_record,
     record_bytes,
     sums_bytes,
     superblock_bytes,
@@ -24,6 +26,7 @@ from extarray.metadata import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from extarray.metadata import Header
     from extarray.survey import Survey
 
 __all__ = ["Patch", "mended", "patches"]
@@ -35,6 +38,7 @@ class Patch(NamedTuple):
     offset: int
     data: bytes
     what: str
+    how: str = "one byte was put right, which its checksum tells"
 
 
 def mended(data: bytes, seed: int = 0) -> bytes | None:
@@ -73,8 +77,27 @@ def mended(data: bytes, seed: int = 0) -> bytes | None:
     return None
 
 
+def _first_record(survey: Survey, header: Header, second: bytes) -> bytes | None:
+    """The record of the initial segment, which the next one tells, or the newest superblock."""
+    known = [slot.block for slot in survey.slots if slot.block is not None]
+    if not known:
+        return None
+    newest = max(known, key=lambda block: block.sequence)
+    grid = newest.grid
+    if newest.n_segments > 1:
+        if (
+            not second
+            or crc32c(second[4:], crc32c(header.uuid)).to_bytes(4, "little") != second[:4]
+        ):
+            return None
+        _, _, grids = decode_records(np.frombuffer(second, np.uint8)[np.newaxis])
+        grid = tuple(int(n) for n in grids[0])
+    initial = tuple(n if j else 0 for j, n in enumerate(grid))
+    return encode_record(0, 0, initial, header.uuid)
+
+
 def patches(survey: Survey) -> Iterator[Patch]:
-    """What of ``.xmd`` can be put right by one byte: superblocks, growth log, table of checksums.
+    """What of ``.xmd`` can be put right: superblocks, growth log, table of checksums.
 
     Parameters
     ----------
@@ -107,9 +130,14 @@ def patches(survey: Survey) -> Iterator[Patch]:
             if right is not None:
                 yield Patch(at, right[4:] + right[:4], what)
         else:
-            right = mended(read(at, record_bytes(header.ndim)), seed)
+            size = record_bytes(header.ndim)
+            right = mended(read(at, size), seed)
             if right is not None:
                 yield Patch(at, right, what)
+            elif at == header.first_extent + EXTENT_HEAD_BYTES:
+                first = _first_record(survey, header, read(at + size, size))
+                if first is not None:
+                    yield Patch(at, first, what, "it was made anew, of what follows it")
     if "sums" in survey.kinds:
         at = header.superblock_offset(SUMS_BLOCK)
         n_extents = int.from_bytes(read(at + 8, 4), "little")

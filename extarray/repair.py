@@ -173,15 +173,15 @@ class Repair:
     # -- single bytes ------------------------------------------------------------------------
 
     def _mend_bytes(self) -> None:
-        """Put right what one byte is to blame for, and look again."""
+        """Put right what the rest tells, and look again."""
         for _ in range(_MOST_MENDED):
             found = list(patches(self.survey))
             if not found:
                 break
             self._save_metadata()
-            for at, data, what in found:
+            for at, data, what, how in found:
                 write_all(self.survey.metadata, data, at)
-                self.done.append(f"{what}: one byte was put right, which its checksum tells")
+                self.done.append(f"{what}: {how}")
             os.fsync(self.survey.metadata)
             self.survey.look()
 

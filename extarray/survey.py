@@ -69,6 +69,8 @@ _OWN_BYTES = 8
 _UUID_AT = 16
 # The two files, as `Survey.names` has them.
 _METADATA, _DATA = 0, 1
+# What a disk writes whole.
+_SECTOR = 512
 _REPAIR = "extarray check --repair"
 _NOT_POSSIBLE = "its values are not possible"
 _MISPLACED = "what it points to overlaps, or lies beyond the end of what is used"
@@ -99,7 +101,7 @@ class Survey:
         As far as any superblock needs it; where there is none, as far as it goes.
     metadata_bytes, data_bytes : int
         Lengths of the files.
-    seal : {"ours", "foreign"} or None
+    seal : {"ours", "damaged", "foreign"} or None
         What ``.xta`` ends with.
     pending : int or None
         Number of a commit of several arrays that is newer than all states.
@@ -531,6 +533,14 @@ class Survey:
                 f"{_REPAIR} seals it, if it is the right file",
                 _DATA,
             )
+        elif not state.sealed and self.seal == "damaged":
+            self.error(
+                "data",
+                "the seal at its end is damaged, and looks like that of another array",
+                size - SEAL_BYTES,
+                f"{_REPAIR} seals it",
+                _DATA,
+            )
         if lock.is_held(self.metadata):
             self.note("file", "a writer has it open", None, "")
         elif not state.sealed:
@@ -552,11 +562,15 @@ class Survey:
         end = read_all(self.data, SEAL_BYTES, offset)
         if not end.startswith(SEAL_MAGIC) or len(end) < SEAL_BYTES:
             return None
+        torn = -offset % _SECTOR
+        own = SEAL_MAGIC + self.header.uuid
+        if torn and end != own and end[:torn] == own[:torn]:
+            return None  # by a loss of power
         pairs = zip(end[len(SEAL_MAGIC) :], self.header.uuid, strict=True)
         right = sum(a == b for a, b in pairs)
         if right < _OWN_BYTES:
             return "foreign"
-        return "ours" if right == len(self.header.uuid) else None
+        return "ours" if right == len(self.header.uuid) else "damaged"
 
     def _look_at_table(self) -> None:
         """The table of checksums."""

@@ -55,7 +55,7 @@ def make(path, **options):
 class Pair:
     """The files of an array that is damaged, and put right."""
 
-    def __init__(self, path, **options):
+    def __init__(self, path, make=make, **options):
         self.path = path
         self.model = make(path, **options)
         self.content = [self.file(suffix).read_bytes() for suffix in SUFFIXES]
@@ -211,7 +211,7 @@ def test_no_lock_is_taken_and_repair_wants_it(pair):
         report = pair.check(data=True)
         assert report.ok
         assert [p.what for p in report.problems] == ["a writer has it open"]
-        with pytest.raises(xa.LockedError):
+        with pytest.raises(xa.LockedError, match=r"close it there first; extarray\.open can wait"):
             pair.check(repair=True)
         a[0, 0] = 1
 
@@ -577,9 +577,31 @@ def test_damaged_records(pair):
     np.testing.assert_array_equal(elements, pair.model[:4, :5])
     pair.restore()
     for at in (8, 16):
-        pair.flip(".xmd", LOG + 16 + at)
+        for record in (0, 1):
+            pair.flip(".xmd", LOG + 16 + RECORD * record + at)
     report = pair.check(repair=True, force=True)
     assert report.refused == ["no state can be made of what is left"]
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("growths", [0, 1, 3])
+def test_the_record_of_the_initial_segment_follows_from_the_rest(tmp_path, shape, growths):
+    def grown(path):
+        with xa.create(path, shape, "i4", chunks=2 if shape else None) as a:
+            a[...] = 7
+            for n in range(growths if shape else 0):
+                a.extend((n + 1) % a.ndim, 3, "start" if n % 2 else "end")
+            return a[...]
+
+    pair = Pair(tmp_path / "a", grown)
+    for at in (0, 1, 5, 9):
+        if at < 8 + 8 * len(shape):
+            pair.flip(".xmd", LOG + 16 + at)
+    assert "log" in kinds(pair.check())
+    report = pair.check(repair=True)
+    assert report.ok, str(report)
+    assert "made anew, of what follows it" in " ".join(report.repaired)
+    equal(pair, pair.opened()[0])
 
 
 def test_the_newest_commit_is_lost(pair):
@@ -717,6 +739,7 @@ DAMAGES = {
     "header": lambda pair: pair.flip(".xmd", 60),
     "cut off": lambda pair: pair.cut(".xta", len(pair.content[1]) - 60),
     "cut off for every state": lambda pair: pair.cut(".xta", 50),
+    "seal": lambda pair: pair.flip(".xta", len(pair.content[1]) - 5),
     "longer": lambda pair: pair.cut(".xta", len(pair.content[1]) + 100),
 }
 
