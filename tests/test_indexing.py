@@ -242,7 +242,9 @@ def test_integers_beyond_63_bits(factory, selection):
 
 
 @pytest.mark.parametrize(
-    "selection", ["x", b"x", 1.0, (0, 2j), object(), {}, {1}, (0, "x")], ids=repr
+    "selection",
+    ["x", b"x", 1.0, (0, 2j), pytest.param(object(), id="object"), {}, {1}, (0, "x")],
+    ids=repr,
 )
 def test_what_is_no_index_at_all(factory, selection):
     with factory.array((4, 3), "i4", chunks=(2, 2)) as array:
