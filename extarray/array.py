@@ -375,6 +375,9 @@ class ExtArray(
             self._check_free("close")
             sums = self._store.sums
             try:
+                if not self.closed and self._store.mode == "r+":
+                    with contextlib.suppress(OSError):
+                        self._give_back_postponed()
                 if not self.closed and sums is not None and sums.in_doubt:
                     # What fails leaves them in doubt, which costs nothing but certainty.
                     with contextlib.suppress(OSError):

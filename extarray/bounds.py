@@ -25,6 +25,8 @@ Index = tuple[int, ...]
 class Change(NamedTuple):
     """A change of bounds, and what it means for the grid.
 
+    Elements are counted as they were before the change, and chunks as they are after it.
+
     Attributes
     ----------
     shape, offset : tuple of int

@@ -304,8 +304,8 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         return
     try:
         os.link(temporary, name)
-    except FileExistsError:
-        raise
+    except FileExistsError as error:
+        raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no hard links here
         if os.path.lexists(name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None

@@ -39,8 +39,6 @@ __all__ = ["Extendible", "as_source"]
 
 # Kinds of types that elements of lists become, by their kinds.
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
-# Bytes of a file of which the system's cache may keep pages together, and write them together.
-CACHED_TOGETHER = 1 << 21
 # Chunks on either side of what is cut off.
 LOOKED_AT = 1 << 12
 
@@ -467,7 +465,7 @@ class Extendible(StoredArray):
         if change is not None and store.unclean:
             boxes = list(change.chunks_gained(self.axial.grid))
             wanted = sum(math.prod(map(operator.sub, last, first)) for first, last in boxes)
-            if wanted < (new - old) // size:
+            if 4 * wanted < 3 * ((new - old) // size):  # or it is not worth the many calls
                 runs = itertools.chain.from_iterable(map(self._byte_runs, boxes))
         store.reserve(old, new, runs)
         if runs is not None and store.sums is not None and any(store.header.fill):
@@ -485,54 +483,84 @@ class Extendible(StoredArray):
         store.settle()
         self._forget_touched()
         known = change.chunks_of((0,) * len(change.shape), change.shape)
+        # What the block has cut off lies in chunks that the bounds reach, unless nothing is left.
+        needs_none = held is None or all(change.shape)
         for start, stop in change.old_chunks_of_new_parts():
             box = change.chunks_of(start, stop)
             # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
             for run in itertools.chain.from_iterable(map(self._byte_runs, outside(*box, *known))):
                 store.keep(*run)
-                if clean:
+                if clean and needs_none:
                     if store.sums is not None:
                         self._note_bytes(*run)
                     store.renew(*run)
                 else:
                     store.reserve_again(*run)
             if clean:
-                inner = change.elements_of(*known)
+                inner = change.elements_of(*known) if needs_none else (start, stop)
                 self._restore_fill(
                     tuple(map(max, start, inner[0])), tuple(map(min, stop, inner[1]))
                 )
 
     def _give_back(self, change: Change) -> None:
         """Have the store give back the chunks that hold none of the new bounds."""
-        if self._store.held is not None:
-            self._store.held.cut |= change.sides(outwards=False)
+        store = self._store
+        if store.held is not None:
+            store.held.cut |= change.sides(outwards=False)
         boxes = list(change.chunks_cut())
         if boxes:
-            self._store.settle()
+            store.settle()
             self._forget_touched()
-            self._store.begin_cut()
+            store.begin_cut()
             self._note_cut()
+            start = stop = 0
             for run in itertools.chain.from_iterable(map(self._byte_runs, boxes)):
-                start, stop = self._with_unneeded(*run, change.chunks_needed)
-                if self._store.sums is not None:
-                    self._note_bytes(start, stop)
-                self._store.give_back(start, stop)
+                if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
+                    start, stop = self._with_unneeded(*run, change.chunks_needed)
+                    if store.sums is not None:
+                        self._note_bytes(start, stop)
+                    store.give_back(start, stop)
+            self._give_back_postponed()
+
+    def _give_back_postponed(self) -> None:
+        """Have the store give back what it has kept as long as views were out."""
+        store = self._store
+        if store.postponed and not store.views.out:
+            store.begin_cut()
+            self._note_cut()
+            if store.sums is not None:  # what was noted before may have been flushed since
+                for run in store.postponed:
+                    self._note_bytes(*run)
+            store.punch_postponed()
 
     def _with_unneeded(self, start: int, stop: int, needed: tuple[Index, Index]) -> tuple[int, int]:
         """Bytes to give back, and what is around them, up to the next chunk that is needed.
 
-        A file system gives back whole pages, and the system's cache may have made many out of a
-        hole in which one was written.  So the last chunk that is cut off of a piece of the cache
-        gives back all of it.
+        The system gives back whole pages, and in the cache of a file it may have made many out of a
+        hole in which one was written.  So the last chunk that is cut off of a piece of them gives
+        back all of it.
         """
-        size = self.chunk_bytes
-        low = max(start - start % CACHED_TOGETHER, start - LOOKED_AT * size)
-        high = min(stop + -stop % CACHED_TOGETHER, stop + LOOKED_AT * size, self.axial.size * size)
-        before = self._those_in(needed, low // size, start // size)
-        behind = self._those_in(needed, stop // size, -(-high // size))
-        if before.size:
-            low = (int(before[-1]) + 1) * size
-        return low, int(behind[0]) * size if behind.size else high
+        size, piece = self.chunk_bytes, self._store.given_back_together
+        low = max(start - start % piece, start - LOOKED_AT * size)
+        high = min(stop + -stop % piece, stop + LOOKED_AT * size, self.axial.size * size)
+        # Mostly something is needed near by, or nothing at all.
+        first, at, n = low // size, start // size, 8
+        while at > first:
+            at, before = max(first, at - n), at
+            found = self._those_in(needed, at, before)
+            if found.size:
+                low = (int(found[-1]) + 1) * size
+                break
+            n *= 4
+        last, at, n = -(-high // size), stop // size, 8
+        while at < last:
+            before, at = at, min(last, at + n)
+            found = self._those_in(needed, before, at)
+            if found.size:
+                high = int(found[0]) * size
+                break
+            n *= 4
+        return low, high
 
     def _those_in(self, box: tuple[Index, Index], first: int, stop: int) -> NDArray[np.int64]:
         """Which of the chunks first ... stop - 1 lie in a box."""

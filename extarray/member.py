@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from typing import Self
 
-    from extarray._core._mapping import Region
+    from extarray._core._mapping import Region, Views
     from extarray.metadata import Header
 
 __all__ = ["Held", "Member", "without"]
@@ -120,6 +120,8 @@ class Member:
         attrs: str
         unclean: bool
         region: Region | None
+        views: Views
+        postponed: list[tuple[int, int]]
         _metadata: int
         _data: int
         _extents: list[int]
@@ -141,6 +143,7 @@ class Member:
         def close(self) -> None: ...  # noqa: D102
         def number_of_cuts(self) -> int: ...  # noqa: D102
         def give_back(self, start: int, stop: int) -> None: ...  # noqa: D102
+        def punch_postponed(self) -> None: ...  # noqa: D102
         def _read_header(self) -> None: ...
         def release(self, old: int) -> None: ...  # noqa: D102
         def settle(self) -> None: ...  # noqa: D102
@@ -357,8 +360,13 @@ class Member:
             if held.freed:
                 self.settle()
                 self.begin_cut()
+            # What was postponed before the block may have new checksums since, and waits.
+            postponed, self.postponed = self.postponed, []
             for start, stop in held.freed:
                 self.give_back(start, stop)
+            if not self.views.out:
+                self.punch_postponed()
+            self.postponed += postponed
 
     def _write_live(self, state: Superblock) -> None:
         offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ class MemoryStore:
     shared = False
     sums = None
     views = None
+    postponed = ()
+    given_back_together = mmap.PAGESIZE
 
     def __init__(
         self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
@@ -83,7 +86,8 @@ class MemoryStore:
     def release(self, old: int) -> None:
         """Undo `reserve`: what follows `old` bytes is zero again."""
         if self.region is not None and self._used > old:
-            self.region.fill(b"\0", old, self._used)
+            self.region.discard(old, self._used)
+            self._used = old
 
     def commit(
         self,

@@ -320,7 +320,7 @@ class SharedArray(ExtArray):
     def _give_back_all(self) -> None:
         """Have the store give back all chunks that hold nothing of the bounds and of appends."""
         store, zeros = self._store, (0,) * self.ndim
-        if not store.may_give_back:
+        if not store.may_give_back or store.views.out:
             return
         low = list(store.offset)
         high = list(map(operator.add, store.offset, self.shape))

@@ -173,9 +173,13 @@ class FileStore(Member):
         Checksums of the chunks, where a writer has to keep any.
     views : Views
         Counts the views of chunks that are out.
+    postponed : list of (int, int)
+        Bytes to give back when no view is.
     """
 
     shared = False  # with other writers
+    # Bytes of which the system's cache may keep the pages together, and write them together.
+    given_back_together = 1 << 21
 
     header: Header
     state: Superblock
@@ -196,7 +200,7 @@ class FileStore(Member):
         self._cuts_then: int | None = None  # when an axis came, and the count went elsewhere
         self.sums: Sums | None = None
         self.views = Views()
-        self._postponed: list[tuple[int, int]] = []  # bytes to give back when no view is out
+        self.postponed: list[tuple[int, int]] = []
         self._metadata = -1
         self._data = -1
         self._length = 0  # of .xta, where this store has lengthened it
@@ -567,10 +571,6 @@ class FileStore(Member):
         """Leave the files as the next writer likes to find them, and drop the lock."""
         if self.held is not None:  # forgotten in the midst of a block
             self.roll_back()
-        if self._postponed and not self.views.out:
-            with contextlib.suppress(OSError):
-                self.begin_cut()
-                self._punch_postponed()
         try:
             # A full disk leaves the pair unsealed, which costs a check and nothing else.
             with contextlib.suppress(OSError):
@@ -824,7 +824,11 @@ class FileStore(Member):
         if self.region is not None and not self.region.holds(new):
             if self.held is not None:
                 self.held.outgrown.append(self.region)
-            self.region = self._map(new, True, True)
+            try:
+                self.region = self._map(new, True, True)
+            except BaseException:
+                self.release(old)
+                raise
 
     def settle(self) -> None:
         """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
@@ -867,25 +871,28 @@ class FileStore(Member):
 
     def keep(self, start: int, stop: int) -> None:
         """Do not give back bytes that a growth uses again."""
-        self._postponed = without(self._postponed, start, stop)
+        self.postponed = without(self.postponed, start, stop)
         if self.held is not None:
             self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Give the disk space of bytes that no longer count back to the file system.
+        """Have the disk space of bytes that no longer count given back by `punch_postponed`.
 
-        Where it cannot punch holes, they stay as they are.  As long as views of chunks are out they
-        stay, too: a load or store in a hole can find that there is no space.
+        As long as views of chunks are out they stay as they are: a load or store in a hole can find
+        that there is no space.
         """
         if self.held is not None:
             self.held.freed.append((start, stop))
             return
-        self._postponed.append((start, stop))
-        if not self.views.out:
-            self._punch_postponed()
+        last = self.postponed[-1] if self.postponed else None
+        if last is not None and start <= last[1] and last[0] <= stop:
+            self.postponed[-1] = min(start, last[0]), max(stop, last[1])
+        else:
+            self.postponed.append((start, stop))
 
-    def _punch_postponed(self) -> None:
-        runs, self._postponed = self._postponed, []
+    def punch_postponed(self) -> None:
+        """Give disk space back to the file system, where it can punch holes."""
+        runs, self.postponed = self.postponed, []
         for start, stop in runs:
             punch_range(self._data, start, stop - start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import signal
 import threading
@@ -207,6 +208,76 @@ array.close()
 @pytest.mark.parametrize("order", ["C", "Z"])
 def test_views_of_what_was_cut_off_have_their_space(script, tmp_path, private_mount, order):
     script(VIEWS, tmp_path, order, prefix=private_mount)
+
+
+def test_a_view_of_one_writer_keeps_no_space_that_another_uses_again(path):
+    xa.create(path, (8, 1024), "i4", chunks=(1, 1024)).close()
+    with xa.open(path, "r+", share=True) as one, xa.open(path, "r+", share=True) as other:
+        one[...] = 1
+        view = one.chunk((0, 0))
+        one.shrink(0, 4)
+        other.refresh()
+        one.attrs["step"] = 1
+        other.append(np.full((4, 1024), 5, "i4"))
+        del view
+        one.refresh()
+        one.shrink(0, 1)
+        other.refresh()
+        one.attrs["step"] = 2
+        other.refresh()
+        assert_same(other[:, 0], np.array([1, 1, 1, 1, 5, 5, 5], "i4"))
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize(("cut", "grown"), [("start", "end"), ("end", "start")])
+def test_a_block_that_cuts_all_off_and_grows_can_be_rolled_back(factory, fill, cut, grown):
+    with factory.array((3, 4), "i4", chunks=(4, 2), fill_value=fill) as array:
+        array[...] = expected = sample("i4", (3, 4))
+        with contextlib.suppress(KeyError), xa.commit([array]):
+            array.shrink(0, 3, cut)
+            array.extend(0, 1, grown)
+            assert_same(array[...], np.full((1, 4), fill, "i4"))
+            raise KeyError
+        assert_same(array[...], expected)
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("close", [False, True])
+def test_checksums_of_space_that_is_given_back_late(path, engine, fill, close):
+    size = 2**20  # a chunk: none around it goes with it
+    options = {"chunks": (1, size), "checksum": True, "fill_value": fill, "engine": engine}
+    with xa.create(path, (6, size), "u1", **options) as array:
+        array[...] = 1
+        view = array.chunk((0, 0))
+        array.shrink(0, 3)
+        del view
+        if not close:
+            array.flush()
+            array.shrink(0, 1)
+    assert xa.check(path, data=True).ok
+
+
+def test_a_failed_append_in_memory_keeps_no_memory(script):
+    script("""
+import numpy as np, extarray as xa
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+class Source:
+    shape, dtype = (2**25, 2), np.dtype("u1")
+    def __getitem__(self, key):
+        raise KeyError
+array = xa.zeros((4, 2), "u1")
+before = resident()
+for _ in range(2):
+    try:
+        array.append(Source())
+    except KeyError:
+        pass
+assert resident() - before < 8_000, resident() - before
+array.extend(0, 10)
+assert not array[...].any()
+""")
 
 
 @pytest.mark.parametrize("order", ["Z", "H"])
