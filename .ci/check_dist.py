@@ -32,12 +32,15 @@ def main(source, *dists):
     modules = {n.removesuffix(".pyx") for n in package if n.endswith(".pyx")}
     compiled = {n.partition(".")[0] for n in wheel if n.endswith(".so")}
     top = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
-    suite = {str(p.relative_to(source)) for p in (source / "tests").rglob("*") if p.is_file()}
+    suite, benchmarks = (
+        {str(p.relative_to(source)) for p in (source / folder).rglob("*") if p.is_file()}
+        for folder in ("tests", "benchmarks")
+    )
 
     problems = [f"sdist: without {n}" for n in sorted((package | top | suite) - sdist)]
     problems += [
         f"sdist: has {n}"
-        for n in sorted(sdist - suite)  # a test compiles a library of its own
+        for n in sorted(sdist - suite - benchmarks)  # these compile C of their own
         if n.endswith((".c", ".so", ".o", ".pyc"))
     ]
     problems += [f"wheel: without {n}" for n in sorted(python - wheel)]
