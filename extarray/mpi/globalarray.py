@@ -361,7 +361,9 @@ class GlobalArray(Collectives):
         layout, own = self._window.layout, self._window.own
         zone = layout.zone(self.comm.rank)
         boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
-        for request in [self._get(box, own[place]) for box, place in boxes]:
+        # Straight to where they belong: nobody reads from there.
+        parts = [(self._box(box), own[place]) for box, place in boxes]
+        for request in [self._read(box, part) for box, part in parts]:
             request.wait()
         self.sync()
 
@@ -459,7 +461,7 @@ class GlobalArray(Collectives):
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
         out : ndarray, optional
-            Where to read to; None: a new array.
+            Where to read to, also a part of `access`; None: a new array.
 
         Returns
         -------
@@ -505,9 +507,30 @@ class GlobalArray(Collectives):
 
     def _get(self, selection: Any, out: NDArray[Any] | None, testable: bool = False) -> Request:
         box = self._box(selection)
-        result = np.empty(box.shape, self.dtype) if out is None else self._as_out(out, box.shape)
+        if out is None:
+            return self._read(box, np.empty(box.shape, self.dtype), testable)
+        result = self._as_out(out, box.shape)
+        if np.may_share_memory(result, self._window.own):  # of what is still to be read
+            return self._read(box, np.empty(box.shape, self.dtype), testable, into=result)
+        return self._read(box, result, testable)
+
+    def _read(
+        self,
+        box: Box,
+        values: NDArray[Any],
+        testable: bool = False,
+        into: NDArray[Any] | None = None,
+    ) -> Request:
+        """Begin to read a box to an array, and in the end to another one where it is given."""
+
+        def result() -> NDArray[Any]:
+            if into is None:
+                return values
+            into[...] = values
+            return into
+
         patches = self._window.layout.patches(box)
-        return onesided.get(self._window, patches, box.view(result), result, testable)
+        return onesided.get(self._window, patches, box.view(values), result, testable)
 
     def put(self, selection: Any, values: ArrayLike) -> None:
         """Write to a selection, one-sided.
@@ -629,7 +652,8 @@ class GlobalArray(Collectives):
         self._check()
         points = as_points(indices, self.shape)
         values = np.empty(len(points), self.dtype)
-        onesided.get(self._window, self._window.layout.points(points), values, values).wait()
+        patches = self._window.layout.points(points)
+        onesided.get(self._window, patches, values, lambda: values).wait()
         return values
 
     def scatter(self, indices: ArrayLike, values: ArrayLike) -> None:
