@@ -26,7 +26,7 @@ from extarray.mpi.ghosts import as_ghosts, ghost_boxes
 from extarray.mpi.library import check_comm
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Box, Layout, as_points, numbers
-from extarray.mpi.values import as_elements, scaled, spread
+from extarray.mpi.values import as_elements, as_item, scaled, spread
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
 from extarray.stored import as_int
@@ -581,7 +581,7 @@ class GlobalArray(Collectives):
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
         values : array_like
-            Broadcast to the selection, and cast as NumPy's assignment does.
+            Broadcast to the selection, and cast by the rule "same_kind", as ``+=`` does.
         alpha : scalar
             Of the kind of the elements, or a simpler one: an integer for integers.
 
@@ -591,7 +591,7 @@ class GlobalArray(Collectives):
         DTypeError
             A TypeError: MPI does not add elements of this type.
         CastingError
-            A TypeError: `alpha` does not fit the elements.
+            A TypeError: values or `alpha` do not fit the elements.
 
         Notes
         -----
@@ -691,7 +691,7 @@ class GlobalArray(Collectives):
         indices : (n, k) array_like of int
             As for `gather`; all values for one element are added.
         values : array_like
-            Broadcast to (n,), and cast as NumPy's assignment does.
+            Broadcast to (n,), and cast by the rule "same_kind".
         alpha : scalar
             As for `accumulate`.
 
@@ -722,15 +722,18 @@ class GlobalArray(Collectives):
         ----------
         index : sequence of int
         inc : scalar
+            Of the kind of the elements, or a simpler one, and in their range.
 
         Returns
         -------
         scalar
-            The element before.
+            The element before; sums of integers wrap around.
 
         Raises
         ------
         BoundsError, SelectionError, DTypeError
+        ShapeError, CastingError, LimitError
+            `inc` is no scalar, of another kind, or out of range.
 
         Examples
         --------
@@ -740,7 +743,8 @@ class GlobalArray(Collectives):
         if box.shape:
             raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
         (patch,) = self._window.layout.patches(box)
-        return onesided.fetch_and_add(self._window, patch, np.array(inc).astype(self.dtype))[()]
+        onesided.number_of(self.dtype)
+        return onesided.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
 
     # -- arguments -----------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4"
             a.accumulate(9, 1)
         with pytest.raises(xa.CastingError):
             a.accumulate(0, 1, alpha="x")
+        with pytest.raises(xa.CastingError):
+            a.accumulate(0, 1j if a.dtype.kind == "f" else 0.5 if a.dtype.kind != "c" else "x")
         comm.Barrier()
 
 with (

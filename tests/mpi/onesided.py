@@ -54,6 +54,29 @@ with GlobalArray.create((3, 4), "i4", comm) as g:
             g.accumulate(0, 1, alpha)
     with pytest.raises(xa.ShapeError):
         g.accumulate(0, [1, 2, 3])
+    for values in (0.5, [1, 0.5, 1, 1], np.ones(4), np.ones(4, "m8[s]"), 1j, "2"):
+        with pytest.raises(xa.CastingError):
+            g.accumulate(0, values)
+        with pytest.raises(xa.CastingError):
+            g.scatter_acc([(0, 0)] * 4, values)
+    for inc, error in [
+        ([], xa.ShapeError),
+        ([7, 8], xa.ShapeError),
+        (0.5, xa.CastingError),
+        ("2", xa.CastingError),
+        (1 << 31, OverflowError),
+        (np.int64(-1 - (1 << 31)), xa.LimitError),
+        (1 << 90, xa.LimitError),
+    ]:
+        with pytest.raises(error):
+            g.read_inc((0, 0), inc)
+    g.sync()
+    assert not g.get().any()
+    g.sync()
+    g.accumulate(0, np.ones(4, "i8"))
+    g.accumulate(0, [True, 1, np.uint8(1), np.int64(1)])
+    g.sync()
+    assert (g.get(0) == 2 * size).all()
     for out, error in [
         ([0], xa.ArgumentTypeError),
         (np.zeros(4, "i4"), xa.ShapeError),
