@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+import math
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from extarray.bounds import count, is_start
 from extarray.chunking import check_chunks, check_shape
 from extarray.errors import (
+    ArgumentError,
     ArgumentTypeError,
     AxisError,
     BoundsError,
@@ -21,6 +23,7 @@ from extarray.errors import (
 from extarray.metadata import check_dtype
 from extarray.mpi import onesided
 from extarray.mpi.agreement import Agreement, is_agreed
+from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
 from extarray.mpi.ghosts import as_ghosts, ghost_boxes
 from extarray.mpi.library import check_comm
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray.bounds import Side
-    from extarray.mpi.array import ParallelArray
     from extarray.mpi.requests import Request
     from extarray.mpi.zones import Zone
 
@@ -111,6 +113,38 @@ class GlobalArray(Collectives):
         """Extents of chunks, between which zones are cut."""
         return self._window.layout.zones.chunks
 
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements, of all ranks."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, of all ranks."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        what = f"extarray.mpi.GlobalArray: shape {self.shape}, {self.dtype}"
+        if not self._is_open:
+            return f"<{what}, destroyed>"
+        zone = ", ".join(f"{s.start}:{s.stop}" for s in self.distribution())
+        return f"<{what}, zone ({zone}), rank {self.comm.rank} of {self.comm.size}>"
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
+        # NumPy would make an array of one object.
+        raise ArgumentTypeError(
+            "a global array is no NumPy array, as its elements are on all ranks: get() "
+            "copies a selection, access() is the zone of this rank"
+        )
+
     # -- made and ended by all ranks -----------------------------------------------------------
 
     @classmethod
@@ -146,7 +180,7 @@ class GlobalArray(Collectives):
 
         Raises
         ------
-        ShapeError, ChunksError, DTypeError, ReserveError
+        ArgumentError, ShapeError, ChunksError, DTypeError, ReserveError
             On all ranks, where one has a reason.
 
         Examples
@@ -157,6 +191,8 @@ class GlobalArray(Collectives):
 
         def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
             bounds, kind = check_shape(shape), check_dtype(dtype)
+            if not bounds:
+                raise ArgumentError("a global array has at least one axis; for one element give 1")
             block = Distribution.of("block", 1, process_grid, len(bounds), n)
             zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
             if chunks is not None:
@@ -202,6 +238,8 @@ class GlobalArray(Collectives):
 
         Raises
         ------
+        ArgumentTypeError
+            A TypeError: `a` has no communicator.
         ClosedError, ReserveError, StorageError
             On all ranks, where one has a reason.
 
@@ -217,6 +255,11 @@ class GlobalArray(Collectives):
                 zones = Zones(block, zones.low, a.shape, zones.offset, a.chunks, a.comm.size)
             return zones, a.dtype, as_ghosts(ghosts, a.ndim)
 
+        if not isinstance(a, ParallelArray):
+            raise ArgumentTypeError(
+                f"a must be an array that was opened with comm=, not {type(a).__name__}; for "
+                "another one, create a GlobalArray and put its elements"
+            )
         a._check()
         new = cls._made(a.comm, plan)
         try:
@@ -421,13 +464,14 @@ class GlobalArray(Collectives):
 
         Raises
         ------
-        BoundsError
+        BoundsError, ClosedError
 
         Examples
         --------
         >>> g.distribution(1)  # doctest: +SKIP
         (slice(0, 5, None), slice(6, 12, None))
         """
+        self._check()
         r = self.comm.rank if rank is None else as_int(rank, "rank")
         if not 0 <= r < self.comm.size:
             raise BoundsError(f"there is no rank {r}: ranks are 0 ... {self.comm.size - 1}")

@@ -223,7 +223,7 @@ with (
     else pytest.raises(xa.ShapeError)
 ):
     GlobalArray.create((4, 4) if rank else (4, -1 if size == 1 else 5), "i8", comm)
-with pytest.raises(xa.ArgumentError, match="without axes"):
+with pytest.raises(xa.ArgumentError, match="at least one axis"):
     GlobalArray.create((), "i8", comm)
 g = GlobalArray.create((4, 4), "M8[s]", comm)
 g.put(0, np.datetime64("2026-01-01"))
@@ -232,13 +232,24 @@ with pytest.raises(xa.DTypeError):
     g.accumulate(0, 1)
 with pytest.raises(xa.BoundsError):
     g.get(4)
-with pytest.raises(xa.SelectionError):
+with pytest.raises(xa.SelectionError, match="part by part"):
     g.get([0, 1])
 with pytest.raises(xa.ShapeError):
     g.put(0, np.zeros(3, "M8[s]"))
 with pytest.raises(xa.BoundsError):
     g.distribution(size)
+with pytest.raises(xa.ArgumentTypeError, match=r"get\(\).*access\(\)"):
+    np.asarray(g)
+for wrong in (xa.zeros((2, 2)), np.zeros(2), 5):
+    with pytest.raises(xa.ArgumentTypeError, match="comm="):
+        GlobalArray.from_array(wrong)
+assert (len(g), g.ndim, g.size, g.nbytes) == (4, 2, 16, 128)
+first, second = (f"{s.start}:{s.stop}" for s in g.distribution())
+words = "<extarray.mpi.GlobalArray: shape (4, 4), datetime64[s], "
+assert repr(g) == f"{words}zone ({first}, {second}), rank {rank} of {size}>"
 g.destroy()
 g.destroy()
-with pytest.raises(xa.ClosedError):
-    g.get()
+assert repr(g) == f"{words}destroyed>"
+for call in (g.get, g.access, g.distribution, g.sync, g.zero):
+    with pytest.raises(xa.ClosedError):
+        call()
