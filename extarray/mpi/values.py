@@ -78,7 +78,9 @@ def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     given = np.asarray(value)
     if given.ndim:
         raise ShapeError(f"{name} has shape {given.shape}; give a scalar")
-    if type(value) is not int and given.dtype.kind not in _SIMPLER[dtype.kind]:
+    # NumPy takes large integers of Python for objects.
+    kind = "i" if type(value) is int else given.dtype.kind
+    if kind not in _SIMPLER[dtype.kind]:
         raise CastingError(
             f"cannot cast {name} {value!r} to {dtype} by the rule 'same_kind'; cast it before"
         )

@@ -181,6 +181,9 @@ for array in (g, h, t):
 # Sums of small integers are large ones.
 for dtype, sums in [("i1", "i8"), ("u2", "u8"), ("u8", "u8"), ("f4", "f4"), ("?", "?")]:
     with GlobalArray.create((6, 8), dtype, comm) as g:
+        if dtype == "?":
+            with pytest.raises(xa.CastingError):
+                g.fill(1)
         g.fill(True if dtype == "?" else 100)
         assert g.dot(g) == (True if dtype == "?" else 480_000) and g.dot(g).dtype == sums
 
