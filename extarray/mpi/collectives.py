@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ShapeError
+from extarray.errors import ArgumentTypeError, ShapeError
+from extarray.mpi.array import ParallelArray
+from extarray.mpi.values import as_item, check_same_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.agreement import Agreement
-    from extarray.mpi.array import ParallelArray
+    from extarray.mpi.agreement import Agreement, Step
+    from extarray.mpi.windows import Window
     from extarray.mpi.zones import Zone
 
 __all__ = ["Collectives"]
@@ -23,13 +26,16 @@ __all__ = ["Collectives"]
 class Collectives:
     """Part of `GlobalArray`: what all ranks call together, for all elements.
 
-    Each rank makes the new elements of its zone from what all have written before.
+    Each rank makes the new elements of its zone from what all have written before.  A step in which
+    arguments are checked is the barrier behind which it is read, a second one that before new
+    elements are written, as they may be those of the very array that others read.
     """
 
     if TYPE_CHECKING:
         comm: Any
         dtype: np.dtype[Any]
         _agreement: Agreement
+        _window: Window
 
         @property
         def shape(self) -> tuple[int, ...]:
@@ -55,20 +61,27 @@ class Collectives:
         Parameters
         ----------
         a : ParallelArray
-            Of the same shape.
+            Of the same shape; elements are cast by the rule "same_kind".
 
         Raises
         ------
-        ShapeError, ReadOnlyError, StorageError
+        ArgumentTypeError, ShapeError, CastingError, ReadOnlyError, StorageError
             On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.to_array(a)  # doctest: +SKIP
         """
-        self.sync()
-        if a.shape != self.shape:
-            raise ShapeError(f"cannot write {self.shape} elements to an array of shape {a.shape}")
+        with self._start("write to files"):
+            if not isinstance(a, ParallelArray):
+                raise ArgumentTypeError(
+                    f"a must be an array that was opened with comm=, not {type(a).__name__}"
+                )
+            if a.shape != self.shape:
+                raise ShapeError(
+                    f"cannot write {self.shape} elements to an array of shape {a.shape}"
+                )
+            check_same_kind(self.dtype, a.dtype)
         a.write(self.distribution(), self.access())
 
     def fill(self, value: Any) -> None:
@@ -77,18 +90,21 @@ class Collectives:
         Parameters
         ----------
         value : scalar
-            The same on all ranks.
+            The same on all ranks; of the kind of the elements, or a simpler one, and in range.
+
+        Raises
+        ------
+        ShapeError, CastingError, LimitError, ArgumentError
+            On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.fill(1)  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
-            item = np.zeros((), self.dtype)
-            item[()] = value
-            step.arguments = f"fill with {item.tobytes()!r}"
-        self._set(lambda zone: item)
+        with self._start("fill") as step:
+            item = as_item(value, self.dtype, "value")
+            step.arguments = f"fill with {item[()]!r}"
+        self._become(item)
 
     def zero(self) -> None:
         """Set all elements to zero; collective.
@@ -97,7 +113,9 @@ class Collectives:
         --------
         >>> g.zero()  # doctest: +SKIP
         """
-        self._set(lambda zone: np.zeros((), self.dtype))
+        with self._start("zero"):
+            zero = np.zeros((), self.dtype)
+        self._become(zero)
 
     def scale(self, factor: Any) -> None:
         """Multiply all elements; collective.
@@ -105,11 +123,19 @@ class Collectives:
         Parameters
         ----------
         factor : scalar
+            The same on all ranks.  Products are cast to elements by the rule "same_kind".
+
+        Raises
+        ------
+        ShapeError, CastingError, ArgumentError
+            On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.scale(0.5)  # doctest: +SKIP
         """
+        with self._start("scale") as step:
+            step.arguments = f"scale by {_words(factor, 'factor')}"
         self._set(lambda zone: self.access() * factor)
 
     def add(self, alpha: Any, a: Collectives, beta: Any, b: Collectives) -> None:
@@ -118,19 +144,27 @@ class Collectives:
         Parameters
         ----------
         alpha, beta : scalar
+            The same on all ranks.
         a, b : GlobalArray
             Of the same shape, however they are distributed; also this array itself.
 
         Raises
         ------
-        ShapeError
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
+            On all ranks, where one has a reason.
+
+        Notes
+        -----
+        Sums are cast to elements by the rule "same_kind".
 
         Examples
         --------
         >>> g.add(1, g, -1, h)  # doctest: +SKIP
         """
-        self._check_shape(a.shape)
-        self._check_shape(b.shape)
+        with self._start("add", a, b) as step:
+            self._check_shape(a.shape)
+            self._check_shape(b.shape)
+            step.arguments = f"add {_words(alpha, 'alpha')} and {_words(beta, 'beta')} times arrays"
         self._set(lambda zone: alpha * a.get(zone) + beta * b.get(zone))
 
     def dot(self, b: Collectives) -> Any:
@@ -144,21 +178,24 @@ class Collectives:
         Returns
         -------
         scalar
-            The same on all ranks.
+            The same on all ranks; of integers it is one of 64 bits.
 
         Raises
         ------
-        ShapeError
+        ShapeError, ArgumentTypeError
+            On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.dot(g)  # doctest: +SKIP
         """
-        self._check_shape(b.shape)
-        self.sync()
+        with self._start("dot", b):
+            self._check_shape(b.shape)
         with self._agreement.step():
-            products = self.access() * b.get(self.distribution())
-        total = self.comm.allreduce(products.sum(dtype=products.dtype))
+            dtype = np.result_type(self.dtype, b.dtype)
+            dtype = {"i": np.dtype("i8"), "u": np.dtype("u8")}.get(dtype.kind, dtype)
+            products = np.multiply(self.access(), b.get(self.distribution()), dtype=dtype)
+        total = self.comm.allreduce(products.sum(dtype=dtype))
         self.sync()
         return total
 
@@ -168,16 +205,19 @@ class Collectives:
         Parameters
         ----------
         a : GlobalArray
+            Its elements are cast by the rule "same_kind".
 
         Raises
         ------
-        ShapeError
+        ShapeError, CastingError, ArgumentTypeError
+            On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.transpose(h)  # doctest: +SKIP
         """
-        self._check_shape(a.shape[::-1])
+        with self._start("transpose", a):
+            self._check_shape(a.shape[::-1])
         self._set(lambda zone: a.get(zone[::-1]).T)
 
     def copy_to(self, b: Collectives) -> None:
@@ -186,28 +226,61 @@ class Collectives:
         Parameters
         ----------
         b : GlobalArray
-            Of the same shape, however it is distributed.
+            Of the same shape, however it is distributed; elements are cast by the rule
+            "same_kind".
 
         Raises
         ------
-        ShapeError
+        ShapeError, CastingError, ArgumentTypeError
+            On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.copy_to(h)  # doctest: +SKIP
         """
-        b._check_shape(self.shape)
+        with self._start("copy", b):
+            b._check_shape(self.shape)
         b._set(self.get)
+
+    @contextmanager
+    def _start(self, name: str, *others: Collectives) -> Iterator[Step]:
+        """A step that checks arguments; behind it all ranks see what all have written.
+
+        That is to this array and to others, which inside are global arrays that are there.
+        """
+        self._check()
+        with self._agreement.step() as step:
+            for other in others:
+                if not isinstance(other, Collectives):
+                    raise ArgumentTypeError(f"a GlobalArray is needed, not {type(other).__name__}")
+                other._check()
+            for array in (self, *others):
+                array._window.publish()
+            step.arguments = name
+            yield step
+        for array in (self, *others):
+            array._window.refresh()
 
     def _set(self, values: Callable[[Zone], Any]) -> None:
         """Give each zone new values, which are made of what all have written."""
-        self.sync()
-        with self._agreement.step():  # also: nobody reads any more, as it may be of this very array
+        with self._agreement.step():
             new = values(self.distribution())
+            check_same_kind(new.dtype, self.dtype)
+        self._become(new)
+
+    def _become(self, new: NDArray[Any]) -> None:
+        """Write the new elements of each zone, which nobody reads any more."""
         self.access()[...] = new
         self.sync()
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
-        self._check()
         if shape != self.shape:
             raise ShapeError(f"shapes {self.shape} and {shape} do not fit")
+
+
+def _words(scalar: Any, name: str) -> str:
+    """What is compared of a scalar, which it has to be."""
+    given = np.asarray(scalar)
+    if given.ndim:
+        raise ShapeError(f"{name} has shape {given.shape}; give a scalar")
+    return repr(given[()])

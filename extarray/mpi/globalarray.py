@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+import math
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from extarray.bounds import count, is_start
 from extarray.chunking import check_chunks, check_shape
 from extarray.errors import (
+    ArgumentError,
     ArgumentTypeError,
     AxisError,
     BoundsError,
@@ -21,12 +23,13 @@ from extarray.errors import (
 from extarray.metadata import check_dtype
 from extarray.mpi import onesided
 from extarray.mpi.agreement import Agreement, is_agreed
+from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
 from extarray.mpi.ghosts import as_ghosts, ghost_boxes
 from extarray.mpi.library import check_comm
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Box, Layout, as_points, numbers
-from extarray.mpi.values import as_elements, scaled, spread
+from extarray.mpi.values import as_elements, as_item, scaled, spread
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
 from extarray.stored import as_int
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray.bounds import Side
-    from extarray.mpi.array import ParallelArray
     from extarray.mpi.requests import Request
     from extarray.mpi.zones import Zone
 
@@ -111,6 +113,38 @@ class GlobalArray(Collectives):
         """Extents of chunks, between which zones are cut."""
         return self._window.layout.zones.chunks
 
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements, of all ranks."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, of all ranks."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        what = f"extarray.mpi.GlobalArray: shape {self.shape}, {self.dtype}"
+        if not self._is_open:
+            return f"<{what}, destroyed>"
+        zone = ", ".join(f"{s.start}:{s.stop}" for s in self.distribution())
+        return f"<{what}, zone ({zone}), rank {self.comm.rank} of {self.comm.size}>"
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
+        # NumPy would make an array of one object.
+        raise ArgumentTypeError(
+            "a global array is no NumPy array, as its elements are on all ranks: get() "
+            "copies a selection, access() is the zone of this rank"
+        )
+
     # -- made and ended by all ranks -----------------------------------------------------------
 
     @classmethod
@@ -146,7 +180,7 @@ class GlobalArray(Collectives):
 
         Raises
         ------
-        ShapeError, ChunksError, DTypeError, ReserveError
+        ArgumentError, ShapeError, ChunksError, DTypeError, ReserveError
             On all ranks, where one has a reason.
 
         Examples
@@ -157,6 +191,8 @@ class GlobalArray(Collectives):
 
         def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
             bounds, kind = check_shape(shape), check_dtype(dtype)
+            if not bounds:
+                raise ArgumentError("a global array has at least one axis; for one element give 1")
             block = Distribution.of("block", 1, process_grid, len(bounds), n)
             zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
             if chunks is not None:
@@ -202,6 +238,8 @@ class GlobalArray(Collectives):
 
         Raises
         ------
+        ArgumentTypeError
+            A TypeError: `a` has no communicator.
         ClosedError, ReserveError, StorageError
             On all ranks, where one has a reason.
 
@@ -217,6 +255,11 @@ class GlobalArray(Collectives):
                 zones = Zones(block, zones.low, a.shape, zones.offset, a.chunks, a.comm.size)
             return zones, a.dtype, as_ghosts(ghosts, a.ndim)
 
+        if not isinstance(a, ParallelArray):
+            raise ArgumentTypeError(
+                f"a must be an array that was opened with comm=, not {type(a).__name__}; for "
+                "another one, create a GlobalArray and put its elements"
+            )
         a._check()
         new = cls._made(a.comm, plan)
         try:
@@ -361,7 +404,9 @@ class GlobalArray(Collectives):
         layout, own = self._window.layout, self._window.own
         zone = layout.zone(self.comm.rank)
         boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
-        for request in [self._get(box, own[place]) for box, place in boxes]:
+        # Straight to where they belong: nobody reads from there.
+        parts = [(self._box(box), own[place]) for box, place in boxes]
+        for request in [self._read(box, part) for box, part in parts]:
             request.wait()
         self.sync()
 
@@ -419,13 +464,14 @@ class GlobalArray(Collectives):
 
         Raises
         ------
-        BoundsError
+        BoundsError, ClosedError
 
         Examples
         --------
         >>> g.distribution(1)  # doctest: +SKIP
         (slice(0, 5, None), slice(6, 12, None))
         """
+        self._check()
         r = self.comm.rank if rank is None else as_int(rank, "rank")
         if not 0 <= r < self.comm.size:
             raise BoundsError(f"there is no rank {r}: ranks are 0 ... {self.comm.size - 1}")
@@ -459,7 +505,7 @@ class GlobalArray(Collectives):
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
         out : ndarray, optional
-            Where to read to; None: a new array.
+            Where to read to, also a part of `access`; None: a new array.
 
         Returns
         -------
@@ -505,9 +551,30 @@ class GlobalArray(Collectives):
 
     def _get(self, selection: Any, out: NDArray[Any] | None, testable: bool = False) -> Request:
         box = self._box(selection)
-        result = np.empty(box.shape, self.dtype) if out is None else self._as_out(out, box.shape)
+        if out is None:
+            return self._read(box, np.empty(box.shape, self.dtype), testable)
+        result = self._as_out(out, box.shape)
+        if np.may_share_memory(result, self._window.own):  # of what is still to be read
+            return self._read(box, np.empty(box.shape, self.dtype), testable, into=result)
+        return self._read(box, result, testable)
+
+    def _read(
+        self,
+        box: Box,
+        values: NDArray[Any],
+        testable: bool = False,
+        into: NDArray[Any] | None = None,
+    ) -> Request:
+        """Begin to read a box to an array, and in the end to another one where it is given."""
+
+        def result() -> NDArray[Any]:
+            if into is None:
+                return values
+            into[...] = values
+            return into
+
         patches = self._window.layout.patches(box)
-        return onesided.get(self._window, patches, box.view(result), result, testable)
+        return onesided.get(self._window, patches, box.view(values), result, testable)
 
     def put(self, selection: Any, values: ArrayLike) -> None:
         """Write to a selection, one-sided.
@@ -558,7 +625,7 @@ class GlobalArray(Collectives):
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
         values : array_like
-            Broadcast to the selection, and cast as NumPy's assignment does.
+            Broadcast to the selection, and cast by the rule "same_kind", as ``+=`` does.
         alpha : scalar
             Of the kind of the elements, or a simpler one: an integer for integers.
 
@@ -568,7 +635,7 @@ class GlobalArray(Collectives):
         DTypeError
             A TypeError: MPI does not add elements of this type.
         CastingError
-            A TypeError: `alpha` does not fit the elements.
+            A TypeError: values or `alpha` do not fit the elements.
 
         Notes
         -----
@@ -629,7 +696,8 @@ class GlobalArray(Collectives):
         self._check()
         points = as_points(indices, self.shape)
         values = np.empty(len(points), self.dtype)
-        onesided.get(self._window, self._window.layout.points(points), values, values).wait()
+        patches = self._window.layout.points(points)
+        onesided.get(self._window, patches, values, lambda: values).wait()
         return values
 
     def scatter(self, indices: ArrayLike, values: ArrayLike) -> None:
@@ -667,7 +735,7 @@ class GlobalArray(Collectives):
         indices : (n, k) array_like of int
             As for `gather`; all values for one element are added.
         values : array_like
-            Broadcast to (n,), and cast as NumPy's assignment does.
+            Broadcast to (n,), and cast by the rule "same_kind".
         alpha : scalar
             As for `accumulate`.
 
@@ -698,15 +766,18 @@ class GlobalArray(Collectives):
         ----------
         index : sequence of int
         inc : scalar
+            Of the kind of the elements, or a simpler one, and in their range.
 
         Returns
         -------
         scalar
-            The element before.
+            The element before; sums of integers wrap around.
 
         Raises
         ------
         BoundsError, SelectionError, DTypeError
+        ShapeError, CastingError, LimitError
+            `inc` is no scalar, of another kind, or out of range.
 
         Examples
         --------
@@ -716,7 +787,8 @@ class GlobalArray(Collectives):
         if box.shape:
             raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
         (patch,) = self._window.layout.patches(box)
-        return onesided.fetch_and_add(self._window, patch, np.array(inc).astype(self.dtype))[()]
+        onesided.number_of(self.dtype)
+        return onesided.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
 
     # -- arguments -----------------------------------------------------------------------------
 

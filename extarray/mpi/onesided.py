@@ -28,17 +28,19 @@ if TYPE_CHECKING:
     from extarray.mpi.patches import Patch
     from extarray.mpi.windows import Window
 
-__parts_ = ["accumulate", "fetch_and_add", "get", "number_of", "put"]
+__all__ = ["accumulate", "fetch_and_add", "get", "number_of", "put"]
 
 # Kinds of dtypes that MPI may have a type for.
 _NUMBERS = "iufc"
+# Half floats: where MPI has a type for them, it may add their bits as those of integers.
+_UNTRUSTED = "e"
 
 
 def get(
     window: Window,
     patches: Iterable[Patch],
     values: NDArray[Any],
-    result: NDArray[Any],
+    result: Callable[[], NDArray[Any]],
     testable: bool = False,
 ) -> WindowRequest:
     """Begin to read patches.
@@ -49,8 +51,8 @@ def get(
     patches : iterable of Patch
     values : ndarray
         Where they go to.
-    result : ndarray
-        What the request gives in the end: what `values` is a view of.
+    result : callable
+        Called once, when all are there; what the request gives in the end.
     testable : bool
         Whether `test` will tell of the request; if not, it is waited for.
 
@@ -77,7 +79,7 @@ def get(
             _flush(window, far)
         for local, part in staged:
             values[local] = part
-        return result
+        return result()
 
     return WindowRequest(requests, finish)
 
@@ -189,12 +191,13 @@ def number_of(dtype: np.dtype[Any]) -> Any:
     """
     MPI = library()
     found = MPI.DATATYPE_NULL
-    if dtype.kind in _NUMBERS and dtype.isnative:
+    if dtype.kind in _NUMBERS and dtype.isnative and dtype.char not in _UNTRUSTED:
         with contextlib.suppress(ValueError):
             found = MPI.Datatype.fromcode(dtype.char)
     if found == MPI.DATATYPE_NULL:
         raise DTypeError(
-            f"MPI does not add elements of {dtype}; use native integers, floats or complex"
+            f"MPI does not add elements of {dtype}; use native integers, complex, "
+            "or floats of at least 4 bytes"
         )
     return found
 

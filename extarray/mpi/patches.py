@@ -84,8 +84,8 @@ class Box(NamedTuple):
         query = as_query(selection, shape, dtype)
         if not query.is_box:
             raise SelectionError(
-                "integers and slices select a part here, no arrays; gather and scatter of a "
-                "GlobalArray take lists of points"
+                "integers and slices select a part here, no arrays: take part by part; lists of "
+                "points are taken by gather, scatter and scatter_acc, which only a GlobalArray has"
             )
         ranges, flips = [], []
         for factor in query.factors:

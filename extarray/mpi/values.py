@@ -1,4 +1,8 @@
-"""Values that are put or added to elements: cast, multiplied and broadcast."""
+"""Values that are put or added to elements: cast, multiplied and broadcast.
+
+What is put is cast as NumPy's assignment casts; what is computed with, by the rule "same_kind" as
+NumPy's in-place operators do: no fraction is lost without a word.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import CastingError, DTypeError, ShapeError
+from extarray.errors import CastingError, DTypeError, LimitError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_elements", "scaled", "spread"]
+__all__ = ["as_elements", "as_item", "check_same_kind", "scaled", "spread"]
 
-# Which kinds of numbers may be factors of elements of a kind.
-_FACTORS = {"i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
+# Which kinds of numbers a scalar may have, for elements of a kind.
+_SIMPLER = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
 
 
 def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -37,12 +41,85 @@ def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
     return cast
 
 
+def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """A scalar as an element, which it fits.
+
+    Parameters
+    ----------
+    value : scalar
+        For a number, one of the same kind or a simpler one, and in range.
+    dtype : dtype
+    name : str
+        Of the argument, for the words of errors.
+
+    Returns
+    -------
+    ndarray
+        Of no axes.
+
+    Raises
+    ------
+    ShapeError
+        A ValueError: `value` is no scalar.
+    CastingError
+        A TypeError: it is of another kind.
+    LimitError
+        An OverflowError: it is out of range.
+
+    Examples
+    --------
+    >>> as_item(7, np.dtype("u1"), "inc")
+    array(7, dtype=uint8)
+    """
+    item = np.zeros((), dtype)
+    if dtype.kind not in _SIMPLER:
+        item[()] = value
+        return item
+    given = np.asarray(value)
+    if given.ndim:
+        raise ShapeError(f"{name} has shape {given.shape}; give a scalar")
+    # NumPy takes large integers of Python for objects.
+    kind = "i" if type(value) is int else given.dtype.kind
+    if kind not in _SIMPLER[dtype.kind]:
+        raise CastingError(
+            f"cannot cast {name} {value!r} to {dtype} by the rule 'same_kind'; cast it before"
+        )
+    try:
+        item[()] = given.item() if dtype.kind in "iu" else value
+    except OverflowError:
+        raise LimitError(f"{name} {value!r} is out of the range of {dtype}") from None
+    return item
+
+
+def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    """Check that what is computed may become elements.
+
+    Parameters
+    ----------
+    given : dtype
+    dtype : dtype
+        Of the elements.
+
+    Raises
+    ------
+    CastingError
+        A TypeError: it may not.
+    """
+    if not np.can_cast(given, dtype, "same_kind"):
+        raise CastingError(
+            f"cannot cast {given} to elements of {dtype} by the rule 'same_kind'; cast the values "
+            "before, or use an array of another dtype"
+        )
+
+
 def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Values as elements, times a factor.
 
     Parameters
     ----------
     values : array_like
+        Those with a dtype are cast by the rule "same_kind"; Python's numbers are of the kind of the
+        elements, or a simpler one.
     alpha : scalar
         Of the kind of the elements, or a simpler one.  For integers it is taken as one of theirs,
         so that -1 subtracts from unsigned ones too.
@@ -57,25 +134,36 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     DTypeError
         A TypeError: elements of this type are not added.
     CastingError
-        A TypeError: `alpha` is of another kind, or no scalar.
+        A TypeError: values or `alpha` are of another kind, or `alpha` is no scalar.
 
     Examples
     --------
     >>> scaled([1, 2], -1, np.dtype("u1"))
     array([255, 254], dtype=uint8)
     """
-    if dtype.kind not in _FACTORS:
+    if dtype.kind not in "iufc":
         raise DTypeError(f"elements of {dtype} are not added; use integers, floats or complex")
-    elements = as_elements(values, dtype)
+    elements = _of_same_kind(values, dtype)
     if type(alpha) is int and alpha == 1:
         return elements
     factor = np.asarray(alpha)
-    if factor.ndim or factor.dtype.kind not in _FACTORS[dtype.kind]:
+    if factor.ndim or factor.dtype.kind not in _SIMPLER[dtype.kind]:
         raise CastingError(
             f"alpha {alpha!r} is no factor of elements of {dtype}; multiply the values instead"
         )
     product: NDArray[Any] = elements * factor.astype(dtype)
     return product
+
+
+def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Values as elements, of numbers."""
+    given = np.asarray(values)
+    if hasattr(values, "dtype"):
+        check_same_kind(given.dtype, dtype)
+        return as_elements(given, dtype)
+    if given.size and given.dtype.kind not in _SIMPLER[dtype.kind]:
+        check_same_kind(given.dtype, dtype)
+    return as_elements(values, dtype)
 
 
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

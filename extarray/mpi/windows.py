@@ -90,9 +90,17 @@ class Window:
 
     def sync(self) -> None:
         """Have all ranks see what all have written; collective."""
+        self.publish()
+        self._comm.Barrier()
+        self.refresh()
+
+    def publish(self) -> None:
+        """See that what this rank has written is there for those that `refresh` after a barrier."""
         self.rma.Flush_all()
         self.rma.Sync()
-        self._comm.Barrier()
+
+    def refresh(self) -> None:
+        """Have this rank see what others had published before a barrier."""
         self.rma.Sync()
 
     def free(self) -> None:

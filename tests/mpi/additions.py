@@ -40,7 +40,7 @@ for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4"
         model[4] += (size * np.arange(9)).astype(dtype)
         assert np.array_equal(a[...], model)
         comm.Barrier()
-        with pytest.raises(xa.SelectionError):
+        with pytest.raises(xa.SelectionError, match="part by part"):
             a.accumulate([0, 1], 1)
         with pytest.raises(xa.ShapeError):
             a.accumulate(0, [1, 2])
@@ -48,6 +48,8 @@ for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4"
             a.accumulate(9, 1)
         with pytest.raises(xa.CastingError):
             a.accumulate(0, 1, alpha="x")
+        with pytest.raises(xa.CastingError):
+            a.accumulate(0, 1j if a.dtype.kind == "f" else 0.5 if a.dtype.kind != "c" else "x")
         comm.Barrier()
 
 with (

@@ -116,10 +116,76 @@ copy = h.duplicate()
 h.zero()
 assert np.allclose(copy.get(), left) and (h.get() == 0).all()
 assert copy.distribution() == h.distribution()
-with pytest.raises(xa.ShapeError):
-    g.add(1, t, 1, h)
-for array in (g, h, t, copy):
+
+
+def on_last(wrong, right):
+    return wrong if rank == size - 1 else right
+
+
+# What one rank finds wrong, all raise, and nothing is changed.
+copy.destroy()
+for call, error in [
+    (lambda: g.add(1, on_last(t, g), 1, h), xa.ShapeError),
+    (lambda: g.add(1, h, 1, on_last(None, g)), xa.ArgumentTypeError),
+    (lambda: g.add(1, h, 1, on_last(copy, g)), xa.ClosedError),
+    (lambda: g.add(on_last([1, 2], 1), h, 1, g), xa.ShapeError),
+    (lambda: g.add(1, h, on_last(None, 1), g), (TypeError, xa.ArgumentError)),
+    (lambda: g.dot(on_last(t, g)), xa.ShapeError),
+    (lambda: g.dot(on_last(5, g)), xa.ArgumentTypeError),
+    (lambda: g.copy_to(on_last(t, h)), xa.ShapeError),
+    (lambda: g.copy_to(on_last("h", h)), xa.ArgumentTypeError),
+    (lambda: t.transpose(on_last(t, g)), xa.ShapeError),
+    (lambda: t.transpose(on_last(5, g)), xa.ArgumentTypeError),
+    (lambda: g.scale(on_last(np.ones((2, 1)), 1)), xa.ShapeError),
+    (lambda: g.scale(on_last(1j, 2)), (xa.CastingError, xa.ArgumentError)),
+    (lambda: g.fill(on_last(1j, 2)), xa.CastingError),
+    (lambda: g.fill(on_last([1, 2], 2)), xa.ShapeError),
+    (lambda: g.to_array(on_last(5, None)), xa.ArgumentTypeError),
+]:
+    with pytest.raises(error):
+        call()
+if size > 1:
+    for call, words in [
+        (lambda: g.fill(rank), r"fill with np.float64\(0.0\), rank 1 fill with np.float64\(1.0\)"),
+        (lambda: g.scale(rank), "scale by"),
+        (lambda: g.add(rank, g, 1, g), "add"),
+        (lambda: g.add(1, g, rank, g), "add"),
+        (lambda: g.scale(2) if rank else g.zero(), "rank 0 zero, rank 1 scale by"),
+    ]:
+        with pytest.raises(xa.ArgumentError, match=words):
+            call()
+assert np.allclose(g.get(), left) and np.allclose(t.get(), left.T) and not h.get().any()
+
+# No fraction is lost without a word.
+with GlobalArray.create(shape, "i4", comm) as whole:
+    whole.fill(np.int64(3))
+    for call, error in [
+        (lambda: whole.fill(2.7), xa.CastingError),
+        (lambda: whole.fill(1 << 31), xa.LimitError),
+        (lambda: whole.scale(0.5), xa.CastingError),
+        (lambda: whole.add(0.5, whole, 1, whole), xa.CastingError),
+        (lambda: whole.add(1, whole, 1, g), xa.CastingError),
+        (lambda: g.copy_to(whole), xa.CastingError),
+    ]:
+        with pytest.raises(error):
+            call()
+    assert (whole.get() == 3).all()
+    whole.sync()
+    whole.scale(np.int64(2))
+    whole.add(2, whole, True, whole)
+    whole.copy_to(h)
+    assert (h.get() == 18).all()
+for array in (g, h, t):
     array.destroy()
+
+# Sums of small integers are large ones.
+for dtype, sums in [("i1", "i8"), ("u2", "u8"), ("u8", "u8"), ("f4", "f4"), ("?", "?")]:
+    with GlobalArray.create((6, 8), dtype, comm) as g:
+        if dtype == "?":
+            with pytest.raises(xa.CastingError):
+                g.fill(1)
+        g.fill(True if dtype == "?" else 100)
+        assert g.dot(g) == (True if dtype == "?" else 480_000) and g.dot(g).dtype == sums
 
 # From files, and back.
 shape = (11, 13)
@@ -132,6 +198,10 @@ with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
         g.sync()
         g.access()[...] *= 2
         g.to_array(a)
+        with xa.create(path + "i", shape, "i4", comm=comm) as whole, pytest.raises(xa.CastingError):
+            g.to_array(whole)
+        with xa.create(path + "n", (2, 2), comm=comm) as small, pytest.raises(xa.ShapeError):
+            g.to_array(on_last(small, a))
     assert np.array_equal(a.read(), 2 * model)
     # Zones are those of the array also where chunks do not begin at index 0, and stay so.
     a.distribute("block", process_grid=(1, size))
@@ -156,7 +226,7 @@ with (
     else pytest.raises(xa.ShapeError)
 ):
     GlobalArray.create((4, 4) if rank else (4, -1 if size == 1 else 5), "i8", comm)
-with pytest.raises(xa.ArgumentError, match="without axes"):
+with pytest.raises(xa.ArgumentError, match="at least one axis"):
     GlobalArray.create((), "i8", comm)
 g = GlobalArray.create((4, 4), "M8[s]", comm)
 g.put(0, np.datetime64("2026-01-01"))
@@ -165,13 +235,24 @@ with pytest.raises(xa.DTypeError):
     g.accumulate(0, 1)
 with pytest.raises(xa.BoundsError):
     g.get(4)
-with pytest.raises(xa.SelectionError):
+with pytest.raises(xa.SelectionError, match="part by part"):
     g.get([0, 1])
 with pytest.raises(xa.ShapeError):
     g.put(0, np.zeros(3, "M8[s]"))
 with pytest.raises(xa.BoundsError):
     g.distribution(size)
+with pytest.raises(xa.ArgumentTypeError, match=r"get\(\).*access\(\)"):
+    np.asarray(g)
+for wrong in (xa.zeros((2, 2)), np.zeros(2), 5):
+    with pytest.raises(xa.ArgumentTypeError, match="comm="):
+        GlobalArray.from_array(wrong)
+assert (len(g), g.ndim, g.size, g.nbytes) == (4, 2, 16, 128)
+first, second = (f"{s.start}:{s.stop}" for s in g.distribution())
+words = "<extarray.mpi.GlobalArray: shape (4, 4), datetime64[s], "
+assert repr(g) == f"{words}zone ({first}, {second}), rank {rank} of {size}>"
 g.destroy()
 g.destroy()
-with pytest.raises(xa.ClosedError):
-    g.get()
+assert repr(g) == f"{words}destroyed>"
+for call in (g.get, g.access, g.distribution, g.sync, g.zero):
+    with pytest.raises(xa.ClosedError):
+        call()

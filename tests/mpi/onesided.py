@@ -18,7 +18,8 @@ rng = np.random.default_rng(7)  # the same on all ranks
 
 # -- additions to all kinds of elements, by all ranks at the same time ---------------------------
 
-for dtype in ["i1", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "g", "c8", "c16"]:
+codes = {np.dtype(code).char for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]}
+for dtype in sorted(codes - {"e"}):
     with GlobalArray.create((5, 6), dtype, comm, ghosts=(1, 0)) as g:
         model = np.zeros((5, 6), dtype)
         values = rng.integers(0, 20, (5, 6)).astype(dtype)
@@ -36,12 +37,46 @@ for dtype in ["i1", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "g", "c8", "c16"]:
         assert old.dtype == dtype
         assert sorted(comm.allgather(old - model[4, 5])) == [3 * r for r in range(size)]
 
+# MPI has types of some of these, but does not add elements of them, or wrongly.
+for dtype in ("e", "?", ">i4", "S3", "m8[s]"):
+    with GlobalArray.create((3, 4), dtype, comm) as g:
+        for add in (
+            lambda g: g.accumulate(0, 1),
+            lambda g: g.scatter_acc([(0, 0)], 1),
+            lambda g: g.read_inc((0, 0)),
+        ):
+            with pytest.raises(xa.DTypeError):
+                add(g)
+
 with GlobalArray.create((3, 4), "i4", comm) as g:
     for alpha in (0.5, 1j, "2", [1, 2]):
         with pytest.raises(xa.CastingError):
             g.accumulate(0, 1, alpha)
     with pytest.raises(xa.ShapeError):
         g.accumulate(0, [1, 2, 3])
+    for values in (0.5, [1, 0.5, 1, 1], np.ones(4), np.ones(4, "m8[s]"), 1j, "2"):
+        with pytest.raises(xa.CastingError):
+            g.accumulate(0, values)
+        with pytest.raises(xa.CastingError):
+            g.scatter_acc([(0, 0)] * 4, values)
+    for inc, error in [
+        ([], xa.ShapeError),
+        ([7, 8], xa.ShapeError),
+        (0.5, xa.CastingError),
+        ("2", xa.CastingError),
+        (1 << 31, OverflowError),
+        (np.int64(-1 - (1 << 31)), xa.LimitError),
+        (1 << 90, xa.LimitError),
+    ]:
+        with pytest.raises(error):
+            g.read_inc((0, 0), inc)
+    g.sync()
+    assert not g.get().any()
+    g.sync()
+    g.accumulate(0, np.ones(4, "i8"))
+    g.accumulate(0, [True, 1, np.uint8(1), np.int64(1)])
+    g.sync()
+    assert (g.get(0) == 2 * size).all()
     for out, error in [
         ([0], xa.ArgumentTypeError),
         (np.zeros(4, "i4"), xa.ShapeError),
@@ -71,6 +106,27 @@ with GlobalArray.create((8, 9), "i4", comm) as g:
         g.put(np.s_[1 : 1 + n, :m], mine[:n])
         model[1 : 1 + n, :m] = model[:n, :m].copy()
         assert np.array_equal(g.get(), model)
+
+# Elements of the array itself may be where results go, also of what is read.
+with GlobalArray.create((4, 5 * size), "i4", comm, process_grid=(1, size)) as g:
+    model = np.arange(20 * size, dtype="i4").reshape(4, -1)
+    whole, first = np.s_[:, 5 * rank : 5 * rank + 5], 5 * rank
+    for read in (g.get, lambda key, out: g.iget(key, out).wait()):
+        for key, place in [
+            ((slice(None, None, -1), whole[1]), np.s_[:, :]),
+            (np.s_[:3, first : first + 5], np.s_[1:, :]),
+            (np.s_[:, first + 4 : None if not first else first - 1 : -1], np.s_[:, :]),
+            (np.s_[:, max(first - 2, 0) : max(first - 2, 0) + 4], np.s_[:, 1:]),
+        ]:
+            mine = g.access()
+            mine[...] = model[whole]
+            g.sync()
+            out = mine[place]
+            reads = size == 1 or rank % 2  # nobody writes to what another one reads
+            if reads:
+                assert read(key, out) is out
+                assert np.array_equal(out, model[key])
+            g.sync()
 
 # Parts for several ranks, too large for MPI to keep copies of them.
 with GlobalArray.create((400, 600), "f8", comm, process_grid=(1, size)) as g:
