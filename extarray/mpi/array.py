@@ -946,7 +946,7 @@ class ParallelArray(ExtArray):
         try:
             change()
         except BaseException as problem:
-            error = portable(agreed(problem))
+            error = portable(agreed(problem, self.comm))
             raise
         finally:
             # Also after an error: an interrupt may have come when all was done.
@@ -969,7 +969,7 @@ class ParallelArray(ExtArray):
         else:
             self._take(message.news, mark)
         if message.error is not None:
-            raise received(message.error, 0)
+            raise received(message.error, 0, self.comm)
 
     def _take(self, news: News, mark: Any) -> None:
         """Take up what rank 0 has committed."""
@@ -1089,7 +1089,9 @@ class ParallelArray(ExtArray):
         Notes
         -----
         Closing twice is allowed.  A with statement that one rank leaves by an error of its own
-        closes that rank's part alone, and waits for nobody.
+        closes that rank's part alone, and waits for nobody.  One that it leaves while the others
+        are still inside has them raise that the ranks ask for different things, and waits until
+        they leave it, too.
 
         Examples
         --------
@@ -1098,7 +1100,8 @@ class ParallelArray(ExtArray):
         if self.closed:
             return
         self._drain()
-        self.comm.Barrier()  # nobody reads or writes any more
+        with self._agreement.step() as step:  # nobody reads or writes any more
+            step.arguments = "close"
         if self._views is not None:
             self._views.close()
         if self._alone is not None:
@@ -1113,12 +1116,28 @@ class ParallelArray(ExtArray):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None or is_agreed(error):
-            self.close()
+        if self.closed:
+            return
+        if error is None or is_agreed(error, self.comm):
+            self._leave_together(error)
         else:
             # The others are elsewhere; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
+
+    def _leave_together(self, error: BaseException | None) -> None:
+        """Close the array at the end of a with statement that all ranks leave, now or later."""
+        first = error
+        while not self.closed:
+            try:
+                self.close()
+            except BaseException as problem:
+                # What the others ask for inside the statement, they raise as well.
+                if not is_agreed(problem, self.comm):
+                    raise
+                first = first or problem
+        if first is not error and first is not None:
+            raise first
 
 
 def _done(call: Callable[[], Any]) -> Future[Any]:
