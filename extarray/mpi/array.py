@@ -914,11 +914,17 @@ class ParallelArray(ExtArray):
             step.arguments = f"set the growth policy {value}"
         self._change(lambda: ExtArray._set_policy(self, growth))
 
-    def _save_attrs(self, attrs: str) -> None:
-        with self._step_of_change() as step:
-            self._check("change the attributes of")
-            step.arguments = f"set the attributes {attrs}"
-        self._change(lambda: ExtArray._save_attrs(self, attrs))
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        with self._commits:
+            with self._step_of_change() as step:
+                attrs = change()
+                self._check("change the attributes of")
+                if attrs is None:
+                    step.arguments = "leave the attributes as they are"
+                else:
+                    step.arguments = f"set the attributes {attrs}"
+            if attrs is not None:
+                self._change(lambda: ExtArray._save_attrs(self, lambda: attrs))
 
     def _grow_by(self, axis: int, by: int, at_start: bool, fill: Callable[[], Transfer]) -> None:
         """Grow an axis by what all ranks write together."""

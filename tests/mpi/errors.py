@@ -97,7 +97,26 @@ with raises(xa.ShapeError):
 with raises(xa.ShapeError, "zone_of_growth"):
     a.append_zone(np.zeros((9, 9)), 0, 4)
 with raises(xa.ArgumentError, "different things", several):
-    a.attrs["rank"] = comm.rank if several else 0
+    a.attrs.update({"rank": comm.rank} if several else {})
+a.attrs["unit"] = "mm"
+with raises(xa.ArgumentTypeError, "object"):
+    a.attrs["rank"] = object() if last else 0
+with raises(xa.ArgumentTypeError, "nan"):
+    a.attrs.update(rank=np.nan if last else 0.0)
+with raises(TypeError, "int"):
+    a.attrs.update(5 if last else {})
+with raises(KeyError):
+    del a.attrs["nothing" if last else "unit"]
+with raises(KeyError):
+    a.attrs.pop("nothing" if last else "unit")
+with raises(xa.ArgumentError, "different things", several):
+    assert a.attrs.pop("nothing" if last else "unit", "none") == "none"
+assert a.attrs.pop("nothing", rank := comm.rank) == rank
+with raises(xa.ArgumentTypeError, "dims"):
+    a.dims = 5 if last else ("y", "x")
+with raises(xa.ArgumentError, "different things", several):
+    a.dims = ("y", "x") if several and last else None
+assert dict(a.attrs) == {"unit": "mm"}
 with raises(xa.ArgumentError, "different things", several):
     a.distribute("block_cyclic", block=1 + (several and last))
 
