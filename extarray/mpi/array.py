@@ -677,9 +677,13 @@ class ParallelArray(ExtArray):
                 if self._alone is None:
                     store = cast("FileStore", self._store)
                     name, writable = f"{store.absolute}.xta", store.mode == "r+"
-                    self._alone = FileViews(
-                        library().COMM_SELF, name, store._data, writable, self._hints
-                    )
+                    views = FileViews(library().COMM_SELF, name, writable, self._hints)
+                    try:
+                        views.check(store._data)
+                    except BaseException:
+                        views.close()
+                        raise
+                    self._alone = views
         return self._alone
 
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
