@@ -76,10 +76,11 @@ class ParallelArray(ExtArray):
     Notes
     -----
     Collective, to be called by all ranks: growth (`extend`, `append`, `append_zone`, `resize`,
-    `shrink`, `reserve`, `add_axis`), changes of `attrs` and of the growth policy (`growth`),
-    `distribute`, `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`,
-    unless ``collective=False``.  What one rank finds wrong, all raise.  Everything else is of one
-    rank alone: brackets, `accumulate`, NumPy's functions, views, copies.
+    `shrink`, `reserve`, `add_axis`), changes of `attrs`, `dims` and `growth`, `distribute`,
+    `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`, unless
+    ``collective=False``.  What one rank finds wrong, all raise.  Changes wait for transfers that
+    any rank has begun.  Everything else is of one rank alone: brackets, operators (``a += 1`` adds
+    once on each rank that runs it), `accumulate`, NumPy's functions, views, copies.
 
     Run programs with ``mpiexec -n 4 python -m mpi4py program.py``: without ``-m mpi4py`` a rank
     that ends by an error of its own leaves the others waiting.
@@ -741,7 +742,8 @@ class ParallelArray(ExtArray):
         Parameters
         ----------
         data, axis, side
-            As for `ExtArray.append`; the same on all ranks, of which each writes a part.
+            As for `ExtArray.append`; the same on all ranks, of which each writes a part.  The shape
+            of the data is compared, the values are not.
 
         Examples
         --------
