@@ -12,7 +12,6 @@ from extarray.errors import ArgumentTypeError, CorruptError, LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
 __all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
 
@@ -157,10 +156,11 @@ class Attributes(MutableMapping[str, Any]):
 
     Parameters
     ----------
-    load, save : callable
-        How the array gives and takes the JSON text of all of them.
-    lock : context manager
-        Held from reading to writing, so that threads lose none of each other's changes.
+    load : callable
+        How the array gives the JSON text of all of them.
+    save : callable
+        How it takes another one: from what it is given to call, which reads them, and may raise; or
+        gives None, to change nothing.  Meanwhile nobody else changes them.
 
     Examples
     --------
@@ -171,17 +171,13 @@ class Attributes(MutableMapping[str, Any]):
     {'unit': 'mm'}
     """
 
-    __slots__ = ("_load", "_lock", "_save")
+    __slots__ = ("_load", "_save")
 
     def __init__(
-        self,
-        load: Callable[[], str],
-        save: Callable[[str], None],
-        lock: AbstractContextManager[Any],
+        self, load: Callable[[], str], save: Callable[[Callable[[], str | None]], None]
     ) -> None:
         self._load = load
         self._save = save
-        self._lock = lock
 
     def _values(self) -> dict[str, Any]:
         return decode_attrs(self._load())
@@ -193,10 +189,7 @@ class Attributes(MutableMapping[str, Any]):
         self.update({key: value})
 
     def __delitem__(self, key: str) -> None:
-        with self._lock:
-            values = self._values()
-            del values[key]
-            self._save(encode_attrs(values))
+        self.pop(key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values())
@@ -218,16 +211,18 @@ class Attributes(MutableMapping[str, Any]):
             A TypeError: a value is none of JSON; nothing has changed.
         ReadOnlyError, ClosedError
         """
-        given: dict[str, Any] = dict(*args, **kwargs)
-        # Checked alone first: a message should speak of what was given.
-        encode_attrs(given)
-        with self._lock:
-            self._save(encode_attrs({**self._values(), **given}))
+
+        def change() -> str:
+            given: dict[str, Any] = dict(*args, **kwargs)
+            # Checked alone first: a message should speak of what was given.
+            encode_attrs(given)
+            return encode_attrs({**self._values(), **given})
+
+        self._save(change)
 
     def clear(self) -> None:
         """Remove all attributes, in one commit."""
-        with self._lock:
-            self._save("{}")
+        self._save(lambda: "{}")
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove an attribute and return its value.
@@ -242,12 +237,17 @@ class Attributes(MutableMapping[str, Any]):
         -------
         object
         """
-        with self._lock:
+        value = default
+
+        def change() -> str | None:
+            nonlocal value
             values = self._values()
             if key not in values and default is not _MISSING:
-                return default
+                return None
             value = values.pop(key)
-            self._save(encode_attrs(values))
+            return encode_attrs(values)
+
+        self._save(change)
         return value
 
     def asdict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from extarray.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
 __all__ = ["Config", "check_durability", "check_engine", "config", "parse_bytes"]
@@ -91,12 +91,14 @@ def _half_of_memory() -> int:
         return 4 * 1024**3
 
 
-def check_engine(value: Any) -> str:
+def check_engine(value: Any, *others: str) -> str:
     """Name of an engine, or "auto".
 
     Parameters
     ----------
     value : str
+    *others : str
+        Further engines that are possible.
 
     Returns
     -------
@@ -106,8 +108,9 @@ def check_engine(value: Any) -> str:
     ------
     ArgumentError
     """
-    if not isinstance(value, str) or value not in ENGINES:
-        raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(ENGINES)}")
+    possible = (*ENGINES, *others)
+    if not isinstance(value, str) or value not in possible:
+        raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(possible)}")
     return str(value)
 
 
@@ -140,7 +143,7 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Any], int | str]] = {
     "threads": _threads,
     "max_memory": _max_memory,
     "warn_result": parse_bytes,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from extarray._core._array import ArrayCore
-from extarray.attrs import Attributes
+from extarray.attrs import Attributes, decode_attrs, encode_attrs
 from extarray.dims import check_dims, known_dims
 from extarray.errors import (
     ArgumentError,
@@ -20,7 +20,7 @@ from extarray.errors import (
 from extarray.policy import Growth, decode_policy, encode_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -145,7 +145,7 @@ class StoredArray(ArrayCore):
         >>> a.attrs["unit"]
         'mm'
         """
-        return Attributes(self._load_attrs, self._save_attrs, self._commits)
+        return Attributes(self._load_attrs, self._save_attrs)
 
     @property
     def dims(self) -> tuple[str, ...] | None:
@@ -168,10 +168,17 @@ class StoredArray(ArrayCore):
 
     @dims.setter
     def dims(self, dims: Sequence[str] | None) -> None:
-        if dims is None:
-            self.attrs.pop("dims", None)
-        else:
-            self.attrs["dims"] = check_dims(dims, self.ndim)
+        def change() -> str | None:
+            values = decode_attrs(self._load_attrs())
+            if dims is not None:
+                values["dims"] = check_dims(dims, self.ndim)
+            elif "dims" in values:
+                del values["dims"]
+            else:
+                return None
+            return encode_attrs(values)
+
+        self._save_attrs(change)
 
     @property
     def growth(self) -> Growth:
@@ -233,6 +240,10 @@ class StoredArray(ArrayCore):
         self._check()
         return self._store.attrs
 
-    def _save_attrs(self, attrs: str) -> None:
-        self._check("change the attributes of")
-        self._store.set_attrs(attrs)
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        # Threads lose none of each other's changes.
+        with self._commits:
+            attrs = change()
+            if attrs is not None:
+                self._check("change the attributes of")
+                self._store.set_attrs(attrs)

@@ -56,6 +56,11 @@ def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
     mpirun(ranks, "errors.py", path, engine)
 
 
+@pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
+def test_ranks_leave_statements(mpirun, path, ranks, engine):
+    mpirun(ranks, "leaving.py", path, engine, timeout=60)
+
+
 @pytest.mark.parametrize("engine", ["mpi-io", "mmap"])
 def test_growth_from_outside(mpirun, path, engine):
     mpirun(3, "outside.py", path, engine)

@@ -77,7 +77,7 @@ class Agreement:
         if first:
             raise self._spread(error, comm.size - first)
         if most != -least:
-            raise agreed(self._difference(arguments))
+            raise agreed(self._difference(arguments), comm)
         return largest
 
     def _spread(self, error: BaseException | None, rank: int) -> BaseException:
@@ -85,8 +85,8 @@ class Agreement:
         message = portable(error) if error is not None and self.comm.rank == rank else None
         message = self.comm.bcast(message, rank)
         if error is None:
-            return received(message, rank)
-        return agreed(error)
+            return received(message, rank, self.comm)
+        return agreed(error, self.comm)
 
     def _difference(self, arguments: str | None) -> ArgumentError:
         """The error that says in what the ranks differ."""
@@ -130,36 +130,60 @@ class Step:
         self.numbers = self._agreement.settle(self.arguments, error, self.numbers)
 
 
-def is_agreed(error: BaseException | None) -> bool:
-    """Whether all ranks have raised an error together.
+def is_agreed(error: BaseException | None, comm: Any) -> bool:
+    """Whether all ranks of a communicator have raised an error together.
 
     Parameters
     ----------
     error : BaseException or None
+    comm : mpi4py.MPI.Intracomm
 
     Returns
     -------
     bool
+
+    Notes
+    -----
+    They may have done so as ranks of another communicator, if it has all of them: then an array of
+    either can be closed by all of its ranks.
     """
-    return getattr(error, "_extarray_agreed", False)
+    together = getattr(error, "_extarray_agreed", None)
+    if together is None:
+        return False
+    processes = _processes(comm)
+    # Processes that were spawned later cannot be told apart: where there are some, all say no.
+    return library().UNDEFINED not in processes and processes <= together
 
 
-def agreed(error: BaseException) -> BaseException:
-    """An error that all ranks raise, marked as such.
+def agreed(error: BaseException, comm: Any) -> BaseException:
+    """An error that all ranks of a communicator raise, marked as such.
 
     Parameters
     ----------
     error : BaseException
+    comm : mpi4py.MPI.Intracomm
 
     Returns
     -------
     BaseException
     """
-    error._extarray_agreed = True  # type: ignore[attr-defined]
+    error._extarray_agreed = _processes(comm)  # type: ignore[attr-defined]
     return error
 
 
-def received(data: bytes, rank: int) -> BaseException:
+def _processes(comm: Any) -> frozenset[int]:
+    """The processes of a communicator: their ranks among all that were started together."""
+    MPI = library()
+    some, everyone = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    try:
+        ranks = some.Translate_ranks(None, everyone)
+    finally:
+        some.Free()
+        everyone.Free()
+    return frozenset(ranks)
+
+
+def received(data: bytes, rank: int, comm: Any) -> BaseException:
     """The error that `portable` made bytes of, on another rank.
 
     Parameters
@@ -167,6 +191,7 @@ def received(data: bytes, rank: int) -> BaseException:
     data : bytes
     rank : int
         Where it was raised.
+    comm : mpi4py.MPI.Intracomm
 
     Returns
     -------
@@ -174,7 +199,7 @@ def received(data: bytes, rank: int) -> BaseException:
     """
     error: BaseException = pickle.loads(data)
     error.__notes__ = [f"raised on rank {rank}"]  # Python 3.11 shows them
-    return agreed(error)
+    return agreed(error, comm)
 
 
 def _digest(text: str) -> int:
@@ -196,6 +221,6 @@ def portable(error: BaseException) -> bytes:
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
-    except (TypeError, ValueError, AttributeError, pickle.PickleError):
+    except Exception:  # noqa: BLE001 -- code of whoever has defined the error
         return pickle.dumps(ExtArrayError(f"{type(error).__name__}: {error}"))
     return data

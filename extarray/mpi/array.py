@@ -76,10 +76,11 @@ class ParallelArray(ExtArray):
     Notes
     -----
     Collective, to be called by all ranks: growth (`extend`, `append`, `append_zone`, `resize`,
-    `shrink`, `reserve`, `add_axis`), changes of `attrs` and of the growth policy (`growth`),
-    `distribute`, `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`,
-    unless ``collective=False``.  What one rank finds wrong, all raise.  Everything else is of one
-    rank alone: brackets, `accumulate`, NumPy's functions, views, copies.
+    `shrink`, `reserve`, `add_axis`), changes of `attrs`, `dims` and `growth`, `distribute`,
+    `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`, unless
+    ``collective=False``.  What one rank finds wrong, all raise.  Changes wait for transfers that
+    any rank has begun.  Everything else is of one rank alone: brackets, operators (``a += 1`` adds
+    once on each rank that runs it), `accumulate`, NumPy's functions, views, copies.
 
     Run programs with ``mpiexec -n 4 python -m mpi4py program.py``: without ``-m mpi4py`` a rank
     that ends by an error of its own leaves the others waiting.
@@ -677,9 +678,13 @@ class ParallelArray(ExtArray):
                 if self._alone is None:
                     store = cast("FileStore", self._store)
                     name, writable = f"{store.absolute}.xta", store.mode == "r+"
-                    self._alone = FileViews(
-                        library().COMM_SELF, name, store._data, writable, self._hints
-                    )
+                    views = FileViews(library().COMM_SELF, name, writable, self._hints)
+                    try:
+                        views.check(store._data)
+                    except BaseException:
+                        views.close()
+                        raise
+                    self._alone = views
         return self._alone
 
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
@@ -737,7 +742,8 @@ class ParallelArray(ExtArray):
         Parameters
         ----------
         data, axis, side
-            As for `ExtArray.append`; the same on all ranks, of which each writes a part.
+            As for `ExtArray.append`; the same on all ranks, of which each writes a part.  The shape
+            of the data is compared, the values are not.
 
         Examples
         --------
@@ -914,11 +920,17 @@ class ParallelArray(ExtArray):
             step.arguments = f"set the growth policy {value}"
         self._change(lambda: ExtArray._set_policy(self, growth))
 
-    def _save_attrs(self, attrs: str) -> None:
-        with self._step_of_change() as step:
-            self._check("change the attributes of")
-            step.arguments = f"set the attributes {attrs}"
-        self._change(lambda: ExtArray._save_attrs(self, attrs))
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        with self._commits:
+            with self._step_of_change() as step:
+                attrs = change()
+                self._check("change the attributes of")
+                if attrs is None:
+                    step.arguments = "leave the attributes as they are"
+                else:
+                    step.arguments = f"set the attributes {attrs}"
+            if attrs is not None:
+                self._change(lambda: ExtArray._save_attrs(self, lambda: attrs))
 
     def _grow_by(self, axis: int, by: int, at_start: bool, fill: Callable[[], Transfer]) -> None:
         """Grow an axis by what all ranks write together."""
@@ -946,7 +958,7 @@ class ParallelArray(ExtArray):
         try:
             change()
         except BaseException as problem:
-            error = portable(agreed(problem))
+            error = portable(agreed(problem, self.comm))
             raise
         finally:
             # Also after an error: an interrupt may have come when all was done.
@@ -969,7 +981,7 @@ class ParallelArray(ExtArray):
         else:
             self._take(message.news, mark)
         if message.error is not None:
-            raise received(message.error, 0)
+            raise received(message.error, 0, self.comm)
 
     def _take(self, news: News, mark: Any) -> None:
         """Take up what rank 0 has committed."""
@@ -1089,7 +1101,9 @@ class ParallelArray(ExtArray):
         Notes
         -----
         Closing twice is allowed.  A with statement that one rank leaves by an error of its own
-        closes that rank's part alone, and waits for nobody.
+        closes that rank's part alone, and waits for nobody.  One that it leaves while the others
+        are still inside has them raise that the ranks ask for different things, and waits until
+        they leave it, too.
 
         Examples
         --------
@@ -1098,7 +1112,8 @@ class ParallelArray(ExtArray):
         if self.closed:
             return
         self._drain()
-        self.comm.Barrier()  # nobody reads or writes any more
+        with self._agreement.step() as step:  # nobody reads or writes any more
+            step.arguments = "close"
         if self._views is not None:
             self._views.close()
         if self._alone is not None:
@@ -1113,12 +1128,28 @@ class ParallelArray(ExtArray):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None or is_agreed(error):
-            self.close()
+        if self.closed:
+            return
+        if error is None or is_agreed(error, self.comm):
+            self._leave_together(error)
         else:
             # The others are elsewhere; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
+
+    def _leave_together(self, error: BaseException | None) -> None:
+        """Close the array at the end of a with statement that all ranks leave, now or later."""
+        first = error
+        while not self.closed:
+            try:
+                self.close()
+            except BaseException as problem:
+                # What the others ask for inside the statement, they raise as well.
+                if not is_agreed(problem, self.comm):
+                    raise
+                first = first or problem
+        if first is not error and first is not None:
+            raise first
 
 
 def _done(call: Callable[[], Any]) -> Future[Any]:

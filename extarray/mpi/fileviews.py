@@ -139,8 +139,6 @@ class FileViews:
         Of those who share the views.
     path : str
         Absolute.
-    fd : int
-        Descriptor of the file, open as it shall be here.
     writable : bool
     hints : mapping
         For MPI-IO.
@@ -148,13 +146,9 @@ class FileViews:
     Raises
     ------
     StorageError
-    PartnerError
-        A ValueError: another file has taken the name.
     """
 
-    def __init__(
-        self, comm: Any, path: str, fd: int, writable: bool, hints: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, comm: Any, path: str, writable: bool, hints: Mapping[str, Any]) -> None:
         MPI = library()
         self._path = path
         # A view is a state of the file: one transfer at a time.
@@ -170,7 +164,23 @@ class FileViews:
             raise storage_error_of(error, f"cannot open '{path}' through MPI-IO") from error
         finally:
             info.Free()
-        # MPI opens names, and they may have become those of another pair.
+
+    def check(self, fd: int) -> None:
+        """Raise where the file is not the one that is open already.
+
+        MPI opens names, and they may have become those of another pair.
+
+        Parameters
+        ----------
+        fd : int
+            Descriptor of the file, open as it shall be here.
+
+        Raises
+        ------
+        PartnerError
+            A ValueError: another file has taken the name.
+        """
+        path = self._path
         if not os.path.samestat(os.stat(path), os.fstat(fd)):
             raise PartnerError(f"'{path}' was overwritten since it was opened; open it again")
 

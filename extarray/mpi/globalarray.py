@@ -265,7 +265,7 @@ class GlobalArray(Collectives):
         try:
             a.read(new.distribution(), out=new.access())
         except BaseException as error:
-            if is_agreed(error):
+            if is_agreed(error, new.comm):
                 new.destroy()
             raise
         new.sync()
@@ -434,7 +434,7 @@ class GlobalArray(Collectives):
         traceback: TracebackType | None,
     ) -> None:
         # A rank that leaves by an error of its own waits for nobody.
-        if error is None or is_agreed(error):
+        if self._is_open and (error is None or is_agreed(error, self.comm)):
             self.destroy()
 
     def _check(self) -> None:

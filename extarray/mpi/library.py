@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from extarray.engine import is_remote
-from extarray.errors import ArgumentTypeError, MissingExtraError, StorageError
+from extarray.errors import ArgumentError, ArgumentTypeError, MissingExtraError, StorageError
 from extarray.extras import require
 
 if TYPE_CHECKING:
@@ -90,8 +90,16 @@ def check_comm(comm: Any) -> Any:
     Raises
     ------
     ArgumentTypeError, MissingExtraError
+    ArgumentError
+        A ValueError: this process is none of its ranks.
     """
-    if not isinstance(comm, library().Intracomm):
+    MPI = library()
+    if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL:
+        raise ArgumentError(
+            "this process is no rank of the communicator: comm is MPI.COMM_NULL; leave the call to "
+            "its ranks"
+        )
+    if not isinstance(comm, MPI.Intracomm):
         raise ArgumentTypeError(
             f"comm must be a communicator of mpi4py, as MPI.COMM_WORLD, not {type(comm).__name__}"
         )

@@ -213,7 +213,7 @@ class Mutexes:
         traceback: TracebackType | None,
     ) -> None:
         # A rank that leaves by an error of its own waits for nobody.
-        if error is None or is_agreed(error):
+        if self._window is not None and (error is None or is_agreed(error, self._comm)):
             self.destroy()
 
     def _number(self, number: SupportsIndex) -> int:

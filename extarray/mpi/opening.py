@@ -11,7 +11,7 @@ from extarray.engine import is_remote
 from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.filesystem import resolve_path
 from extarray.metadata import encode_dtype
-from extarray.mpi.agreement import Agreement
+from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
 from extarray.mpi.library import check_comm, default_hints, library, stage_bytes
@@ -59,7 +59,7 @@ def create_together(
             if header.checksum:
                 raise _no_checksums("create")
             place, hints = resolve_path(path), _check_info(info)
-            _check_engine(engine)
+            check_engine(engine, "mpi-io")
             step.arguments = (
                 f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
                 f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
@@ -105,7 +105,7 @@ def open_together(
         with agreement.step() as step:
             place, mode, timeout, engine, durability = check()
             hints = _check_info(info)
-            _check_engine(engine)
+            check_engine(engine, "mpi-io")
             step.arguments = (
                 f"open '{place}' with mode {mode!r}, engine {engine}, durability {durability}, "
                 f"info {hints}"
@@ -141,11 +141,6 @@ def _no_checksums(what: str) -> ArgumentError:
     )
 
 
-def _check_engine(engine: str) -> None:
-    if engine != "mpi-io":
-        check_engine(engine)
-
-
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
     """Hints as texts, in the order of their names."""
     if info is None:
@@ -173,7 +168,7 @@ def _joined(
         # Ranks of one host share its page cache; a mapping on another host would not.
         own = "auto" if _is_one_host(agreement) else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
-    array = None
+    array = views = None
     try:
         with agreement.step():
             pair = None
@@ -187,13 +182,17 @@ def _joined(
             if array is None:
                 store = ReplicaStore(path, pair, own)
                 array = ExtArray._from_store(store, store.axial)
-        views, fd = None, cast("FileStore", array._store)._data
+        fd = cast("FileStore", array._store)._data
         hints = {**default_hints(fd), **hints}
         with agreement.step():
             if through_mpi:
-                name = f"{pair.path}.xta"
-                views = FileViews(comm, name, fd, pair.mode == "r+", hints)
-    except BaseException:
+                views = FileViews(comm, f"{pair.path}.xta", pair.mode == "r+", hints)
+        with agreement.step():
+            if views is not None:
+                views.check(fd)
+    except BaseException as error:
+        if views is not None and is_agreed(error, comm):
+            views.close()
         if array is not None:
             if is_new and not comm.rank:
                 array._discard()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
-from extarray.errors import ArgumentError, ArgumentTypeError, BoundsError, ShapeError
+from extarray.chunking import _integers
+from extarray.errors import ArgumentError, BoundsError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,13 +92,6 @@ class Distribution:
                     f"product is {n_ranks}, the number of ranks"
                 )
         return cls(kind, blocks, processes)
-
-
-def _integers(value: Any, name: str) -> Index:
-    try:
-        return tuple(map(operator.index, value if isinstance(value, (tuple, list)) else (value,)))
-    except TypeError:
-        raise ArgumentTypeError(f"{name} must be integers, not {value!r}") from None
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:

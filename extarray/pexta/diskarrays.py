@@ -157,8 +157,8 @@ def create(
     mode : {RW, W, R}
         What may be done with the elements until the array is closed.
     reqdims : sequence of int
-        Elements of a typical request along each axis, by which the chunk shape is chosen; -1:
-        unspecified.
+        Elements of a typical request along each axis, by which the chunk shape is chosen, also
+        where the array has fewer as yet; -1: unspecified.
     overwrite : bool
         Replace an array of this file name.
 

@@ -21,7 +21,8 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
     Parameters
     ----------
     reqdims : int or sequence of int
-        Elements of the request along each axis; -1: unspecified.
+        Elements of the request along each axis; -1: unspecified.  More than `dims` has are
+        possible: the array may grow.
     dims : tuple of int
         Of the array.
     itemsize : int

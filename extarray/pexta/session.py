@@ -70,6 +70,7 @@ class Session:
         self.pending: list[_Pending] = []
         self.debug = False
         self.hints: dict[str, str] = {}
+        self._n_transfers = 0
         self._max_arrays = max_arrays
         self._max_array_size = max_array_size
         self._total_disk_space = total_disk_space
@@ -79,6 +80,16 @@ class Session:
     def buffer_bytes(self) -> int:
         """Bytes that a rank may buffer."""
         return config.max_memory if self._max_memory == UNSPECIFIED else self._max_memory
+
+    def count_transfer(self) -> int:
+        """Number of a new transfer, the same on all ranks.
+
+        Returns
+        -------
+        int
+        """
+        self._n_transfers += 1
+        return self._n_transfers
 
     def check_handles(self) -> None:
         """Raise where one more array would be too many.
@@ -236,6 +247,8 @@ def terminate() -> None:
     """
     global _session
     session = current()
+    with session.agreement.step() as step:
+        step.arguments = "terminate"
     while session.pending:
         session.pending[0].wait()
     while session.arrays:

@@ -154,8 +154,9 @@ class Request:
         self._g_a, self._plan, self._write = g_a, plan, write
         self._next = 0
         self._under_way: tuple[_Move, Transfer] | None = None
-        self._error: ExtArrayError | None = None
+        self._error: Exception | None = None
         self._is_over = False
+        self._number = session.count_transfer()
 
     def run(self) -> None:
         """Make the whole transfer together with the other ranks."""
@@ -201,7 +202,7 @@ class Request:
                 if self._next == self._plan.n_moves:
                     return True
                 self._begin_next()
-        except ExtArrayError as error:
+        except (ExtArrayError, MemoryError) as error:
             self._error = error  # the others learn of it where all meet
         return True
 
@@ -213,6 +214,9 @@ class Request:
             self._under_way = move, array.iwrite(move.disk, move.block)
         else:
             self._under_way = move, array.iread(move.disk, move.block)
+
+    def __str__(self) -> str:
+        return "a transfer that is over" if self._is_over else f"transfer {self._number}"
 
     def wait(self) -> None:
         """Wait for the moves of all ranks."""
@@ -506,6 +510,8 @@ def wait(request: Request | int) -> None:
     ------
     StorageError
         An OSError, on all ranks: the transfer failed on one.
+    ArgumentError
+        A ValueError: the ranks mean different transfers.
 
     Notes
     -----
@@ -515,7 +521,7 @@ def wait(request: Request | int) -> None:
     --------
     >>> pexta.wait(request)  # doctest: +SKIP
     """
-    found = _known(request)
+    found = _agreed_on(request, "wait for")
     if found is not None:
         found.wait()
 
@@ -536,22 +542,28 @@ def probe(request: Request | int) -> bool:
     ------
     StorageError
         An OSError, on all ranks: the transfer failed on one.
+    ArgumentError
+        A ValueError: the ranks mean different transfers.
 
     Examples
     --------
     >>> while not pexta.probe(request):  # doctest: +SKIP
     ...     compute()
     """
-    found = _known(request)
+    found = _agreed_on(request, "ask about")
     return True if found is None else found.probe()
 
 
-def _known(request: Request | int) -> Request | None:
-    if isinstance(request, Request):
-        return request
-    if request == REQ_INVALID:
-        return None
-    raise ArgumentTypeError(f"a request is needed, as iread and its like give it, not {request!r}")
+def _agreed_on(request: Request | int, what: str) -> Request | None:
+    """The request that all ranks mean; None: REQ_INVALID."""
+    with current().agreement.step() as step:
+        if not isinstance(request, Request) and request != REQ_INVALID:
+            raise ArgumentTypeError(
+                f"a request is needed, as iread and its like give it, not {request!r}"
+            )
+        found = request if isinstance(request, Request) else None
+        step.arguments = f"{what} {'REQ_INVALID' if found is None else found}"
+    return found
 
 
 def _run(request: Request) -> Request:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sys
 
@@ -47,8 +48,13 @@ with raises(xa.ArgumentTypeError, "communicator"):
     xa.create(path, (2, 2), comm="world")
 with raises(xa.ArgumentError, "communicator"):
     xa.create(path, (2, 2), info={"cb_nodes": 1})
-with raises(xa.ArgumentError, "engine"):
+with raises(xa.ArgumentError, "mmap, pread, mpi-io"):
     create(engine="threads")
+part = comm.Split(0 if last else MPI.UNDEFINED)
+with raises(xa.ArgumentError, "no rank of the communicator", not last):
+    xa.create(path + "-part", (2, 2), comm=part).close()
+if last:
+    part.Free()
 with raises(xa.ArgumentError, "checksums"):
     create(checksum=True)
 with raises(xa.ArgumentError, "share=True or comm"):
@@ -87,6 +93,11 @@ with raises(xa.ArgumentError, "different things", several):
         a.read(slice(0))
 assert np.array_equal(a.read(), model)
 
+# Numbers may stand in an array.
+a.distribute(process_grid=np.array([comm.size, 1]))
+a.distribute("block_cyclic", block=np.array([1, 2]))
+a.distribute()
+
 # Growth: different arguments, impossible ones, and data that fail.
 with raises(xa.ArgumentError, "different things", several):
     a.extend(0, int(several and last))
@@ -97,7 +108,26 @@ with raises(xa.ShapeError):
 with raises(xa.ShapeError, "zone_of_growth"):
     a.append_zone(np.zeros((9, 9)), 0, 4)
 with raises(xa.ArgumentError, "different things", several):
-    a.attrs["rank"] = comm.rank if several else 0
+    a.attrs.update({"rank": comm.rank} if several else {})
+a.attrs["unit"] = "mm"
+with raises(xa.ArgumentTypeError, "object"):
+    a.attrs["rank"] = object() if last else 0
+with raises(xa.ArgumentTypeError, "nan"):
+    a.attrs.update(rank=np.nan if last else 0.0)
+with raises(TypeError, "int"):
+    a.attrs.update(5 if last else {})
+with raises(KeyError):
+    del a.attrs["nothing" if last else "unit"]
+with raises(KeyError):
+    a.attrs.pop("nothing" if last else "unit")
+with raises(xa.ArgumentError, "different things", several):
+    assert a.attrs.pop("nothing" if last else "unit", "none") == "none"
+assert a.attrs.pop("nothing", rank := comm.rank) == rank
+with raises(xa.ArgumentTypeError, "dims"):
+    a.dims = 5 if last else ("y", "x")
+with raises(xa.ArgumentError, "different things", several):
+    a.dims = ("y", "x") if several and last else None
+assert dict(a.attrs) == {"unit": "mm"}
 with raises(xa.ArgumentError, "different things", several):
     a.distribute("block_cyclic", block=1 + (several and last))
 
@@ -205,6 +235,8 @@ if last:
     xa.create(path, (9, 6), "i4", chunks=(2, 3), fill_value=7, overwrite=True).close()
 comm.Barrier()
 assert np.array_equal(b.read(), model)
+files = len(os.listdir("/dev/fd"))
 with raises(xa.PartnerError, "overwritten", when=engine == "mpi-io"):
     assert np.array_equal(b.read(collective=False), model)
+assert len(os.listdir("/dev/fd")) == files
 b.close()

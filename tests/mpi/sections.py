@@ -260,6 +260,25 @@ with GlobalArray.create((0, 3), "f4", comm) as nothing:
     pexta.wait(pexta.iread(nothing, d_c))
     pexta.delete(d_c)
 
+# All ranks wait for one transfer; what is none to one rank is none to all.
+first, second = pexta.iwrite(g_a, d_a), pexta.iwrite(g_a, d_a)
+for call in (pexta.wait, pexta.probe):
+    if size > 1:
+        with pytest.raises(xa.ArgumentError, match="transfer"):
+            call(second if rank == size - 1 else first)
+        with pytest.raises(xa.ArgumentError, match="REQ_INVALID"):
+            call(pexta.REQ_INVALID if rank == size - 1 else first)
+        with pytest.raises(xa.ArgumentError, match="terminate"):
+            pexta.terminate() if rank == size - 1 else call(first)
+    with pytest.raises(xa.ArgumentTypeError, match="request"):
+        call("first" if rank == size - 1 else first)
+pexta.wait(second)
+if size > 1:
+    with pytest.raises(xa.ArgumentError, match="over"):
+        pexta.wait(second if rank == size - 1 else first)
+pexta.wait(first)
+pexta.wait(second)
+
 # A transfer that fails on one rank fails on all, when all meet.
 request = pexta.iwrite(g_a, d_a)
 if rank == size - 1:

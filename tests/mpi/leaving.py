@@ -1,0 +1,116 @@
+"""With statements that some ranks leave, and others do not: PATH ENGINE."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import extarray as xa
+from extarray.mpi import GlobalArray, Mutexes
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+path, engine = sys.argv[1:]
+last = rank == size - 1
+several = comm.Split(int(last), rank)  # all but the last, and the last alone
+
+
+def create(name="", comm=comm):
+    return xa.create(path + name, 8, "i4", comm=comm, engine=engine, overwrite=True)
+
+
+def alone(a):
+    """Let go of the files on this rank."""
+    xa.ExtArray.close(a)
+    comm.Barrier()
+
+
+# An error of one rank, agreed in a communicator of its own, is no error of the others.
+a = create()
+if last:
+    with pytest.raises(xa.MissingError), a:
+        xa.open(path + "-none", comm=MPI.COMM_SELF)
+assert a.closed == last
+alone(a)
+
+# Nor is one of some of them.
+a = create()
+if not last:
+    with pytest.raises(xa.BoundsError), a, create("-several", several) as b:
+        b.read(9 if rank == 0 else 0)
+    assert b.comm == MPI.COMM_NULL  # all of its own ranks have closed it
+assert a.closed != last
+alone(a)
+
+# An error of all is one of some.
+b = create(f"-part{int(last)}", several)
+with pytest.raises(xa.BoundsError), create() as a, b:
+    a.read(9 if last else 0)
+assert a.comm == b.comm == MPI.COMM_NULL
+
+# Memory, and mutexes: nobody gives them back alone.
+g, mutexes = GlobalArray.create(8, "i4", comm), Mutexes.create(1, comm)
+if last:
+    with pytest.raises(xa.MissingError), g, mutexes:
+        xa.open(path + "-none", comm=MPI.COMM_SELF)
+g.zero()
+mutexes.destroy()
+g.destroy()
+
+
+# All have caught an error, one raises it again: the others learn that it has left, and follow.
+def caught_and_raised(a):
+    try:
+        a.read(9 if last else 0)
+    except xa.BoundsError:
+        if last:
+            raise
+    a.write(slice(rank, rank + 1), rank)
+
+
+with pytest.raises(xa.BoundsError if last else xa.ArgumentError) as caught, create() as a:
+    caught_and_raised(a)
+assert a.comm == MPI.COMM_NULL
+assert last or "close" in str(caught.value)
+
+# One has come to the end of the statement.
+with pytest.raises(xa.ArgumentError, match="different things"), create() as a:
+    last or a.read_zone()
+assert a.comm == MPI.COMM_NULL
+
+# Closing is a call like others: the array goes on.
+a = create()
+with pytest.raises(xa.ArgumentError, match="close"):
+    a.close() if last else a.read()
+a.write_zone(rank)
+assert np.array_equal(
+    a.read(),
+    np.concatenate([np.full(a.zone(r)[0].stop - a.zone(r)[0].start, r) for r in range(size)]),
+)
+a.close()
+a.close()
+
+
+class StubbornError(Exception):
+    """Cannot be made bytes of."""
+
+    def __reduce__(self):
+        raise LookupError("no bytes of this")
+
+
+class Data:
+    shape, dtype = (8,), np.dtype("i4")
+
+    def __getitem__(self, key):
+        raise StubbornError("the instrument is gone")
+
+
+# An error that cannot be sent arrives by its words.
+with create() as a:
+    with pytest.raises(StubbornError if rank == 0 else xa.ExtArrayError, match="the instrument"):
+        a.append(Data()) if rank == 0 else a.append(np.zeros(8, "i4"))
+    assert a.shape == (8,)
+several.Free()
