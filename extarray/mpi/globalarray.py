@@ -405,8 +405,7 @@ class GlobalArray(Collectives):
         zone = layout.zone(self.comm.rank)
         boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
         # Straight to where they belong: nobody reads from there.
-        parts = [(self._box(box), own[place]) for box, place in boxes]
-        for request in [self._read(box, part) for box, part in parts]:
+        for request in [self._read(self._box(box), own[place]) for box, place in boxes]:
             request.wait()
         self.sync()
 
