@@ -441,7 +441,7 @@ class ParallelArray(ExtArray):
         ----------
         selection : int, slice, Ellipsis, None, or a tuple of them
         values : array_like
-            Broadcast to the selection, and cast as NumPy's assignment does.
+            Broadcast to the selection, and cast by the rule ``same_kind``, as ``+=`` does.
         alpha : scalar
             Of the kind of the elements, or a simpler one: an integer for integers.
 
@@ -451,7 +451,7 @@ class ParallelArray(ExtArray):
         DTypeError
             A TypeError: elements of this type are not added.
         CastingError
-            A TypeError: `alpha` does not fit the elements.
+            A TypeError: `values` or `alpha` do not fit the elements.
 
         Notes
         -----
