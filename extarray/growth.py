@@ -511,7 +511,6 @@ class Extendible(StoredArray):
         if boxes:
             store.settle()
             self._forget_touched()
-            store.begin_cut()
             self._note_cut()
             start = stop = 0
             for run in itertools.chain.from_iterable(map(self._byte_runs, boxes)):
@@ -525,7 +524,8 @@ class Extendible(StoredArray):
     def _give_back_postponed(self) -> None:
         """Have the store give back what it has kept as long as views were out."""
         store = self._store
-        if store.postponed and not store.views.out:
+        # Another writer could not know of what is postponed: `_give_back_all` has looked for views.
+        if store.postponed and (store.shared or not store.views.out):
             store.begin_cut()
             self._note_cut()
             if store.sums is not None:  # what was noted before may have been flushed since

@@ -207,11 +207,6 @@ class SharedFileStore(FileStore):
             self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
         super().reserve(old, new, runs)
 
-    def give_back(self, start: int, stop: int) -> None:
-        """Give the disk space of bytes that no longer count back to the file system."""
-        super().give_back(start, stop)
-        self.punch_postponed()  # another writer, who may grow into it, could not know of it
-
     def _reserve_by_writing(self, start: int, stop: int) -> None:
         """Do nothing: others may be writing their appends to this range."""
 

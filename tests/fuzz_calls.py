@@ -323,7 +323,7 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
                 if kind == 0:
                     array.extend(axis, by, side)
                 elif kind == 1:
-                    array.append(value(dice), axis, side)
+                    append(array, value(dice), axis, side)
                 elif kind == 2:
                     array.shrink(axis, by, side)
                 elif kind == 3:
@@ -337,6 +337,20 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
             if array.nbytes <= MOST:
                 assert array[...].shape == array.shape
     return "grown"
+
+
+def append(array, values, axis, side) -> None:
+    """Append; what cannot be elements may be refused as NumPy refuses it."""
+    try:
+        array.append(values, axis, side)
+    except xa.ExtArrayError:
+        raise
+    except Exception as error:
+        try:
+            np.asarray(values, array.dtype)
+        except type(error):
+            return
+        raise
 
 
 def settings(dice: Dice, pairs, folder: Path) -> str:
