@@ -648,6 +648,7 @@ def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
         return np.asarray(x)
     if dtype.names is None:
         values = np.asarray(x)
-        if values.size and dtype.kind not in _TAKEN.get(values.dtype.kind, ""):
+        taken = dtype.kind in _TAKEN.get(values.dtype.kind, "")
+        if values.ndim == 0 or (values.size and not taken):
             return values
     return np.asarray(x, dtype)

@@ -340,17 +340,12 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
 
 
 def append(array, values, axis, side) -> None:
-    """Append; what cannot be elements may be refused as NumPy refuses it."""
+    """Append; NumPy refuses integers of a list that the elements cannot hold, and so do we."""
     try:
         array.append(values, axis, side)
-    except xa.ExtArrayError:
-        raise
-    except Exception as error:
-        try:
-            np.asarray(values, array.dtype)
-        except type(error):
-            return
-        raise
+    except OverflowError:
+        if not isinstance(values, (list, tuple)):
+            raise
 
 
 def settings(dice: Dice, pairs, folder: Path) -> str:
