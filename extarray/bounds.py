@@ -190,6 +190,8 @@ def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tupl
     first, last = tuple(map(max, start, low)), tuple(map(min, stop, high))
     for j, (n, m) in enumerate(zip(start, stop, strict=True)):
         for a, z in ((n, min(low[j], m)), (max(high[j], n), m)):
+            if a >= z:
+                continue
             lower, upper = (*first[:j], a, *start[j + 1 :]), (*last[:j], z, *stop[j + 1 :])
             if all(map(operator.lt, lower, upper)):
                 yield lower, upper

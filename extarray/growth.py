@@ -350,7 +350,8 @@ class Extendible(StoredArray):
                 else:
                     rows, reserved = ahead, axial.size * self.chunk_bytes
             if change is not None:
-                change = change._replace(rows=rows)
+                if change.rows != rows:
+                    change = change._replace(rows=rows)
                 new_offset = change.offset_after
             new = axial.size * self.chunk_bytes
             if new > old:
@@ -482,10 +483,13 @@ class Extendible(StoredArray):
         store = self._store
         store.settle()
         self._forget_touched()
+        parts = list(change.old_chunks_of_new_parts())
+        if not parts:
+            return
         known = change.chunks_of((0,) * len(change.shape), change.shape)
         # What the block has cut off lies in chunks that the bounds reach, unless nothing is left.
         needs_none = held is None or all(change.shape)
-        for start, stop in change.old_chunks_of_new_parts():
+        for start, stop in parts:
             box = change.chunks_of(start, stop)
             # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
             for run in itertools.chain.from_iterable(map(self._byte_runs, outside(*box, *known))):

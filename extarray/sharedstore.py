@@ -226,13 +226,13 @@ class SharedFileStore(FileStore):
             self._cuts_made = self._read_cuts()  # others count, too
         super().begin_cut()
 
-    def begin_append(self) -> None:
-        """Have the files say that a writer is at work, before anything outside the bounds."""
+    def _begin_growth(self) -> None:
+        """Have the files say that a writer is at work, before there is room for more."""
         # Who unsealed the array may have died before the seal was gone.
         with family(f"cannot read '{self.path}.xta'"):
             end = read_all(self._data, SEAL_BYTES, self.state.data_bytes)
         self._has_seal = end == SEAL_MAGIC + self.header.uuid
-        super().begin_append()
+        super()._begin_growth()
 
     def set_attrs(self, attrs: str) -> None:
         """Commit the attributes (a JSON text): written to free room, then made to count."""

@@ -798,7 +798,9 @@ class FileStore(Member):
         """
         sparse, fill = self.header.sparse, self.header.fill
         is_zero = fill.count(0) == len(fill)
-        self.begin_append()
+        if self.region is not None and not (sparse and new <= self._length):
+            self._check_length()  # else it is being made, or not lengthened
+        self._begin_growth()
         try:
             if sparse or not CAN_RESERVE or runs is not None:
                 self._lengthen(new, ahead=old > 0)
@@ -1063,9 +1065,12 @@ class FileStore(Member):
             self._sync_commit("growth policy")
 
     def begin_append(self) -> None:
-        """Have the files say that a writer is at work, before anything outside the bounds."""
-        if self.region is not None:  # else it is being made
-            self._check_length()
+        """Have the files say that a writer is at work, before elements outside the bounds."""
+        self._check_length()  # what is written would lengthen the file again
+        self._begin_growth()
+
+    def _begin_growth(self) -> None:
+        """Have the files say that a writer is at work, before there is room for more."""
         if self.state.sealed or self._has_seal:
             with family(f"cannot grow '{self.path}'"):
                 self._unseal()
@@ -1574,7 +1579,7 @@ class FileStore(Member):
 
     def _check_length(self) -> None:
         """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
-        size = os.fstat(self._data).st_size
+        size = os.lseek(self._data, 0, os.SEEK_END)  # costs a third of fstat
         least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
         if size < least:
             raise TruncatedError(
