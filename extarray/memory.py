@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
-from extarray.member import Held, without
+from extarray.pair.held import Held, without
 from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:

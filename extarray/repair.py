@@ -22,7 +22,6 @@ from extarray.errors import CorruptError
 from extarray.filesystem import family, fill_range, read_all, write_all
 from extarray.mending import patches
 from extarray.metadata import (
-    BLOCK,
     EXTENT_HEAD_BYTES,
     LAST_COMMIT,
     LIVE_SLOTS,
@@ -484,7 +483,7 @@ class Repair:
         self._save_metadata()
         sums = Sums(survey.metadata, header, extents, in_doubt, survey.names[0])
         if wrong.size:
-            self._make_room_for_sum(sums, state, int(wrong[-1]))
+            sums.make_room(int(wrong[-1]), state, self._commit)
         for first in range(0, len(wrong), SUMS_AT_ONCE):
             sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
         os.fsync(survey.data)
@@ -496,13 +495,6 @@ class Repair:
             if wrong.size
             else "all checksums fit, and are in doubt no more"
         )
-
-    def _make_room_for_sum(self, sums: Sums, state: Superblock, address: int) -> None:
-        size = sums.missing(address)
-        if size:
-            fill_range(self.survey.metadata, bytes(BLOCK), state.end, state.end + size)
-            self._commit(state._replace(sequence=state.sequence + 1, end=state.end + size))
-            sums.lengthen(state.end, size)
 
 
 def _new_file(name: str, mode: int) -> tuple[int, str]:

@@ -11,11 +11,12 @@ import threading
 
 import format_reader
 import numpy as np
+import parts
 import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray import lock, metadata, store
+from extarray import filesystem, lock, metadata
 
 needs_ranges = pytest.mark.skipif(
     not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
@@ -374,8 +375,8 @@ def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
     one, two = pair
     one.append(rows(1, 2, 3))
     one.shrink(0, 1)  # of a part of a chunk, which nobody gives back
-    synced, real = [], store.datasync
-    monkeypatch.setattr(store, "datasync", lambda fd: (synced.append(fd), real(fd)))
+    synced, real = [], filesystem.datasync
+    parts.replace(monkeypatch, "datasync", lambda fd: (synced.append(fd), real(fd)))
     two.refresh()
     two.attrs["any"] = 1
     assert not synced
