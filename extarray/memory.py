@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from extarray._core._axial import Axial
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
 
 __all__ = ["MemoryStore"]
 

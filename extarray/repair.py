@@ -21,21 +21,15 @@ from extarray.comparing import read_table
 from extarray.errors import CorruptError
 from extarray.filesystem import family, fill_range, read_all, write_all
 from extarray.mending import patches
-from extarray.metadata import (
-    EXTENT_HEAD_BYTES,
+from extarray.metadata.fresh import attrs_room
+from extarray.metadata.header import Header
+from extarray.metadata.places import LIVE_SLOTS, PENDING_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
+from extarray.metadata.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
+from extarray.metadata.superblock import (
     LAST_COMMIT,
-    LIVE_SLOTS,
     NO_GROUP,
-    PENDING_SLOTS,
-    SEAL_BYTES,
-    SEAL_MAGIC,
-    SPARED_SLOTS,
-    Header,
     Superblock,
-    attrs_room,
     encode_superblock,
-    extent_capacity,
-    record_bytes,
     superblock_bytes,
 )
 from extarray.remains import Slot

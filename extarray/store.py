@@ -38,20 +38,17 @@ from extarray.filesystem import (
     sync_folders,
     write_all,
 )
-from extarray.metadata import (
+from extarray.metadata.fresh import Fresh, encode_fresh
+from extarray.metadata.header import Header
+from extarray.metadata.places import (
     BLOCK,
     CUTS_BYTES,
     FLUSHED_SLOTS,
     GROUP_BLOCK,
-    LAST_COMMIT,
     LIVE_SLOTS,
-    NO_GROUP,
     SPARED_SLOTS,
-    Fresh,
-    Header,
-    Superblock,
-    encode_fresh,
 )
+from extarray.metadata.superblock import LAST_COMMIT, NO_GROUP, Superblock
 from extarray.pair.member import Member
 from extarray.pair.names import Publication, move_pair, open_data, remove_pair
 from extarray.pair.states import ATTEMPTS, OPEN_FLAGS

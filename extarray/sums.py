@@ -20,16 +20,11 @@ from extarray._core._crc import crc32c, crc32c_ranges
 from extarray.config import config
 from extarray.errors import CorruptError
 from extarray.filesystem import datasync, family, fill_range, read_all, write_all
-from extarray.metadata import (
-    BLOCK,
-    SUMS_BLOCK,
-    Header,
-    Superblock,
-    decode_sums,
-    encode_sums,
-    places_fit,
-    sums_capacity,
-)
+from extarray.metadata.fitting import places_fit
+from extarray.metadata.header import Header
+from extarray.metadata.places import BLOCK, SUMS_BLOCK
+from extarray.metadata.sumstable import decode_sums, encode_sums, sums_capacity
+from extarray.metadata.superblock import Superblock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

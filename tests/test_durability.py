@@ -11,7 +11,9 @@ import parts
 import pytest
 
 import extarray as xa
-from extarray import filesystem, metadata, store
+from extarray import filesystem, store
+from extarray.metadata.places import BLOCK
+from extarray.metadata.superblock import decode_superblock
 
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
 
@@ -161,7 +163,7 @@ def state_in(array, slot):
     header = array._store.header
     with open(f"{array.path}.xmd", "rb") as file:
         file.seek(header.superblock_offset(slot))
-        block = metadata.decode_superblock(file.read(metadata.BLOCK), header.ndim)
+        block = decode_superblock(file.read(BLOCK), header.ndim)
     return block and block.shape[0]
 
 

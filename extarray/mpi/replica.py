@@ -16,7 +16,8 @@ from extarray._core._axial import Axial
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import PartnerError
 from extarray.filesystem import family, file_names
-from extarray.metadata import decode_header, decode_superblock, encode_header, encode_superblock
+from extarray.metadata.header import decode_header, encode_header
+from extarray.metadata.superblock import decode_superblock, encode_superblock
 from extarray.pair.names import open_data
 from extarray.store import FileStore
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from extarray._core._mapping import Region, Views, punch_range, reserve_range, zero_range
 from extarray.errors import storage_error
 from extarray.filesystem import CAN_RESERVE, erase_range, family, fill_range, write_all
-from extarray.metadata import BLOCK, CUTS_BYTES, SEAL_BYTES
+from extarray.metadata.places import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.pair.commits import Committer
 from extarray.pair.held import without
 

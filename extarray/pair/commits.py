@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING
 from extarray._core._crc import crc32c
 from extarray.errors import TruncatedError, storage_error
 from extarray.filesystem import datasync, family, reserve_zeros, sync_folders, write_all
-from extarray.metadata import (
-    BEGUN_SLOT,
-    FLUSHED_SLOTS,
-    LIVE_SLOTS,
-    SEAL_BYTES,
-    SEAL_MAGIC,
-    Superblock,
-    attrs_room,
-    encode_superblock,
-)
+from extarray.metadata.fresh import attrs_room
+from extarray.metadata.places import BEGUN_SLOT, FLUSHED_SLOTS, LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC
+from extarray.metadata.superblock import Superblock, encode_superblock
 from extarray.pair.following import Follower
 from extarray.pair.growthlog import append_records
 from extarray.sums import SUMS_AT_ONCE, Sums

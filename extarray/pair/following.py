@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from extarray._core._mapping import Counter, Region
 from extarray.errors import CorruptError, FormatError, ShapeError
 from extarray.filesystem import family, read_all, same_file
-from extarray.metadata import BLOCK, LIVE_SLOTS, Pending, Superblock, superblock_bytes
+from extarray.metadata.groups import Pending
+from extarray.metadata.places import BLOCK, LIVE_SLOTS
+from extarray.metadata.superblock import Superblock, superblock_bytes
 from extarray.pair.growthlog import Log, read_records
 from extarray.pair.states import ATTEMPTS, StateReader
 

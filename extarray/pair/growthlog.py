@@ -9,9 +9,9 @@ import numpy as np
 
 from extarray.errors import CorruptError
 from extarray.filesystem import read_all, reserve_zeros, write_all
-from extarray.metadata import (
+from extarray.metadata.header import Header
+from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
-    Header,
     check_records,
     decode_extent_head,
     decode_records,

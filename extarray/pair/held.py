@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from extarray._core._mapping import Region
-    from extarray.metadata import Superblock
+    from extarray.metadata.superblock import Superblock
 
 __all__ = ["Held", "without"]
 

@@ -19,21 +19,9 @@ from typing import TYPE_CHECKING
 
 from extarray.errors import FormatError, StorageError
 from extarray.filesystem import datasync, family, read_all, write_all
-from extarray.metadata import (
-    BLOCK,
-    FLUSHED_SLOTS,
-    GROUP_BLOCK,
-    LIVE_SLOTS,
-    NO_GROUP,
-    PENDING_SLOTS,
-    Pending,
-    Superblock,
-    decode_members,
-    encode_members,
-    encode_pending,
-    encode_superblock,
-    superblock_bytes,
-)
+from extarray.metadata.groups import Pending, decode_members, encode_members, encode_pending
+from extarray.metadata.places import BLOCK, FLUSHED_SLOTS, GROUP_BLOCK, LIVE_SLOTS, PENDING_SLOTS
+from extarray.metadata.superblock import NO_GROUP, Superblock, encode_superblock, superblock_bytes
 from extarray.pair.allocation import Allocator
 from extarray.pair.held import Held
 

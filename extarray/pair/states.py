@@ -17,26 +17,23 @@ from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.errors import CorruptError, FormatError, PartnerError, TruncatedError
 from extarray.filesystem import family, file_names, read_all, same_file
-from extarray.metadata import (
+from extarray.metadata.fitting import places_fit, values_fit
+from extarray.metadata.groups import Pending, decode_pending
+from extarray.metadata.header import MAGIC, Header, decode_header, header_bytes_of
+from extarray.metadata.places import (
     BLOCK,
     CUTS_BYTES,
     LIVE_SLOTS,
-    MAGIC,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SPARED_SLOTS,
-    Header,
-    Pending,
+)
+from extarray.metadata.superblock import (
     Superblock,
-    decode_header,
-    decode_pending,
     decode_superblock,
-    header_bytes_of,
     latest_sequence,
-    places_fit,
     superblock_bytes,
-    values_fit,
 )
 from extarray.pair.growthlog import read_records
 
