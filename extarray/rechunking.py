@@ -21,7 +21,7 @@ from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
 from extarray.lazy import LazyView
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.order import check_order
 from extarray.store import FileStore
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING
 from extarray import lock
 from extarray.errors import ArgumentError, CorruptError, FormatError, TruncatedError
 from extarray.filesystem import datasync, family, read_all, write_all
-from extarray.metadata import (
+from extarray.metadata.places import (
     BLOCK,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SPARED_SLOTS,
-    WRITER_BYTES,
     WRITERS_BLOCK,
-    Superblock,
+)
+from extarray.metadata.superblock import Superblock, encode_superblock, superblock_bytes
+from extarray.metadata.writers import (
+    WRITER_BYTES,
     Writer,
     WriterKind,
     WritersHead,
     decode_writers,
-    encode_superblock,
     encode_writer,
     encode_writers_head,
-    superblock_bytes,
 )
 from extarray.store import FileStore
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
     from extarray.store import FileStore
 
 __all__ = [

@@ -20,7 +20,7 @@ from extarray.errors import (
     SelectionError,
     ShapeError,
 )
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.mpi import onesided
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray

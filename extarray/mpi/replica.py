@@ -16,7 +16,9 @@ from extarray._core._axial import Axial
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import PartnerError
 from extarray.filesystem import family, file_names
-from extarray.metadata import decode_header, decode_superblock, encode_header, encode_superblock
+from extarray.metadata.header import decode_header, encode_header
+from extarray.metadata.superblock import decode_superblock, encode_superblock
+from extarray.pair.names import open_data
 from extarray.store import FileStore
 
 if TYPE_CHECKING:
@@ -203,7 +205,7 @@ class ReplicaStore(FileStore):
         try:
             with family(f"cannot open '{path}'"):
                 flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
-                self._data = self._open_data(self._names[1], flags)
+                self._data = open_data(self._names, self.header.uuid, flags)
             self.watch_file()
             if os.fstat(self._data).st_ino != pair.number:
                 raise PartnerError(

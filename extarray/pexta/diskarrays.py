@@ -14,7 +14,7 @@ from extarray.chunking import check_shape
 from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
 from extarray.filesystem import family, resolve_path
 from extarray.info import Info
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
 from extarray.stored import as_int
