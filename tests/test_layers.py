@@ -41,7 +41,7 @@ LAYERS = [
         "extarray.mpi.sharing",
     ],
     ["extarray.mpi.ghosts", "extarray.mpi.requests"],
-    ["extarray.mpi.library", "extarray.mpi.plans", "extarray.mpi.values", "extarray.mpi.zones"],
+    ["extarray.mpi.plans", "extarray.mpi.runtime", "extarray.mpi.values", "extarray.mpi.zones"],
     ["extarray.array"],
     ["extarray.axes"],
     [

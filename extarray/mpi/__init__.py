@@ -33,8 +33,8 @@
     Which rank has which part: pure functions.
 ``requests``, ``values``
     Transfers that go on while the program computes; what is put or added to elements.
-``library``
-    The MPI library, loaded late.
+``runtime``
+    The MPI library, loaded late; its hints and errors.
 """
 
 from extarray.mpi.array import ParallelArray

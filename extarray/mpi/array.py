@@ -25,9 +25,9 @@ from extarray.growth import as_source
 from extarray.mpi import additions, direct, transfers
 from extarray.mpi.agreement import Agreement, agreed, is_agreed, portable, received
 from extarray.mpi.fileviews import FileViews, Rounds
-from extarray.mpi.library import library
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
 from extarray.mpi.requests import ThreadRequest
+from extarray.mpi.runtime import library
 from extarray.mpi.zones import Distribution, Zones
 from extarray.policy import encode_policy
 from extarray.stored import as_int

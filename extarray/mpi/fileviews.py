@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import PartnerError, StorageError
-from extarray.mpi.library import library, loses_errors, make_info, storage_error_of
+from extarray.mpi.runtime import library, loses_errors, make_info, storage_error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -26,9 +26,9 @@ from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
 from extarray.mpi.ghosts import as_ghosts, ghost_boxes
-from extarray.mpi.library import check_comm
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Box, Layout, as_points, numbers
+from extarray.mpi.runtime import check_comm
 from extarray.mpi.values import as_elements, as_item, scaled, spread
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones

@@ -15,7 +15,7 @@ import numpy as np
 
 from extarray.errors import ArgumentError, BoundsError, ClosedError
 from extarray.mpi.agreement import Agreement, is_agreed
-from extarray.mpi.library import check_comm, library
+from extarray.mpi.runtime import check_comm, library
 from extarray.stored import as_int
 
 if TYPE_CHECKING:

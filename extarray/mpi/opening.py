@@ -14,8 +14,8 @@ from extarray.metadata import encode_dtype
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
-from extarray.mpi.library import check_comm, default_hints, library, stage_bytes
 from extarray.mpi.replica import ReplicaStore, pair_of
+from extarray.mpi.runtime import check_comm, default_hints, library, stage_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 from extarray.config import config
 from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
 from extarray.mpi.agreement import Agreement
-from extarray.mpi.library import check_comm, library
+from extarray.mpi.runtime import check_comm, library
 from extarray.pexta.hints import UNSPECIFIED, io_hints
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError, ExtArrayError, ShapeError
 from extarray.mpi.globalarray import GlobalArray
-from extarray.mpi.library import library
+from extarray.mpi.runtime import library
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.sections import Section, Slabs, runs
 from extarray.pexta.session import current
