@@ -32,7 +32,9 @@ LAYERS = [
     ["extarray.mpi.globalarray"],
     ["extarray.mpi.collectives", "extarray.mpi.mutexes", "extarray.mpi.onesided"],
     ["extarray.mpi.array", "extarray.mpi.windows"],
-    ["extarray.mpi.additions", "extarray.mpi.direct"],
+    ["extarray.mpi.changes"],
+    ["extarray.mpi.parallelio"],
+    ["extarray.mpi.additions", "extarray.mpi.direct", "extarray.mpi.zoned"],
     ["extarray.mpi.patches", "extarray.mpi.transfers"],
     [
         "extarray.mpi.agreement",

@@ -16,7 +16,13 @@
 ``ghosts``, ``patches``
     The elements around a zone; which part of a selection lies where: pure functions.
 ``array``
-    `ParallelArray`: collective reading, writing and growth.
+    `ParallelArray`: how it is followed, flushed and closed.
+``changes``
+    Collective growth, and other changes: rank 0 makes them, the others take them up.
+``parallelio``
+    Reading and writing, collective or by one rank.
+``zoned``
+    Which rank has which part of an array.
 ``additions``
     Additions to elements in files, of which none is lost.
 ``transfers``, ``direct``
