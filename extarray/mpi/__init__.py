@@ -8,11 +8,13 @@
 ``opening``
     Making and opening: rank 0 does, the others follow.
 ``globalarray``
-    `GlobalArray`: elements in the memory of all ranks, read and written one-sided.
+    `GlobalArray`: elements in the memory of all ranks; how they are made, grow and end.
 ``collectives``, ``mutexes``
     What all ranks do with global arrays as wholes; turns that ranks take.
+``access``
+    What one rank reads, writes and adds to, of any part of a global array.
 ``onesided``, ``windows``
-    What one rank moves to and from the memory of others, and that memory.
+    How that moves to and from the memory of others, and that memory.
 ``ghosts``, ``patches``
     The elements around a zone; which part of a selection lies where: pure functions.
 ``array``
