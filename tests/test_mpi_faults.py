@@ -163,3 +163,9 @@ def test_each_call_to_the_system_fails_once(run, ranks, engine):
     cases = ["append", "append into a cut", "extend", "box", "shrink", "attributes", "open for r+"]
     found = run(ranks, "failing.py", engine, *cases)
     assert int(found.split()[0]) > 50
+
+
+@pytest.mark.parametrize(("ranks", "engine"), [(1, "mpi-io"), (2, "mpi-io"), (2, "mmap")])
+def test_what_cannot_be_made_replaces_nothing(run, ranks, engine):
+    found = run(ranks, "failing.py", engine, "create over another")
+    assert int(found.split()[0]) > 20

@@ -72,9 +72,8 @@ def create_together(
             engine,
             hints,
             lambda engine: ExtArray._create(
-                place, shape, header, attrs, engine, overwrite, durability, growth
+                place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
             ),
-            is_new=True,
         )
     except BaseException:
         agreement.comm.Free()
@@ -116,7 +115,6 @@ def open_together(
             engine,
             hints,
             lambda engine: _open_alone(place, mode, timeout, engine, durability),
-            is_new=False,
         )
     except BaseException:
         agreement.comm.Free()
@@ -159,9 +157,12 @@ def _joined(
     engine: str,
     hints: dict[str, str],
     make: Callable[[str], ExtArray],
-    is_new: bool,
 ) -> ParallelArray:
-    """The array of all ranks, which `make` makes or opens on rank 0 by an engine."""
+    """The array of all ranks, which `make` makes or opens on rank 0 by an engine.
+
+    A new pair of files takes its names when all ranks have it open: what cannot be had together
+    replaces nothing.
+    """
     comm = agreement.comm
     own, through_mpi = engine, engine == "mpi-io"
     if engine in ("auto", "mpi-io"):
@@ -186,16 +187,19 @@ def _joined(
         hints = {**default_hints(fd), **hints}
         with agreement.step():
             if through_mpi:
-                views = FileViews(comm, f"{pair.path}.xta", pair.mode == "r+", hints)
+                name, writable = f"{pair.path}.xta", pair.mode == "r+"
+                views = FileViews(comm, name, writable, hints, pair.hidden)
         with agreement.step():
             if views is not None:
                 views.check(fd)
+        if pair.hidden is not None:
+            with agreement.step():
+                if not comm.rank:
+                    array._publish()
     except BaseException as error:
         if views is not None and is_agreed(error, comm):
             views.close()
         if array is not None:
-            if is_new and not comm.rank:
-                array._discard()
             array.close()
         raise
     return ParallelArray._join(array, agreement, hints, views, stage_bytes(fd))

@@ -143,6 +143,8 @@ class Pair(NamedTuple):
     mode : str
     number : int
         Of the inode of the file of the chunks.
+    hidden : str or None
+        Name of that file in a new pair, until the pair takes its names.
     is_durable : bool
     news : News
     """
@@ -150,6 +152,7 @@ class Pair(NamedTuple):
     path: str
     mode: str
     number: int
+    hidden: str | None
     is_durable: bool
     news: News
 
@@ -166,10 +169,12 @@ def pair_of(store: FileStore, axial: Axial) -> Pair:
     -------
     Pair
     """
+    making = store._making
     return Pair(
         store.absolute,
         store.mode,
         os.fstat(store._data).st_ino,
+        None if making is None else making.fresh[1],
         store.is_durable,
         news_since(store, axial, 0, None),
     )
@@ -203,7 +208,10 @@ class ReplicaStore(FileStore):
         try:
             with family(f"cannot open '{path}'"):
                 flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
-                self._data = self._open_data(self._names[1], flags)
+                if pair.hidden is None:
+                    self._data = self._open_data(self._names[1], flags)
+                else:
+                    self._data = os.open(pair.hidden, flags)
             self.watch_file()
             if os.fstat(self._data).st_ino != pair.number:
                 raise PartnerError(
