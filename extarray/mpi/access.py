@@ -9,7 +9,6 @@ import numpy as np
 
 from extarray.errors import (
     ArgumentTypeError,
-    BoundsError,
     CastingError,
     ClosedError,
     ReadOnlyError,
@@ -18,9 +17,9 @@ from extarray.errors import (
 )
 from extarray.mpi import onesided
 from extarray.mpi.patches import Box, Layout, as_points, numbers
+from extarray.mpi.runtime import check_rank
 from extarray.mpi.values import as_elements, as_item, scaled, spread
 from extarray.mpi.windows import Window
-from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -120,10 +119,7 @@ class OneSidedAccess:
         (slice(0, 5, None), slice(6, 12, None))
         """
         self._check()
-        r = self.comm.rank if rank is None else as_int(rank, "rank")
-        if not 0 <= r < self.comm.size:
-            raise BoundsError(f"there is no rank {r}: ranks are 0 ... {self.comm.size - 1}")
-        return self._window.layout.zone(r)
+        return self._window.layout.zone(check_rank(rank, self.comm))
 
     def access(self, ghosts: bool = False) -> NDArray[Any]:
         """The zone of this rank, without a copy.

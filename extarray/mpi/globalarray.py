@@ -16,7 +16,6 @@ from extarray.mpi.collectives import Collectives
 from extarray.mpi.ghosts import as_ghosts, ghost_boxes
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Layout
-from extarray.mpi.runtime import check_comm
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
 from extarray.stored import as_int
@@ -108,17 +107,17 @@ class GlobalArray(Collectives):
         --------
         >>> g = GlobalArray.create((10, 12), float, MPI.COMM_WORLD)  # doctest: +SKIP
         """
-        n = check_comm(comm).size
 
         def plan() -> tuple[Zones, np.dtype[Any], tuple[int, ...]]:
             bounds, kind = check_shape(shape), check_dtype(dtype)
             if not bounds:
                 raise ArgumentError("a global array has at least one axis; for one element give 1")
-            block = Distribution.of("block", 1, process_grid, len(bounds), n)
+            block = Distribution.of("block", 1, process_grid, len(bounds), comm.size)
             zero, chunk = (0,) * len(bounds), (1,) * len(bounds)
             if chunks is not None:
                 chunk = check_chunks(chunks, bounds, kind.itemsize)
-            return Zones(block, zero, bounds, zero, chunk, n), kind, as_ghosts(ghosts, len(bounds))
+            zones = Zones(block, zero, bounds, zero, chunk, comm.size)
+            return zones, kind, as_ghosts(ghosts, len(bounds))
 
         return cls._made(comm, plan)
 
@@ -127,8 +126,7 @@ class GlobalArray(Collectives):
         cls, comm: Any, plan: Callable[[], tuple[Zones, np.dtype[Any], tuple[int, ...]]]
     ) -> Self:
         """Array of zones, a dtype and ghosts, which each rank finds out alone."""
-        agreement = Agreement(comm.Dup())
-        try:
+        with Agreement.on_duplicate(comm) as agreement:
             with agreement.step() as step:
                 zones, dtype, ghosts = plan()
                 step.arguments = (
@@ -136,9 +134,6 @@ class GlobalArray(Collectives):
                     f"{zones.chunks} from {zones.offset}, {zones.distribution}, ghosts {ghosts}"
                 )
             return cls(agreement, zones, dtype, ghosts)
-        except BaseException:
-            agreement.comm.Free()
-            raise
 
     @classmethod
     def from_array(

@@ -15,7 +15,7 @@ from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
 from extarray.mpi.replica import ReplicaStore, pair_of
-from extarray.mpi.runtime import check_comm, default_hints, library, stage_bytes
+from extarray.mpi.runtime import default_hints, library, stage_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,8 +48,7 @@ def create_together(
     ParallelArray
         Open in mode "r+".
     """
-    agreement = Agreement(check_comm(comm).Dup())
-    try:
+    with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
             path, shape, header, attrs, engine, overwrite, durability, growth = check()
             if path is None:
@@ -75,9 +74,6 @@ def create_together(
                 place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
             ),
         )
-    except BaseException:
-        agreement.comm.Free()
-        raise
 
 
 def open_together(
@@ -99,8 +95,7 @@ def open_together(
     -------
     ParallelArray
     """
-    agreement = Agreement(check_comm(comm).Dup())
-    try:
+    with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
             place, mode, timeout, engine, durability = check()
             hints = _check_info(info)
@@ -116,9 +111,6 @@ def open_together(
             hints,
             lambda engine: _open_alone(place, mode, timeout, engine, durability),
         )
-    except BaseException:
-        agreement.comm.Free()
-        raise
 
 
 def _open_alone(

@@ -9,6 +9,7 @@ import numpy as np
 from extarray.array import ExtArray
 from extarray.bounds import count, is_start
 from extarray.errors import ArgumentError, BoundsError, ShapeError
+from extarray.mpi.runtime import check_rank
 from extarray.mpi.zones import Distribution, Zones, shifted
 from extarray.stored import as_int
 
@@ -188,8 +189,5 @@ class ZonedArray(ExtArray):
         return self._distribution
 
     def _of_rank(self, zones: Zones, rank: SupportsIndex | None) -> Any:
-        r = self.comm.rank if rank is None else as_int(rank, "rank")
-        if not 0 <= r < self.comm.size:
-            raise BoundsError(f"there is no rank {r}: ranks are 0 ... {self.comm.size - 1}")
-        parts = zones.of(r)
+        parts = zones.of(check_rank(rank, self.comm))
         return parts[0] if zones.distribution.kind == "block" else parts
