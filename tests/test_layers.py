@@ -22,6 +22,7 @@ LAYERS = [
     ["extarray"],
     ["extarray.rawfile", "extarray.rechunking", "extarray.pexta"],
     ["extarray.pexta.transfers"],
+    ["extarray.pexta.requests"],
     ["extarray.pexta.diskarrays"],
     ["extarray.pexta.session"],
     ["extarray.pexta.hints", "extarray.pexta.sections"],
