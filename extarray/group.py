@@ -341,7 +341,7 @@ def _news(
                         state = pending.state
                         break
                 if state.sequence > store.state.sequence:
-                    with family(f"cannot refresh '{store.path}' together with others"):
+                    with family("cannot refresh '{}' together with others", store.path):
                         news = store.read_news(state, array.axial, seen[store.look][0])
                     found.append((array, store, news))
         except FormatError:  # damaged, or overtaken by a writer

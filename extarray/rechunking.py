@@ -217,7 +217,7 @@ def _work(
 def _place_of(array: ExtArray) -> str:
     """Path of the files of an array, links followed, which are about to be replaced."""
     assert isinstance(array._store, FileStore)
-    stems = array._store.real_stems(f"cannot replace '{array.path}'")
+    stems = array._store.real_stems("cannot replace '{}'")
     if len(stems) > 1:
         raise ArgumentError(
             f"cannot replace '{array.path}': its two files are links to files of different names; "

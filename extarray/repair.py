@@ -112,7 +112,7 @@ class Repair:
     def _save(self, number: int, first: int, stop: int) -> None:
         """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
         fd, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
-        with family(f"cannot keep a copy of '{name}'"):
+        with family("cannot keep a copy of '{}'", name):
             aside = self._copy_aside(fd, name, first, stop)
         if aside:
             part = "" if first == 0 else f" from byte {first} on"

@@ -123,7 +123,7 @@ class FileStore(Member):
         fresh = tuple(fresh_name(name, header.uuid) for name in names)
         self._making = Publication(fresh, names, overwrite)
         try:
-            with family(f"cannot create '{path}'"):
+            with family("cannot create '{}'", path):
                 for name in file_names(path):
                     if os.path.lexists(name) and not overwrite:
                         raise ExistsError(
@@ -171,7 +171,7 @@ class FileStore(Member):
     def take_names(self) -> None:
         """Give the files of a new pair their names.  On an error they are gone."""
         try:
-            with family(f"cannot create '{self.path}'"):
+            with family("cannot create '{}'", self.path):
                 self._lock_present()  # another one may have come meanwhile
                 making = self._making
                 assert making is not None
@@ -243,7 +243,7 @@ class FileStore(Member):
         for attempt in range(ATTEMPTS):
             self = cls(path)
             try:
-                with family(f"cannot open '{path}'"):
+                with family("cannot open '{}'", path):
                     axial = self._open(mode == "r+", timeout, engine, recover)
                     if same_file(self._metadata, self._names[0]):
                         break
@@ -418,9 +418,9 @@ class FileStore(Member):
         The fresh file tells of no older state, to which a loss of power could lead back.  So the
         elements go to the disk first.
         """
-        what = f"cannot add an axis to '{self.path}'"
+        what = "cannot add an axis to '{}'"
         self.flush()
-        with family(what):
+        with family(what, self.path):
             name = self._own_name(what)
             temporary = fresh_name(name, self.header.uuid)
             fd = -1
@@ -453,7 +453,9 @@ class FileStore(Member):
                 )
                 os.replace(temporary, name)
                 # So that readers who must know of cuts look, and see that they are told elsewhere.
-                self.begin_cut()
+                failure = "'{}' has the new axis, but its readers were not told: refresh them"
+                with family(failure, self.path):
+                    self._count_cut()
                 self._succeed(fd, fresh, attrs, sums)
             except BaseException:
                 if fd < 0 or not same_file(fd, name):
@@ -524,7 +526,8 @@ class FileStore(Member):
         if not same_file(self._metadata, self._names[0]):
             raise MissingError(
                 errno.ENOENT,
-                f"{what}: its files have been moved or replaced since it was opened; open it again",
+                f"{what.replace('{}', str(self.path), 1)}: its files have been moved or replaced "
+                "since it was opened; open it again",
                 self._names[0],
             )
         return os.path.realpath(self._names[0])
@@ -536,7 +539,7 @@ class FileStore(Member):
         is up to the caller.
         """
         names = tuple(os.path.abspath(name) for name in file_names(path))
-        with family(f"cannot move '{self.path}' to '{path}'"):
+        with family(f"cannot move '{{}}' to '{path}'", self.path):
             fds = self._metadata, self._data
             move_pair(fds, self._names, names, self.header.uuid, overwrite)
         self.path, self._names = path, names

@@ -241,7 +241,7 @@ class Sums:
 
         On the disk, lest a power cut leaves what is written and not the flag.
         """
-        with self._lock, family(f"cannot note that checksums of '{self._path}' are in doubt"):
+        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
             if not self.in_doubt:
                 self.note(True)
                 datasync(self._fd)

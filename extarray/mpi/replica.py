@@ -208,7 +208,7 @@ class ReplicaStore(FileStore):
         self._take_header(pair.news)
         writable = self.mode == "r+"
         try:
-            with family(f"cannot open '{path}'"):
+            with family("cannot open '{}'", path):
                 flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
                 if pair.hidden is None:
                     self._data = open_data(self._names, self.header.uuid, flags)
@@ -255,7 +255,7 @@ class ReplicaStore(FileStore):
         if self.mode != "r" or not any(self.header.fill):
             return
         header = self.header
-        with family(f"cannot watch '{self.path}'"):
+        with family("cannot watch '{}'", self.path):
             fd = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
             if self._metadata < 0:
                 self._metadata = fd

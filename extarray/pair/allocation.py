@@ -79,7 +79,9 @@ class Allocator(Committer):
                 else "free some space"
             )
             raise storage_error(
-                error, f"cannot make room for {new - old} bytes in '{self.path}.xta' ({advice})"
+                error,
+                f"cannot make room for {new - old} bytes in '{{}}' ({advice})",
+                f"{self.path}.xta",
             ) from None
         if self.region is not None and not self.region.holds(new):
             if self.held is not None:
@@ -127,7 +129,7 @@ class Allocator(Committer):
         After a loss of power the state before it could be the newest; it must not lack elements.
         """
         if self._unsettled:
-            with family(f"cannot commit the new bounds of '{self.path}'"):
+            with family("cannot commit the new bounds of '{}'", self.path):
                 if self.state.data_bytes > self._safe_bytes:  # or they would not fit the file
                     self._sync_data()
                 self._sync_state()
@@ -136,7 +138,7 @@ class Allocator(Committer):
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
         if self.header.sparse or not CAN_RESERVE:
             return
-        with family(f"cannot make room in '{self.path}.xta'"):
+        with family("cannot make room in '{}'", f"{self.path}.xta"):
             failure = reserve_range(self._data, start, stop - start)
             if failure == errno.EOPNOTSUPP:
                 self._reserve_by_writing(start, stop)
@@ -151,7 +153,7 @@ class Allocator(Committer):
         """Give bytes of the grid that do not count their disk space, and the fill value."""
         self.reserve_again(start, stop)
         fd, fill = self._data, self.header.fill
-        with family(f"cannot make room in '{self.path}.xta'"):
+        with family("cannot make room in '{}'", f"{self.path}.xta"):
             if any(fill):
                 fill_range(fd, fill, start, stop)
             elif self.header.sparse and not self.views.out:
@@ -191,9 +193,13 @@ class Allocator(Committer):
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
+        with family("cannot give back space of '{}'", self.path):
+            self._count_cut()
+
+    def _count_cut(self) -> None:
+        """Raise the number of cuts, where holes do not hold the fill value."""
         if any(self.header.fill) and self.held is None:
             number = (self._cuts_made + 1) % 2**64
-            with family(f"cannot give back space of '{self.path}'"):
-                data = number.to_bytes(CUTS_BYTES, "little")
-                write_all(self._metadata, data, self.header.cuts_offset)
+            data = number.to_bytes(CUTS_BYTES, "little")
+            write_all(self._metadata, data, self.header.cuts_offset)
             self._cuts_made = number

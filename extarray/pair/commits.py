@@ -108,8 +108,8 @@ class Committer(Follower):
             if self.state is state:
                 self._extents = known
             if isinstance(error, OSError):
-                what = f"cannot commit the new bounds of '{self.path}'"
-                raise storage_error(error, what) from error
+                what = "cannot commit the new bounds of '{}'"
+                raise storage_error(error, what, self.path) from error
             raise
         if self.is_durable and self.held is None:
             self._sync_commit("new bounds")
@@ -120,7 +120,7 @@ class Committer(Follower):
             self.attrs = attrs
             return
         before = self.state
-        with family(f"cannot write the attributes of '{self.path}'"):
+        with family("cannot write the attributes of '{}'", self.path):
             state = self._with_attrs(attrs)
             try:
                 self._write_superblock(state)
@@ -132,7 +132,7 @@ class Committer(Follower):
 
     def set_growth(self, growth: int) -> None:
         """Commit a growth policy."""
-        with family(f"cannot change the growth policy of '{self.path}'"):
+        with family("cannot change the growth policy of '{}'", self.path):
             self._write_superblock(
                 self.state._replace(
                     sequence=self.state.sequence + 1, superseded=False, growth=growth
@@ -208,7 +208,7 @@ class Committer(Follower):
     def _begin_growth(self) -> None:
         """Have the files say that a writer is at work, before there is room for more."""
         if self.state.sealed or self._has_seal:
-            with family(f"cannot grow '{self.path}'"):
+            with family("cannot grow '{}'", self.path):
                 self._unseal()
 
     def _unseal(self) -> None:
@@ -262,13 +262,13 @@ class Committer(Follower):
         """Bring data and metadata to the disk, in this order."""
         if self.mode != "r+":
             return
-        with family(f"cannot flush '{self.path}'"):
+        with family("cannot flush '{}'", self.path):
             self._sync_data()
             self._sync_state()
 
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
-        with family(f"cannot bring elements of '{self.path}' to the disk"):
+        with family("cannot bring elements of '{}' to the disk", self.path):
             self._sync_data()
 
     def _check_length(self) -> None:
@@ -307,7 +307,7 @@ class Committer(Follower):
 
     def _sync_commit(self, what: str) -> None:
         """Bring a commit to the disk."""
-        with family(f"the {what} of '{self.path}' count, but may not be on the disk"):
+        with family(f"the {what} of '{{}}' count, but may not be on the disk", self.path):
             self._sync_state()
 
     def _sync_names(self) -> None:
@@ -328,7 +328,7 @@ class Committer(Follower):
         n_chunks = self.state.data_bytes // self.header.chunk_bytes
         first = 0
         self._check_length()
-        with family(f"cannot write the checksums of '{self.path}'"):
+        with family("cannot write the checksums of '{}'", self.path):
             while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
                 try:

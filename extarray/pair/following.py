@@ -136,7 +136,7 @@ class Follower(StateReader):
 
     def _map(self, length: int, writable: bool, mapped: bool) -> Region:
         """Region of ``.xta``."""
-        with family(f"cannot map '{self.path}.xta'"):
+        with family("cannot map '{}'", f"{self.path}.xta"):
             return Region.file(self._data, length, writable, mapped)
 
     def _close_files(self) -> None:
@@ -156,7 +156,7 @@ class Follower(StateReader):
     def _take_up(self, axial: Axial) -> Axial | None:
         """What `refresh` does, in any mode."""
         problem: Exception = CorruptError(f"'{self.path}.xmd': no superblock is whole")
-        with family(f"cannot refresh '{self.path}'"):
+        with family("cannot refresh '{}'", self.path):
             for _ in range(ATTEMPTS):
                 cuts = self.number_of_cuts()
                 decided = self._decided_states(self.state.sequence)
@@ -264,7 +264,7 @@ class Follower(StateReader):
     def look(self) -> tuple[int, bytes, bytes]:
         """What commits write: the number of cuts, the two newest states, and those pending."""
         live = superblock_bytes(self.header.ndim) + BLOCK
-        with family(f"cannot read '{self.path}.xmd'"):
+        with family("cannot read '{}'", f"{self.path}.xmd"):
             return (
                 self.number_of_cuts(),
                 read_all(self._metadata, live, self.header.superblock_offset(LIVE_SLOTS[0])),
@@ -300,7 +300,7 @@ class Follower(StateReader):
 
         `axial` is what is known of the growth; what is new is read, and not taken up.
         """
-        with family(f"cannot read '{self.path}'"):
+        with family("cannot read '{}'", self.path):
             for _ in range(ATTEMPTS):
                 number = self._read_cuts()
                 blocks = self._superblocks(LIVE_SLOTS)

@@ -114,7 +114,7 @@ class Member(Allocator):
         ]
         data = encode_members(members)
         offset = self.header.superblock_offset(GROUP_BLOCK)
-        with family(f"cannot commit '{self.path}' with others"):
+        with family("cannot commit '{}' with others", self.path):
             if read_all(self._metadata, BLOCK, offset).startswith(data):
                 return
             self.conclude_members({uuid for uuid, _ in members})
@@ -171,7 +171,7 @@ class Member(Allocator):
         """Write the state that the group is to make count, and have it on the disk."""
         assert self.held is not None
         path = os.path.relpath(coordinator.place, self.folder)
-        with family(f"cannot commit '{self.path}' with others"):
+        with family("cannot commit '{}' with others", self.path):
             state = self._outcome()
             data = encode_pending(Pending(state, group, coordinator.header.uuid, os.fsencode(path)))
             self._secure_data(state)
@@ -184,7 +184,7 @@ class Member(Allocator):
     def decide(self, group: bytes) -> None:
         """Make the state count, and with it those of the group."""
         assert self.held is not None
-        with family(f"cannot commit '{self.path}'"):
+        with family("cannot commit '{}'", self.path):
             state = self._outcome()._replace(group=group)
             if group != self.state.group or self.is_durable:
                 self._secure_data(state)
@@ -209,7 +209,7 @@ class Member(Allocator):
     def secure(self) -> None:
         """Have the decision on the disk, where commits do not touch it."""
         assert self.held is not None and self.held.outcome is not None
-        with family(f"'{self.path}' and the others have changed; the disk may not have it yet"):
+        with family("'{}' and the others have changed; the disk may not have it yet", self.path):
             self._write_durable(self._older(FLUSHED_SLOTS), self.held.outcome)
             datasync(self._metadata)
         self._unsettled = False

@@ -55,7 +55,7 @@ class Publication:
         """Give the files their names; `path` is for messages."""
         publish(self.fresh[0], self.names[0], self.overwrite)
         if self.replaces:
-            with family(f"'{path}' is replaced, but may not be on the disk"):
+            with family("'{}' is replaced, but may not be on the disk", path):
                 sync_folders(self.names)
         try:
             publish(self.fresh[1], self.names[1], self.overwrite)

@@ -351,7 +351,7 @@ class StateReader:
         """The group that the newest whole state has decided; None where there is none."""
         if self._metadata >= 0:
             try:
-                with family(f"cannot read '{self.path}.xmd'"):
+                with family("cannot read '{}'", f"{self.path}.xmd"):
                     return self._whole_state([]).state.group
             except CorruptError as error:
                 self.fault = CorruptError(f"'{self.path}.xmd': {error}")
@@ -371,7 +371,7 @@ class StateReader:
         probe = StateReader(Path(place))
         try:
             with (
-                family(f"cannot read '{place}.xmd', which has changed with '{self.path}'"),
+                family(f"cannot read '{{}}', which has changed with '{self.path}'", f"{place}.xmd"),
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
             ):
                 try:
@@ -387,7 +387,7 @@ class StateReader:
 
     def was_superseded(self) -> bool:
         """Whether the metadata are another file by now, as after `add_axis`."""
-        with family(f"cannot read '{self.path}.xmd'"):
+        with family("cannot read '{}'", f"{self.path}.xmd"):
             return (
                 self._metadata >= 0  # or else it was probed, and is not there
                 and not same_file(self._metadata, self._names[0])

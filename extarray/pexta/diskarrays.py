@@ -402,7 +402,7 @@ def delete(d_a: DiskArray) -> None:
         if session.comm.rank == 0:
             # As the one writer: nobody else is in the midst of anything.
             last = creation.open(path, "r+")
-            with family(f"cannot remove the files of '{d_a.filename}'"):
+            with family("cannot remove the files of '{}'", d_a.filename):
                 last._discard()
 
 
