@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import preload
 import pytest
 from hypothesis import settings
 from mpirun import Launcher
@@ -139,25 +140,40 @@ def script():
 
 
 @pytest.fixture(scope="session")
-def private_mount(tmp_path_factory):
-    """Prefix of a command that may mount file systems which nobody else sees."""
-    folder = tmp_path_factory.mktemp("mount")
-    for prefix in (
-        ["unshare", "--mount", "--propagation", "private"],
-        ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "private"],
-    ):
+def shim(tmp_path_factory):
+    """The library that stands between a process and the system."""
+    library = preload.build(tmp_path_factory.mktemp("preload"))
+    if library is None:
+        pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
+    return library
+
+
+def namespace(options, command, right) -> list[str]:
+    """Prefix of a command in a namespace of its own, where a first one ends well."""
+    for user in ([], ["--user", "--map-root-user"]):
+        prefix = ["unshare", *user, *options]
         try:
-            done = subprocess.run(
-                [*prefix, "mount", "-t", "tmpfs", "-o", "size=1m", "none", folder],
-                capture_output=True,
-                timeout=60,
-                check=False,
-            )
+            done = subprocess.run([*prefix, *command], capture_output=True, timeout=60, check=False)
         except FileNotFoundError:
             break
         if done.returncode == 0:
             return prefix
-    pytest.skip("needs the right to mount a file system in a namespace of its own (Linux)")
+    pytest.skip(f"needs the right to {right} in a namespace of its own (Linux)")
+
+
+@pytest.fixture(scope="session")
+def private_mount(tmp_path_factory):
+    """Prefix of a command that may mount file systems which nobody else sees."""
+    folder = tmp_path_factory.mktemp("mount")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]
+    return namespace(["--mount", "--propagation", "private"], mount, "mount a file system")
+
+
+@pytest.fixture(scope="session")
+def private_network():
+    """Prefix of a command that may make network devices which nobody else sees."""
+    add = ["ip", "link", "add", "left", "type", "veth", "peer", "name", "right"]
+    return namespace(["--net"], add, "make network devices")
 
 
 @pytest.fixture(params=["folder", "tmpfs"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Together", "parts_of"]
+__all__ = ["Together", "local_of", "parts_of"]
 
 
 def parts_of(zone) -> list[tuple[slice, ...]]:

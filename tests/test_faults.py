@@ -18,20 +18,12 @@ def number(variable: str, usual: int) -> int:
     return int(os.environ.get(variable, usual))
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    library = preload.build(tmp_path_factory.mktemp("preload"))
-    if library is None:
-        pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
-    return library
-
-
 @pytest.fixture
-def watched(library, tmp_path):
+def watched(shim, tmp_path):
     """Environment of a process whose files in a folder of its own are watched."""
     folder = tmp_path / "watched"
     folder.mkdir()
-    return preload.environment(library, folder, tmp_path / "control")
+    return preload.environment(shim, folder, tmp_path / "control")
 
 
 @pytest.mark.parametrize("engine", ["mmap", "pread"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 
 import numpy as np
@@ -117,24 +116,6 @@ def test_interleavings(mpirun, script, tmp_path, ranks, engine, seed):
     for suffix in (".xmd", ".xta"):
         names = [path.with_name(path.name + suffix) for path in (serial, parallel)]
         assert names[0].read_bytes() == names[1].read_bytes()
-
-
-@pytest.fixture(scope="session")
-def private_network():
-    """Prefix of a command that may make network devices which nobody else sees."""
-    for prefix in (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]):
-        try:
-            done = subprocess.run(
-                [*prefix, "ip", "link", "add", "left", "type", "veth", "peer", "name", "right"],
-                capture_output=True,
-                timeout=60,
-                check=False,
-            )
-        except FileNotFoundError:
-            break
-        if done.returncode == 0:
-            return prefix
-    pytest.skip("needs the right to make network devices in a namespace of its own (Linux)")
 
 
 def test_two_hosts(private_network, mpirun, path):

@@ -23,16 +23,8 @@ CALLS = 20
 SEEDS = range(int(os.environ.get("EXTARRAY_TEST_MPI_SEEDS", 1)))
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    library = preload.build(tmp_path_factory.mktemp("preload"))
-    if library is None:
-        pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
-    return library
-
-
 @pytest.fixture
-def watched(library, tmp_path):
+def watched(shim, tmp_path):
     """A folder whose files are watched; the record of what happens to them lies beside it."""
     folder = tmp_path / "watched"
     folder.mkdir()
@@ -40,9 +32,9 @@ def watched(library, tmp_path):
 
 
 @pytest.fixture
-def run(mpiexec, script, library, watched):
+def run(mpiexec, script, shim, watched):
     """Runs scripts of tests/mpi whose calls for files of the folder are watched."""
-    watch = preload.environment(library, watched, watched.with_name("control"))
+    watch = preload.environment(shim, watched, watched.with_name("control"))
     # As if each rank had a host of its own: stores to a mapping would not be seen.
     alone = {"MPIR_CVAR_NOLOCAL": "1"}
     return Launcher(mpiexec, {**script.environment, **watch, **alone})
@@ -163,3 +155,9 @@ def test_each_call_to_the_system_fails_once(run, ranks, engine):
     cases = ["append", "append into a cut", "extend", "box", "shrink", "attributes", "open for r+"]
     found = run(ranks, "failing.py", engine, *cases)
     assert int(found.split()[0]) > 50
+
+
+@pytest.mark.parametrize(("ranks", "engine"), [(1, "mpi-io"), (2, "mpi-io"), (2, "mmap")])
+def test_what_cannot_be_made_replaces_nothing(run, ranks, engine):
+    found = run(ranks, "failing.py", engine, "create over another")
+    assert int(found.split()[0]) > 20

@@ -14,11 +14,12 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from peaks import peaks
+from tasks import Counted, tasks
 
 import extarray as xa
 from extarray.layout import execute
 from extarray.layout.execute import Mover
-from extarray.layout.plan import Task, least_memory, plan_passes
+from extarray.layout.plan import plan_passes
 from extarray.pair import names
 
 
@@ -43,46 +44,13 @@ def cube(path):
 # -- elements ------------------------------------------------------------------------------------
 
 
-class Counted:
-    """Memory that counts how often each element is written."""
-
-    def __init__(self, shape):
-        self.values = np.zeros(shape, "u2")
-        self.times = np.zeros(shape, int)
-
-    def _put(self, box, values):
-        self.values[box] = values
-        self.times[box] += 1
-
-
-class Chunked:
-    """Memory that is read in boxes."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def _fetch(self, box, out):
-        out[...] = self.values[box]
-
-
-@st.composite
-def problems(draw):
-    k = draw(st.integers(0, 3))
-    shape = tuple(draw(st.integers(1, (40, 24, 12)[k - 1])) for _ in range(k))
-    source = tuple(draw(st.integers(1, 9)) for _ in range(k))
-    target = tuple(draw(st.integers(1, 9)) for _ in range(k))
-    lead = tuple(draw(st.integers(0, c - 1)) for c in source)
-    budget = draw(st.integers(1, 8)) * least_memory(source, target, 2)
-    return Task(shape, source, target, lead, 2), budget
-
-
-@given(problems())
+@given(tasks((40, 24, 12)))
 def test_each_element_is_moved_once_in_the_memory_of_the_plan(problem):
     task, budget = problem
     source = np.random.default_rng(0).integers(0, 60000, task.shape, "u2")
     for p in plan_passes(task, budget):
-        target = Counted(task.shape)
-        mover = Mover(p, Chunked(source), target, source.dtype)
+        target = Counted(np.zeros_like(source))
+        mover = Mover(p, Counted(source), target, source.dtype)
         assert mover.nbytes <= p.memory <= budget
         moved = sum(n for template in p.templates() for n in mover.move(template))
         assert moved == source.size

@@ -177,22 +177,18 @@ def test_growth_into_what_was_reserved_reads_nothing(place, monkeypatch):
 
 
 VIEWS = """
-import subprocess, sys
+import sys
+import fulldisk
 import numpy as np, extarray as xa
 folder, kind = sys.argv[1:]
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], check=True)
+fulldisk.mount(folder, "2m")
 array = xa.create(f"{folder}/a", (16, 2**15), "u1", chunks=(1, 2**15), order=kind)
 array[...] = 1
 view = array.chunk((15, 0))
 part = view[:10]
 del view
 array.shrink(0, 8)
-with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
-    try:
-        while ballast.write(bytes(4096)):
-            pass
-    except OSError:
-        pass
+fulldisk.fill(folder)
 assert (part == 1).all()
 part[...] = 5
 if kind in "ZH":

@@ -13,15 +13,12 @@ import extarray as xa
 
 PREAMBLE = """
 import contextlib, errno, os, subprocess, sys
+import fulldisk
 import numpy as np
 import extarray as xa
 
 folder, engine = sys.argv[1:]
 path = f"{folder}/scene"
-
-
-def full_disk(size):
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder], check=True)
 
 
 def must_fail(call, *numbers):
@@ -44,7 +41,7 @@ options = {"shape": (4, 3), "dtype": "f8", "chunks": (64, 64), "engine": engine}
 """
 
 RESERVING = """
-full_disk("2m")
+fulldisk.mount(folder, "2m")
 with xa.create(path, **options) as array:
     array[...] = values
     before = array.info()
@@ -69,7 +66,7 @@ assert sorted(os.listdir(folder)) == ["scene.xmd", "scene.xta"], os.listdir(fold
 """
 
 SPARSE = """
-full_disk("2m")
+fulldisk.mount(folder, "2m")
 with xa.create(path, sparse=True, **options) as array:
     array[...] = values
     array.extend(0, 100_000)
@@ -105,15 +102,10 @@ with xa.open(path) as reader:
 """
 
 HALF_AN_APPEND = """
-full_disk("2m")
+fulldisk.mount(folder, "2m")
 with xa.create(path, sparse=True, **options) as array:
     array[...] = values
-    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
-        try:
-            while ballast.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
+    fulldisk.fill(folder)
     # There is space for the rows in the first chunk, and for no others.
     must_fail(lambda: array.append(np.ones((10_000, 3))))
     check(array, (4, 3), values)
@@ -130,18 +122,13 @@ with xa.open(path) as reader:
 """
 
 METADATA = """
-full_disk("1m")
+fulldisk.mount(folder, "1m")
 with xa.create(path, sparse=True, shape=(1, 1), dtype="u1", chunks=1, engine=engine) as array:
     array.attrs["a"] = 1
     must_fail(lambda: array.attrs.__setitem__("large", "x" * 2_000_000))
     assert dict(array.attrs) == {"a": 1}
     # What is left of the disk goes to another file; now the log cannot grow.
-    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
-        try:
-            while ballast.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
+    fulldisk.fill(folder)
 
     def grow():
         for _ in range(100_000):
@@ -170,16 +157,7 @@ if kind == "ext4":
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", image], check=True)
     subprocess.run(["mount", "-o", "loop", image, folder], check=True)
 else:
-    full_disk("2m")
-
-
-def fill(name, piece):
-    with open(f"{folder}/{name}", "wb", buffering=0) as ballast:
-        try:
-            while ballast.write(bytes(piece)):
-                pass
-        except OSError:
-            pass
+    fulldisk.mount(folder, "2m")
 
 
 def state(array):
@@ -197,8 +175,8 @@ small[:8, 0] = np.arange(1, 9)
 array = xa.open(path, "r+", engine=engine)
 array.extend(1, 1)  # the seal goes, while there is space for that
 array.flush()
-fill("ballast", 4096)
-fill("more", 64)
+fulldisk.fill(folder)
+fulldisk.fill(folder, "more", 64)
 grows = {
     "growth at the end": lambda a: a.extend(0, 20_000),
     "growth at the start": lambda a: a.extend(1, 20_000, "start"),
@@ -260,17 +238,12 @@ with xa.open(path, "r+", engine=engine) as array:
 """
 
 AHEAD_AND_AXIS = """
-full_disk("1m")
+fulldisk.mount(folder, "1m")
 with xa.create(path, growth=("linear", 100), **options) as array:
     array[...] = values
     array.extend(0, 64)  # there is no room for 100 chunks
     assert array.grid == (2, 1), array.grid
-    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
-        try:
-            while ballast.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
+    fulldisk.fill(folder)
     must_fail(array.add_axis)
     assert sorted(os.listdir(folder)) == ["ballast", "scene.xmd", "scene.xta"]
     check(array, (68, 3), values)
@@ -284,7 +257,7 @@ with xa.create(path, growth=("linear", 100), **options) as array:
 """
 
 GROUP = """
-full_disk("2m")
+fulldisk.mount(folder, "2m")
 with xa.create(path, **options) as a, xa.create(f"{folder}/b", (4,), "u1", chunks=64) as b:
     a[...] = values
 
@@ -298,12 +271,7 @@ with xa.create(path, **options) as a, xa.create(f"{folder}/b", (4,), "u1", chunk
     must_fail(lambda: grow(200_000, ""))
     must_fail(lambda: grow(10, "x" * 2_000_000))
     assert [os.path.getsize(f"{folder}/{name}.xta") for name in ("scene", "b")] == before
-    with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
-        try:
-            while ballast.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
+    fulldisk.fill(folder)
     must_fail(lambda: grow(10, ""))
     for array, expected in ((a, values), (b, np.zeros(4))):
         with xa.open(array.path) as reader:

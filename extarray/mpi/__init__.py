@@ -8,15 +8,23 @@
 ``opening``
     Making and opening: rank 0 does, the others follow.
 ``globalarray``
-    `GlobalArray`: elements in the memory of all ranks, read and written one-sided.
+    `GlobalArray`: elements in the memory of all ranks; how they are made, grow and end.
 ``collectives``, ``mutexes``
     What all ranks do with global arrays as wholes; turns that ranks take.
+``access``
+    What one rank reads, writes and adds to, of any part of a global array.
 ``onesided``, ``windows``
-    What one rank moves to and from the memory of others, and that memory.
+    How that moves to and from the memory of others, and that memory.
 ``ghosts``, ``patches``
     The elements around a zone; which part of a selection lies where: pure functions.
 ``array``
-    `ParallelArray`: collective reading, writing and growth.
+    `ParallelArray`: how it is followed, flushed and closed.
+``changes``
+    Collective growth, and other changes: rank 0 makes them, the others take them up.
+``parallelio``
+    Reading and writing, collective or by one rank.
+``zoned``
+    Which rank has which part of an array.
 ``additions``
     Additions to elements in files, of which none is lost.
 ``transfers``, ``direct``
@@ -33,8 +41,8 @@
     Which rank has which part: pure functions.
 ``requests``, ``values``
     Transfers that go on while the program computes; what is put or added to elements.
-``library``
-    The MPI library, loaded late.
+``runtime``
+    The MPI library, loaded late; its hints and errors.
 """
 
 from extarray.mpi.array import ParallelArray

@@ -8,15 +8,17 @@ left.  The same reduction compares arguments, and finds the largest of some numb
 from __future__ import annotations
 
 import pickle
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.errors import ArgumentError, ExtArrayError
-from extarray.mpi.library import library
+from extarray.mpi.runtime import check_comm, library
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
     from typing import Self
 
@@ -38,6 +40,32 @@ class Agreement:
         self.comm = comm
         self._largest = library().MAX
         self._all = np.empty(3 + _NUMBERS, np.int64)
+
+    @classmethod
+    @contextmanager
+    def on_duplicate(cls, comm: Any) -> Iterator[Self]:
+        """Agreement of the ranks of a communicator on one of its own, for a with statement.
+
+        Parameters
+        ----------
+        comm : mpi4py.MPI.Intracomm
+
+        Yields
+        ------
+        Agreement
+            Its communicator is freed if the block fails.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError, MissingExtraError
+            As `check_comm`.
+        """
+        self = cls(check_comm(comm).Dup())
+        try:
+            yield self
+        except BaseException:
+            self.comm.Free()
+            raise
 
     def step(self) -> Step:
         """A step of all ranks, for a with statement.

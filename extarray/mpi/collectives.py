@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import ArgumentTypeError, ShapeError
+from extarray.mpi.access import OneSidedAccess
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.values import as_item, check_same_kind
 
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.agreement import Agreement, Step
-    from extarray.mpi.windows import Window
+    from extarray.mpi.agreement import Step
     from extarray.mpi.zones import Zone
 
 __all__ = ["Collectives"]
 
 
-class Collectives:
+class Collectives(OneSidedAccess):
     """Part of `GlobalArray`: what all ranks call together, for all elements.
 
     Each rank makes the new elements of its zone from what all have written before.  A step in which
@@ -31,29 +31,15 @@ class Collectives:
     elements are written, as they may be those of the very array that others read.
     """
 
-    if TYPE_CHECKING:
-        comm: Any
-        dtype: np.dtype[Any]
-        _agreement: Agreement
-        _window: Window
+    def sync(self) -> None:
+        """Have all ranks see what all have written; collective.
 
-        @property
-        def shape(self) -> tuple[int, ...]:
-            """Elements along each axis."""
-
-        def access(self) -> NDArray[Any]:
-            """The zone of this rank."""
-
-        def distribution(self) -> Zone:
-            """Where that zone is."""
-
-        def get(self, selection: Any = ...) -> NDArray[Any]:
-            """Elements of any zones."""
-
-        def sync(self) -> None:
-            """Have all ranks see what all have written."""
-
-        def _check(self) -> None: ...
+        Examples
+        --------
+        >>> g.sync()  # doctest: +SKIP
+        """
+        self._check()
+        self._window.sync()
 
     def to_array(self, a: ParallelArray) -> None:
         """Write the elements to an array in files; collective.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import PartnerError, StorageError
-from extarray.mpi.library import library, loses_errors, make_info, storage_error_of
+from extarray.mpi.runtime import library, loses_errors, make_info, storage_error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,15 +142,24 @@ class FileViews:
     writable : bool
     hints : mapping
         For MPI-IO.
+    hidden : str, optional
+        Name of the file until it takes that one.
 
     Raises
     ------
     StorageError
     """
 
-    def __init__(self, comm: Any, path: str, writable: bool, hints: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        comm: Any,
+        path: str,
+        writable: bool,
+        hints: Mapping[str, Any],
+        hidden: str | None = None,
+    ) -> None:
         MPI = library()
-        self._path = path
+        self._path, self._opened = path, hidden or path
         # A view is a state of the file: one transfer at a time.
         self._lock = threading.Lock()
         self._is_own = loses_errors()
@@ -159,7 +168,7 @@ class FileViews:
         info = make_info(hints)
         mode = MPI.MODE_RDWR if writable else MPI.MODE_RDONLY
         try:
-            self._file = MPI.File.Open(comm, path, mode, info)
+            self._file = MPI.File.Open(comm, self._opened, mode, info)
         except MPI.Exception as error:
             raise storage_error_of(error, f"cannot open '{path}' through MPI-IO") from error
         finally:
@@ -180,9 +189,8 @@ class FileViews:
         PartnerError
             A ValueError: another file has taken the name.
         """
-        path = self._path
-        if not os.path.samestat(os.stat(path), os.fstat(fd)):
-            raise PartnerError(f"'{path}' was overwritten since it was opened; open it again")
+        if not os.path.samestat(os.stat(self._opened), os.fstat(fd)):
+            raise PartnerError(f"'{self._path}' was overwritten since it was opened; open it again")
 
     def transfer(
         self, rounds: Rounds, write: bool, n_views: int, n_pieces: int

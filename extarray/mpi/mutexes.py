@@ -15,7 +15,7 @@ import numpy as np
 
 from extarray.errors import ArgumentError, BoundsError, ClosedError
 from extarray.mpi.agreement import Agreement, is_agreed
-from extarray.mpi.library import check_comm, library
+from extarray.mpi.runtime import library
 from extarray.stored import as_int
 
 if TYPE_CHECKING:
@@ -94,17 +94,13 @@ class Mutexes:
         --------
         >>> mutexes = Mutexes.create(4, MPI.COMM_WORLD)  # doctest: +SKIP
         """
-        agreement = Agreement(check_comm(comm).Dup())
-        try:
+        with Agreement.on_duplicate(comm) as agreement:
             with agreement.step() as step:
                 n = as_int(count, "count")
                 if n < 1:
                     raise ArgumentError(f"count must be at least 1, not {n}")
                 step.arguments = f"create {n} mutexes"
             return cls(agreement.comm, n)
-        except BaseException:
-            agreement.comm.Free()
-            raise
 
     def lock(self, number: SupportsIndex) -> None:
         """Wait until nobody else has a mutex, and take it.

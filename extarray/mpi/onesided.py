@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import DTypeError
-from extarray.mpi.library import library
 from extarray.mpi.requests import WindowRequest
+from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,8 +14,8 @@ from extarray.metadata.dtypes import encode_dtype
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
-from extarray.mpi.library import check_comm, default_hints, library, stage_bytes
 from extarray.mpi.replica import ReplicaStore, pair_of
+from extarray.mpi.runtime import default_hints, library, stage_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,8 +48,7 @@ def create_together(
     ParallelArray
         Open in mode "r+".
     """
-    agreement = Agreement(check_comm(comm).Dup())
-    try:
+    with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
             path, shape, header, attrs, engine, overwrite, durability, growth = check()
             if path is None:
@@ -72,13 +71,9 @@ def create_together(
             engine,
             hints,
             lambda engine: ExtArray._create(
-                place, shape, header, attrs, engine, overwrite, durability, growth
+                place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
             ),
-            is_new=True,
         )
-    except BaseException:
-        agreement.comm.Free()
-        raise
 
 
 def open_together(
@@ -100,8 +95,7 @@ def open_together(
     -------
     ParallelArray
     """
-    agreement = Agreement(check_comm(comm).Dup())
-    try:
+    with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
             place, mode, timeout, engine, durability = check()
             hints = _check_info(info)
@@ -116,11 +110,7 @@ def open_together(
             engine,
             hints,
             lambda engine: _open_alone(place, mode, timeout, engine, durability),
-            is_new=False,
         )
-    except BaseException:
-        agreement.comm.Free()
-        raise
 
 
 def _open_alone(
@@ -159,9 +149,12 @@ def _joined(
     engine: str,
     hints: dict[str, str],
     make: Callable[[str], ExtArray],
-    is_new: bool,
 ) -> ParallelArray:
-    """The array of all ranks, which `make` makes or opens on rank 0 by an engine."""
+    """The array of all ranks, which `make` makes or opens on rank 0 by an engine.
+
+    A new pair of files takes its names when all ranks have it open: what cannot be had together
+    replaces nothing.
+    """
     comm = agreement.comm
     own, through_mpi = engine, engine == "mpi-io"
     if engine in ("auto", "mpi-io"):
@@ -186,16 +179,19 @@ def _joined(
         hints = {**default_hints(fd), **hints}
         with agreement.step():
             if through_mpi:
-                views = FileViews(comm, f"{pair.path}.xta", pair.mode == "r+", hints)
+                name, writable = f"{pair.path}.xta", pair.mode == "r+"
+                views = FileViews(comm, name, writable, hints, pair.hidden)
         with agreement.step():
             if views is not None:
                 views.check(fd)
+        if pair.hidden is not None:
+            with agreement.step():
+                if not comm.rank:
+                    array._publish()
     except BaseException as error:
         if views is not None and is_agreed(error, comm):
             views.close()
         if array is not None:
-            if is_new and not comm.rank:
-                array._discard()
             array.close()
         raise
     return ParallelArray._join(array, agreement, hints, views, stage_bytes(fd))

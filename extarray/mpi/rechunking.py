@@ -12,8 +12,8 @@ from extarray.errors import ArgumentError
 from extarray.layout.execute import Mover
 from extarray.layout.transform import check_free, finish_move, remove_pair
 from extarray.mpi.agreement import Agreement
-from extarray.mpi.library import check_comm
 from extarray.mpi.opening import create_together, open_together
+from extarray.mpi.runtime import check_comm
 from extarray.mpi.sharing import shared_templates
 
 if TYPE_CHECKING:

@@ -145,6 +145,8 @@ class Pair(NamedTuple):
     mode : str
     number : int
         Of the inode of the file of the chunks.
+    hidden : str or None
+        Name of that file in a new pair, until the pair takes its names.
     is_durable : bool
     news : News
     """
@@ -152,6 +154,7 @@ class Pair(NamedTuple):
     path: str
     mode: str
     number: int
+    hidden: str | None
     is_durable: bool
     news: News
 
@@ -168,10 +171,12 @@ def pair_of(store: FileStore, axial: Axial) -> Pair:
     -------
     Pair
     """
+    making = store._making
     return Pair(
         store.absolute,
         store.mode,
         os.fstat(store._data).st_ino,
+        None if making is None else making.fresh[1],
         store.is_durable,
         news_since(store, axial, 0, None),
     )
@@ -205,7 +210,10 @@ class ReplicaStore(FileStore):
         try:
             with family(f"cannot open '{path}'"):
                 flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
-                self._data = open_data(self._names, self.header.uuid, flags)
+                if pair.hidden is None:
+                    self._data = open_data(self._names, self.header.uuid, flags)
+                else:
+                    self._data = os.open(pair.hidden, flags)
             self.watch_file()
             if os.fstat(self._data).st_ino != pair.number:
                 raise PartnerError(

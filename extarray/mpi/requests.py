@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from extarray.mpi.library import library
+from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import ReserveError
-from extarray.mpi.library import library
+from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

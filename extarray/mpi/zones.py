@@ -18,7 +18,15 @@ from extarray.errors import ArgumentError, BoundsError, ShapeError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Distribution", "Zone", "Zones", "default_process_grid", "extents", "factorizations"]
+__all__ = [
+    "Distribution",
+    "Zone",
+    "Zones",
+    "default_process_grid",
+    "extents",
+    "factorizations",
+    "shifted",
+]
 
 Index = tuple[int, ...]
 Zone = tuple[slice, ...]
@@ -172,6 +180,28 @@ def extents(zone: Zone) -> Index:
     (3, 0)
     """
     return tuple(s.stop - s.start for s in zone)
+
+
+def shifted(zone: Zone, axis: int, by: int) -> Zone:
+    """A zone, moved along an axis.
+
+    Parameters
+    ----------
+    zone : tuple of slice
+        With start and stop.
+    axis, by : int
+
+    Returns
+    -------
+    tuple of slice
+
+    Examples
+    --------
+    >>> shifted((slice(2, 5), slice(4, 4)), 0, -2)
+    (slice(0, 3, None), slice(4, 4, None))
+    """
+    moved = slice(zone[axis].start + by, zone[axis].stop + by)
+    return (*zone[:axis], moved, *zone[axis + 1 :])
 
 
 class Zones:

@@ -6,6 +6,8 @@ raise an error of the family.  From the top down:
 
 ``transfers``
     Between `extarray.mpi.GlobalArray` in memory and arrays on the disk.
+``requests``
+    What a transfer is made of: which rank moves what, at once or bit by bit.
 ``diskarrays``
     Making, opening and growing arrays on the disk.
 ``session``
@@ -38,10 +40,10 @@ from extarray.pexta.diskarrays import (
     open,
     print_internals,
 )
+from extarray.pexta.requests import Request
 from extarray.pexta.session import flick, init, set_debug, set_default_config, terminate
 from extarray.pexta.transfers import (
     REQ_INVALID,
-    Request,
     iread,
     iread_section,
     iwrite,

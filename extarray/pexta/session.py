@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 from extarray.config import config
 from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
 from extarray.mpi.agreement import Agreement
-from extarray.mpi.library import check_comm, library
+from extarray.mpi.runtime import library
 from extarray.pexta.hints import UNSPECIFIED, io_hints
 
 if TYPE_CHECKING:
@@ -207,20 +207,15 @@ def init(
     global _session
     if _session is not None:
         raise ArgumentError("a session has begun already; call terminate before the next one")
-    given = library().COMM_WORLD if comm is None else check_comm(comm)
-    agreement = Agreement(given.Dup())
-    try:
-        with agreement.step() as step:
-            limits = [
-                _limit(max_arrays, "max_arrays"),
-                _limit(max_array_size, "max_array_size"),
-                _limit(total_disk_space, "total_disk_space"),
-                _limit(max_memory, "max_memory"),
-            ]
-            step.arguments = f"init {limits}"
-    except BaseException:
-        agreement.comm.Free()
-        raise
+    given = library().COMM_WORLD if comm is None else comm
+    with Agreement.on_duplicate(given) as agreement, agreement.step() as step:
+        limits = [
+            _limit(max_arrays, "max_arrays"),
+            _limit(max_array_size, "max_array_size"),
+            _limit(total_disk_space, "total_disk_space"),
+            _limit(max_memory, "max_memory"),
+        ]
+        step.arguments = f"init {limits}"
     _session = Session(agreement, *limits)
 
 

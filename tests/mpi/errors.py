@@ -8,8 +8,8 @@ import resource
 import sys
 
 import numpy as np
-import pytest
 from mpi4py import MPI
+from mpierrors import raises
 
 import extarray as xa
 
@@ -17,17 +17,6 @@ comm = MPI.COMM_WORLD
 path, engine = sys.argv[1:]
 last = comm.rank == comm.size - 1
 several = comm.size > 1
-
-
-@contextlib.contextmanager
-def raises(kind, words="", when=True):
-    """On all ranks."""
-    if not when:
-        yield
-        return
-    with pytest.raises(kind) as caught:
-        yield
-    assert words in str(caught.value), caught.value
 
 
 def create(**options):

@@ -12,6 +12,7 @@ import itertools
 import os
 import sys
 
+import numpy as np
 from faults import CASES, CHUNKS, FIRST
 from mpi4py import MPI
 from mpicalls import Together
@@ -109,8 +110,36 @@ def opened(mode):
     return open_once
 
 
+def replaced(case, number):
+    """Another array in the place of one, with one fault: what cannot be made replaces nothing."""
+    old = make(case)
+    before = Twin(old.array)
+    old.close()
+    made = []
+
+    def create():
+        options = {"engine": engine, "comm": comm, "overwrite": True}
+        made.append(xa.create(path, (5, 5), "i4", chunks=CHUNKS, **options))
+
+    fired, error = attempt(create, number)
+    if error is not None:
+        assert sorted(os.listdir(os.path.dirname(path))) == ["a.xmd", "a.xta"]
+        with xa.open(path) as array:
+            if "is replaced" not in str(error):
+                assert problem(array, [before]) is None
+        comm.Barrier()
+        create()
+    made[0].append(np.ones((1, 5), "i4"))
+    made[0].close()
+    with xa.open(path) as array:
+        assert array.shape == (6, 5) and array[...].sum() == 5
+    comm.Barrier()
+    return fired
+
+
 TASKS = [(case.name, case, call_once) for case in CASES]
 TASKS += [(f"open for {mode}", CASES[0], opened(mode)) for mode in ("r", "r+")]
+TASKS += [("create over another", CASES[0], replaced)]
 found = 0
 for name, case, task in TASKS:
     if names and name not in names:

@@ -10,6 +10,7 @@ import uuid
 
 import numpy as np
 from model import Model
+from mpicalls import local_of, parts_of
 
 import extarray as xa
 import extarray.creation
@@ -35,18 +36,6 @@ model = Model(shape, "i8", chunks, seed % 3)
 
 def extents(zone):
     return [s.stop - s.start for s in zone]
-
-
-def parts_of(zone):
-    """Zones as a list, for both kinds."""
-    return zone if isinstance(zone, list) else [zone]
-
-
-def local_of(whole, zone):
-    """What a rank has of an array."""
-    if isinstance(zone, list):
-        return np.concatenate([whole[z].ravel() for z in zone]) if zone else whole.ravel()[:0]
-    return whole[zone]
 
 
 def write_all(values):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import sys
 import uuid
 from pathlib import Path
 
 import numpy as np
-import pytest
 from mpi4py import MPI
+from mpierrors import raises
 
 import extarray as xa
 from extarray import rechunking
@@ -52,17 +51,6 @@ def make_source(shape, chunks, **options):
 
 def files_of(place):
     return sorted(p.name for p in folder.iterdir() if p.name.startswith(f"{place.name}."))
-
-
-@contextlib.contextmanager
-def raises(kind, words="", when=True):
-    """On all ranks."""
-    if not when:
-        yield
-        return
-    with pytest.raises(kind) as caught:
-        yield
-    assert words in str(caught.value), caught.value
 
 
 # The same elements at the same places, whatever the ranks.

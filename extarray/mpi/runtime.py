@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import errno
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray.engine import is_remote
-from extarray.errors import ArgumentError, ArgumentTypeError, MissingExtraError, StorageError
+from extarray.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BoundsError,
+    MissingExtraError,
+    StorageError,
+)
 from extarray.extras import require
+from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
     "check_comm",
+    "check_rank",
     "default_hints",
     "library",
     "loses_errors",
@@ -104,6 +112,31 @@ def check_comm(comm: Any) -> Any:
             f"comm must be a communicator of mpi4py, as MPI.COMM_WORLD, not {type(comm).__name__}"
         )
     return comm
+
+
+def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
+    """A rank of a communicator.
+
+    Parameters
+    ----------
+    rank : int or None
+        None: this one.
+    comm : mpi4py.MPI.Intracomm
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentTypeError
+    BoundsError
+        An IndexError: there is none of this number.
+    """
+    r = comm.rank if rank is None else as_int(rank, "rank")
+    if not 0 <= r < comm.size:
+        raise BoundsError(f"there is no rank {r}: ranks are 0 ... {comm.size - 1}")
+    return int(r)
 
 
 def default_hints(fd: int) -> dict[str, str]:

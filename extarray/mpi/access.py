@@ -1,0 +1,463 @@
+"""One-sided access: any rank reads, writes and adds to any part of a global array, alone."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+
+import numpy as np
+
+from extarray.errors import (
+    ArgumentTypeError,
+    CastingError,
+    ClosedError,
+    ReadOnlyError,
+    SelectionError,
+    ShapeError,
+)
+from extarray.mpi import onesided
+from extarray.mpi.patches import Box, Layout, as_points, numbers
+from extarray.mpi.runtime import check_rank
+from extarray.mpi.values import as_elements, as_item, scaled, spread
+from extarray.mpi.windows import Window
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from extarray.mpi.agreement import Agreement
+    from extarray.mpi.requests import Request
+    from extarray.mpi.zones import Zone, Zones
+
+__all__ = ["OneSidedAccess"]
+
+
+class OneSidedAccess:
+    """Part of `GlobalArray`: elements in a window, and what one rank does with them alone.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    zones : Zones
+    dtype : dtype
+    ghosts : tuple of int
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        zones: Zones,
+        dtype: np.dtype[Any],
+        ghosts: tuple[int, ...],
+    ) -> None:
+        self._agreement = agreement
+        self.comm = agreement.comm
+        self.dtype, self.ghosts = dtype, ghosts
+        self._window = Window(agreement, Layout(zones, dtype, ghosts))
+        self._is_open = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return self._window.layout.shape
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of chunks, between which zones are cut."""
+        return self._window.layout.zones.chunks
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements, of all ranks."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, of all ranks."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        what = f"extarray.mpi.GlobalArray: shape {self.shape}, {self.dtype}"
+        if not self._is_open:
+            return f"<{what}, destroyed>"
+        zone = ", ".join(f"{s.start}:{s.stop}" for s in self.distribution())
+        return f"<{what}, zone ({zone}), rank {self.comm.rank} of {self.comm.size}>"
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NoReturn:
+        # NumPy would make an array of one object.
+        raise ArgumentTypeError(
+            "a global array is no NumPy array, as its elements are on all ranks: get() "
+            "copies a selection, access() is the zone of this rank"
+        )
+
+    def distribution(self, rank: SupportsIndex | None = None) -> Zone:
+        """Zone of a rank.
+
+        Parameters
+        ----------
+        rank : int, optional
+            In [0, comm.size); None: this rank.
+
+        Returns
+        -------
+        tuple of slice
+
+        Raises
+        ------
+        BoundsError, ClosedError
+
+        Examples
+        --------
+        >>> g.distribution(1)  # doctest: +SKIP
+        (slice(0, 5, None), slice(6, 12, None))
+        """
+        self._check()
+        return self._window.layout.zone(check_rank(rank, self.comm))
+
+    def access(self, ghosts: bool = False) -> NDArray[Any]:
+        """The zone of this rank, without a copy.
+
+        Parameters
+        ----------
+        ghosts : bool
+            With the ghosts around it.  A rank without elements has none.
+
+        Returns
+        -------
+        ndarray
+            Writable; others see changes of the zone after `sync`.
+
+        Examples
+        --------
+        >>> g.access()[...] += 1  # doctest: +SKIP
+        """
+        self._check()
+        own = self._window.own
+        return own if ghosts else own[self._window.layout.inside(self.comm.rank)]
+
+    def get(self, selection: Any = ..., out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Read a selection, one-sided.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, None, or a tuple of them
+        out : ndarray, optional
+            Where to read to, also a part of `access`; None: a new array.
+
+        Returns
+        -------
+        ndarray
+            A copy; `out` where it was given.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, CastingError
+
+        Examples
+        --------
+        >>> g.get((slice(None), 0))  # doctest: +SKIP
+        """
+        result = self._get(selection, out).wait()
+        assert result is not None
+        return result
+
+    def iget(self, selection: Any = ..., out: NDArray[Any] | None = None) -> Request:
+        """Begin to read a selection, one-sided.
+
+        Parameters
+        ----------
+        selection, out
+            As for `get`.
+
+        Returns
+        -------
+        Request
+            Its ``wait()`` gives the array.
+
+        Notes
+        -----
+        What lies in memory that this rank shares is copied at once.
+
+        Examples
+        --------
+        >>> request = g.iget((slice(None), 0))  # doctest: +SKIP
+        >>> request.wait().shape  # doctest: +SKIP
+        (10,)
+        """
+        return self._get(selection, out, testable=True)
+
+    def _get(self, selection: Any, out: NDArray[Any] | None, testable: bool = False) -> Request:
+        box = self._box(selection)
+        if out is None:
+            return self._read(box, np.empty(box.shape, self.dtype), testable)
+        result = self._as_out(out, box.shape)
+        if np.may_share_memory(result, self._window.own):  # of what is still to be read
+            return self._read(box, np.empty(box.shape, self.dtype), testable, into=result)
+        return self._read(box, result, testable)
+
+    def _read(
+        self,
+        box: Box,
+        values: NDArray[Any],
+        testable: bool = False,
+        into: NDArray[Any] | None = None,
+    ) -> Request:
+        """Begin to read a box to an array, and in the end to another one where it is given."""
+
+        def result() -> NDArray[Any]:
+            if into is None:
+                return values
+            into[...] = values
+            return into
+
+        patches = self._window.layout.patches(box)
+        return onesided.get(self._window, patches, box.view(values), result, testable)
+
+    def put(self, selection: Any, values: ArrayLike) -> None:
+        """Write to a selection, one-sided.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, None, or a tuple of them
+        values : array_like
+            Broadcast to the selection, and cast as NumPy's assignment does.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError
+
+        Examples
+        --------
+        >>> g.put((slice(0, 2), 3), 5)  # doctest: +SKIP
+        """
+        self._put(selection, values).wait()
+
+    def iput(self, selection: Any, values: ArrayLike) -> Request:
+        """Begin to write to a selection, one-sided.
+
+        Parameters
+        ----------
+        selection, values
+            As for `put`.  Values that are an array must stay as they are until ``wait()``.
+
+        Returns
+        -------
+        Request
+
+        Examples
+        --------
+        >>> g.iput((slice(0, 2), 3), 5).wait()  # doctest: +SKIP
+        """
+        return self._put(selection, values, testable=True)
+
+    def _put(self, selection: Any, values: ArrayLike, testable: bool = False) -> Request:
+        box = self._box(selection)
+        block = box.view(self._values(as_elements(values, self.dtype), box.shape))
+        return onesided.put(self._window, self._window.layout.patches(box), block, testable)
+
+    def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
+        """Add to a selection, one-sided: ``g[selection] += alpha * values``, element by element.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, None, or a tuple of them
+        values : array_like
+            Broadcast to the selection, and cast by the rule "same_kind", as ``+=`` does.
+        alpha : scalar
+            Of the kind of the elements, or a simpler one: an integer for integers.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError
+        DTypeError
+            A TypeError: MPI does not add elements of this type.
+        CastingError
+            A TypeError: values or `alpha` do not fit the elements.
+
+        Notes
+        -----
+        No two additions to an element are lost, whoever makes them.  Integers wrap around.
+
+        Examples
+        --------
+        >>> g.accumulate(..., 1, alpha=0.5)  # doctest: +SKIP
+        """
+        self._accumulate(selection, values, alpha).wait()
+
+    def iaccumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> Request:
+        """Begin to add to a selection, one-sided.
+
+        Parameters
+        ----------
+        selection, values, alpha
+            As for `accumulate`.  Values that are an array must stay as they are until ``wait()``.
+
+        Returns
+        -------
+        Request
+
+        Examples
+        --------
+        >>> g.iaccumulate(..., 1, alpha=0.5).wait()  # doctest: +SKIP
+        """
+        return self._accumulate(selection, values, alpha, testable=True)
+
+    def _accumulate(
+        self, selection: Any, values: ArrayLike, alpha: Any, testable: bool = False
+    ) -> Request:
+        box = self._box(selection)
+        block = box.view(self._values(scaled(values, alpha, self.dtype), box.shape))
+        return onesided.accumulate(self._window, self._window.layout.patches(box), block, testable)
+
+    def gather(self, indices: ArrayLike) -> NDArray[Any]:
+        """Read a list of elements, one-sided.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            An index of each of the k axes, for each element.
+
+        Returns
+        -------
+        (n,) ndarray
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError
+
+        Examples
+        --------
+        >>> g.gather([(0, 0), (9, 11), (9, -1)])  # doctest: +SKIP
+        array([1., 2., 2.])
+        """
+        self._check()
+        points = as_points(indices, self.shape)
+        values = np.empty(len(points), self.dtype)
+        patches = self._window.layout.points(points)
+        onesided.get(self._window, patches, values, lambda: values).wait()
+        return values
+
+    def scatter(self, indices: ArrayLike, values: ArrayLike) -> None:
+        """Write a list of elements, one-sided.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            As for `gather`; of values for one element, the last is written.
+        values : array_like
+            Broadcast to (n,), and cast as NumPy's assignment does.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError
+
+        Examples
+        --------
+        >>> g.scatter([(0, 0), (9, 11)], [1, 2])  # doctest: +SKIP
+        """
+        self._check()
+        points = as_points(indices, self.shape)
+        given = self._values(as_elements(values, self.dtype), (len(points),))
+        # MPI writes an element once in a call.
+        _, back = np.unique(numbers(points, self.shape)[::-1], return_index=True)
+        last = len(points) - 1 - back
+        patches = self._window.layout.points(points[last])
+        onesided.put(self._window, patches, given[last]).wait()
+
+    def scatter_acc(self, indices: ArrayLike, values: ArrayLike, alpha: Any = 1) -> None:
+        """Add to a list of elements, one-sided.
+
+        Parameters
+        ----------
+        indices : (n, k) array_like of int
+            As for `gather`; all values for one element are added.
+        values : array_like
+            Broadcast to (n,), and cast by the rule "same_kind".
+        alpha : scalar
+            As for `accumulate`.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, DTypeError, CastingError
+
+        Examples
+        --------
+        >>> g.scatter_acc([(0, 0), (0, 0)], [1, 2])  # doctest: +SKIP
+        """
+        self._check()
+        points = as_points(indices, self.shape)
+        given = self._values(scaled(values, alpha, self.dtype), (len(points),))
+        # MPI adds to an element once in a call.
+        _, first, places = np.unique(
+            numbers(points, self.shape), return_index=True, return_inverse=True
+        )
+        sums = np.zeros(len(first), self.dtype)
+        np.add.at(sums, places, given)
+        patches = self._window.layout.points(points[first])
+        onesided.accumulate(self._window, patches, sums).wait()
+
+    def read_inc(self, index: Any, inc: Any = 1) -> Any:
+        """Add to one element, and get what it was: one step for all ranks.
+
+        Parameters
+        ----------
+        index : sequence of int
+        inc : scalar
+            Of the kind of the elements, or a simpler one, and in their range.
+
+        Returns
+        -------
+        scalar
+            The element before; sums of integers wrap around.
+
+        Raises
+        ------
+        BoundsError, SelectionError, DTypeError
+        ShapeError, CastingError, LimitError
+            `inc` is no scalar, of another kind, or out of range.
+
+        Examples
+        --------
+        >>> task = g.read_inc((0, 0))  # doctest: +SKIP
+        """
+        box = self._box(index)
+        if box.shape:
+            raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
+        (patch,) = self._window.layout.patches(box)
+        onesided.number_of(self.dtype)
+        return onesided.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
+
+    def _check(self) -> None:
+        if not self._is_open:
+            raise ClosedError("the global array was destroyed; create another one")
+
+    def _box(self, selection: Any) -> Box:
+        self._check()
+        return Box.of(selection, self.shape, self.dtype)
+
+    def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Where to read to, checked."""
+        if not isinstance(out, np.ndarray):
+            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        if out.shape != shape:
+            raise ShapeError(f"out has shape {out.shape}, the selection {shape}")
+        if not out.flags.writeable:
+            raise ReadOnlyError("out is read-only; give a writable array")
+        if not np.can_cast(self.dtype, out.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot cast {self.dtype} to out's {out.dtype} by the rule 'same_kind'; give an "
+                "out of another dtype, or get and then use astype"
+            )
+        return out
+
+    def _values(self, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Elements for a selection of a shape, apart from those that they are written to."""
+        apart = given.copy() if np.may_share_memory(given, self._window.own) else given
+        return spread(apart, shape)

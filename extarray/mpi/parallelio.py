@@ -1,0 +1,433 @@
+"""Parallel input and output: selections and zones, moved by all ranks together, or by one alone."""
+
+from __future__ import annotations
+
+import contextvars
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from extarray.errors import StorageError
+from extarray.mpi import additions, direct, transfers
+from extarray.mpi.fileviews import FileViews, Rounds
+from extarray.mpi.requests import ThreadRequest
+from extarray.mpi.runtime import library
+from extarray.mpi.zoned import ZonedArray
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from extarray.mpi.requests import Request
+    from extarray.mpi.transfers import Transfer
+    from extarray.store import FileStore
+
+__all__ = ["ParallelIO"]
+
+
+class ParallelIO(ZonedArray):
+    """Part of `ParallelArray`: reading and writing."""
+
+    __slots__ = ("_adding", "_alone", "_hints", "_stage", "_views", "_worker")
+
+    _adding: threading.Lock  # held by the thread that adds to elements
+    _alone: FileViews | None  # of this rank, opened when it is first needed
+    _hints: Mapping[str, Any]
+    _stage: int  # bytes that are staged at once
+    _views: FileViews | None  # of all ranks; None where MPI-IO is not used
+    _worker: ThreadPoolExecutor | None
+
+    def read(  # type: ignore[override]
+        self,
+        selection: Any = ...,
+        out: NDArray[Any] | None = None,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> NDArray[Any]:
+        """Read a selection; collective.
+
+        Parameters
+        ----------
+        selection, out, order
+            As for `ExtArray.read`; each rank has its own.  A rank that needs nothing gives an empty
+            selection, as ``slice(0)``.
+        collective : bool
+            False: this rank reads alone.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, CastingError, ClosedError, StorageError
+            On all ranks, where one has a reason.
+
+        Examples
+        --------
+        >>> a.read((slice(None), a.comm.rank))  # doctest: +SKIP
+        array([0., 0.])
+        """
+        result: NDArray[Any] = self._transfer(
+            "read", lambda: self._reading(selection, out, order), collective
+        )
+        return result
+
+    def write(self, selection: Any, values: Any, collective: bool = True) -> None:
+        """Write to a selection; collective.
+
+        Parameters
+        ----------
+        selection, values
+            As for `ExtArray.write`; each rank has its own.  Where two ranks write to one element,
+            either may be the last.
+        collective : bool
+            False: this rank writes alone.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ReadOnlyError, ClosedError, StorageError
+            On all ranks, where one has a reason.
+
+        Notes
+        -----
+        The bytes of the selected elements are written and no others.
+
+        Examples
+        --------
+        >>> a.write((slice(None), a.comm.rank), a.comm.rank)  # doctest: +SKIP
+        """
+        self._transfer("write", lambda: self._io.writing(self, selection, values), collective)
+
+    def read_zone(
+        self,
+        order: Literal["C", "F"] = "C",
+        out: NDArray[Any] | None = None,
+        collective: bool = True,
+    ) -> NDArray[Any]:
+        """Read the zone of this rank; collective.
+
+        Parameters
+        ----------
+        order : {"C", "F"}
+            Memory order of a new result, for "block".
+        out : ndarray, optional
+            Where to read to.
+        collective : bool
+            False: this rank reads alone.
+
+        Returns
+        -------
+        ndarray
+            For "block" of the zone's shape; for "block_cyclic" 1-D, the zones one after the other,
+            each in C order.
+
+        Examples
+        --------
+        >>> a.read_zone().shape  # doctest: +SKIP
+        (6, 6)
+        """
+        result: NDArray[Any] = self._transfer(
+            "read", lambda: self._reading_zone(order, out), collective
+        )
+        return result
+
+    def write_zone(self, local: ArrayLike, collective: bool = True) -> None:
+        """Write the zone of this rank; collective.
+
+        Parameters
+        ----------
+        local : array_like
+            As `read_zone` gives it; for "block" also what broadcasts to it.
+        collective : bool
+            False: this rank writes alone.
+
+        Examples
+        --------
+        >>> a.write_zone(a.read_zone() + 1)  # doctest: +SKIP
+        """
+        self._transfer("write", lambda: self._writing_zone(local), collective)
+
+    def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
+        """Add to a selection, ``a[selection] += alpha * values``; this rank alone.
+
+        Parameters
+        ----------
+        selection : int, slice, Ellipsis, None, or a tuple of them
+        values : array_like
+            Broadcast to the selection, and cast by the rule ``same_kind``, as ``+=`` does.
+        alpha : scalar
+            Of the kind of the elements, or a simpler one: an integer for integers.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ReadOnlyError, ClosedError, StorageError
+        DTypeError
+            A TypeError: elements of this type are not added.
+        CastingError
+            A TypeError: `values` or `alpha` do not fit the elements.
+
+        Notes
+        -----
+        No two additions to an element are lost, whichever ranks make them; an addition and a
+        `write` to the same element at the same time may be.  Meanwhile the chunks are locked, some
+        of them at a time, by locks of the file system on parts of ``.xta``; on several hosts it has
+        to keep locks for all of them.  An error may leave some elements added to and others not.
+
+        Examples
+        --------
+        >>> a.accumulate((slice(0, 2), 3), 1, alpha=0.5)  # doctest: +SKIP
+        """
+        self._check("accumulate to")
+        additions.accumulate(self, selection, values, alpha)
+
+    def iread(
+        self,
+        selection: Any = ...,
+        out: NDArray[Any] | None = None,
+        order: Literal["C", "F"] = "C",
+    ) -> Request:
+        """Begin to read a selection; this rank alone.
+
+        Parameters
+        ----------
+        selection, out, order
+            As for `read`.
+
+        Returns
+        -------
+        Request
+            Its ``wait()`` gives the array.
+
+        Examples
+        --------
+        >>> request = a.iread(a.zone())  # doctest: +SKIP
+        >>> request.wait().shape  # doctest: +SKIP
+        (6, 6)
+        """
+        self._check()
+        return self._begin(lambda: self._reading(selection, out, order))
+
+    def iwrite(self, selection: Any, values: Any) -> Request:
+        """Begin to write to a selection; this rank alone.
+
+        Parameters
+        ----------
+        selection, values
+            As for `write`.  Values that are an array must stay as they are until ``wait()``.
+
+        Returns
+        -------
+        Request
+
+        Examples
+        --------
+        >>> a.iwrite(a.zone(), 1).wait()  # doctest: +SKIP
+        """
+        self._check("write to")
+        return self._begin(lambda: self._io.writing(self, selection, values))
+
+    def iread_zone(
+        self, order: Literal["C", "F"] = "C", out: NDArray[Any] | None = None
+    ) -> Request:
+        """Begin to read the zone of this rank.
+
+        Parameters
+        ----------
+        order, out
+            As for `read_zone`.
+
+        Returns
+        -------
+        Request
+            Its ``wait()`` gives the array.
+
+        Examples
+        --------
+        >>> a.iread_zone().wait().shape  # doctest: +SKIP
+        (6, 6)
+        """
+        self._check()
+        return self._begin(lambda: self._reading_zone(order, out))
+
+    def iwrite_zone(self, local: ArrayLike) -> Request:
+        """Begin to write the zone of this rank.
+
+        Parameters
+        ----------
+        local : array_like
+            As for `write_zone`.  It must stay as it is until ``wait()``.
+
+        Returns
+        -------
+        Request
+
+        Examples
+        --------
+        >>> a.iwrite_zone(a.read_zone()).wait()  # doctest: +SKIP
+        """
+        self._check("write to")
+        return self._begin(lambda: self._writing_zone(local))
+
+    @property
+    def _io(self) -> Any:
+        """What makes transfers: through MPI-IO, or by the engine of this rank."""
+        return direct if self._views is None else transfers
+
+    def _reading(
+        self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    ) -> Transfer:
+        return self._unless_cut(lambda io: io.reading(self, selection, out, order))
+
+    def _reading_zone(self, order: Literal["C", "F"], out: NDArray[Any] | None) -> Transfer:
+        zones = self._zones()
+        if zones.distribution.kind == "block":
+            return self._reading(zones.of(self.comm.rank)[0], out, order)
+        ranges = zones.ranges(self.comm.rank)
+        return self._unless_cut(lambda io: io.reading_zones(self, ranges, out))
+
+    def _unless_cut(self, plan: Callable[[Any], Transfer]) -> Transfer:
+        """What `plan` makes of reading, and makes anew where a writer outside cuts elements off.
+
+        MPI-IO knows nothing of holes that do not hold the fill value; the engine of this rank does.
+        """
+        transfer, store = plan(self._io), self._store
+        cuts = store.cuts
+        if self._io is direct or cuts is None or store.mode == "r+":
+            return transfer
+
+        def finish() -> Any:
+            result = transfer.finish()
+            return result if cuts.value == store.cuts_known else plan(direct).finish()
+
+        return replace(transfer, finish=finish)
+
+    def _writing_zone(self, local: Any) -> Transfer:
+        zones = self._zones()
+        if zones.distribution.kind == "block":
+            zone = zones.of(self.comm.rank)[0]
+            return cast("Transfer", self._io.writing(self, zone, local))
+        ranges = zones.ranges(self.comm.rank)
+        return cast("Transfer", self._io.writing_zones(self, ranges, local))
+
+    def _transfer(self, what: str, plan: Callable[[], Transfer], collective: bool) -> Any:
+        """Carry out the transfer that this rank plans, together with the others or alone."""
+        verb = "write to" if what == "write" else None
+        if not collective:
+            self._check(verb)
+            return self._carry_out(plan())
+        self._check()
+        result = self._transfer_together(what, verb, plan)
+        if what != "read" and self._store.is_durable:
+            self._sync_together()
+        return result
+
+    def _transfer_together(self, what: str, verb: str | None, plan: Callable[[], Transfer]) -> Any:
+        """Carry out the transfer that this rank plans, together with the others."""
+        if self._views is None:
+            with self._agreement.step() as step:
+                step.arguments = what
+                self._check(verb)
+                transfer = plan()
+                if what != "write":
+                    # What fails has changed nothing that counts: the rest need not wait to know.
+                    return transfer.finish()
+            with self._agreement.step():
+                result = transfer.finish()
+        else:
+            result = self._in_rounds(self._views, what, verb, plan)
+        return result
+
+    def _in_rounds(
+        self, views: FileViews, what: str, verb: str | None, plan: Callable[[], Transfer]
+    ) -> Any:
+        """Carry out a transfer through MPI-IO, job by job, as long as any rank has one."""
+        transfer, result, is_done = None, None, False
+        failure, rounds = None, Rounds()
+        while True:
+            with self._agreement.step() as step:
+                step.arguments = what
+                if failure is not None:
+                    raise failure
+                if transfer is None:
+                    self._check(verb)
+                    transfer = plan()
+                rounds.finish()
+                job = next(transfer.jobs, None)
+                if job is None and not is_done:
+                    result, is_done = transfer.finish(), True
+                rounds = Rounds(job, self._stage)
+                step.numbers = [job is not None, rounds.n_views, rounds.n_pieces]
+            more, n_views, n_pieces = step.numbers
+            if not more:
+                return result
+            failure = views.transfer(rounds, what != "read", n_views, n_pieces)
+
+    def _carry_out(self, transfer: Transfer) -> Any:
+        """Carry out a transfer alone."""
+        for job in transfer.jobs:
+            rounds = Rounds(job, self._stage)
+            self._own_views().transfer_alone(rounds, transfer.write)
+            rounds.finish()
+        result = transfer.finish()
+        if transfer.write and self._store.is_durable:
+            self._sync_elements()
+        return result
+
+    def _sync_together(self) -> None:
+        """Have on the disk what all ranks have written, on every host."""
+        if self._store.mode == "r":
+            return
+        failure = None if self._views is None else self._views.sync()
+        with self._agreement.step():
+            if failure is not None:
+                raise failure
+            self._sync_elements()
+
+    def _own_views(self) -> FileViews:
+        """The file, open through MPI-IO for this rank alone."""
+        # A thread that has begun a transfer comes here while a change waits for it, with the lock.
+        if self._alone is None:
+            with self._growth:
+                if self._alone is None:
+                    store = cast("FileStore", self._store)
+                    name, writable = f"{store.absolute}.xta", store.mode == "r+"
+                    views = FileViews(library().COMM_SELF, name, writable, self._hints)
+                    try:
+                        views.check(store._data)
+                    except BaseException:
+                        views.close()
+                        raise
+                    self._alone = views
+        return self._alone
+
+    def _begin(self, plan: Callable[[], Transfer]) -> Request:
+        """Have a thread carry out a transfer."""
+        transfer = plan()
+        if self._views is not None:
+            self._own_views()
+            MPI = library()
+            if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+                return ThreadRequest(_done(lambda: self._carry_out(transfer)))
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "extarray-mpi")
+        run = contextvars.copy_context().run
+        return ThreadRequest(self._worker.submit(run, self._carry_out, transfer))
+
+    def _drain(self) -> None:
+        """Wait for the transfers that are under way."""
+        if self._worker is not None:
+            self._worker.shutdown()
+            self._worker = None
+
+
+def _done(call: Callable[[], Any]) -> Future[Any]:
+    """What a thread would give for a call, made at once."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(call())
+    except StorageError as error:
+        future.set_exception(error)
+    return future

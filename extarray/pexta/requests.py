@@ -1,0 +1,246 @@
+"""What a transfer is made of: moves of each rank, made at once, or one after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from extarray.errors import ExtArrayError
+from extarray.pexta.sections import Section, Slabs, runs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from extarray.mpi.globalarray import GlobalArray
+    from extarray.mpi.requests import Request as Transfer
+    from extarray.pexta.diskarrays import DiskArray
+    from extarray.pexta.session import Session
+
+__all__ = ["Plan", "Request"]
+
+Box = tuple[slice, ...]
+
+
+class _Move(NamedTuple):
+    """What one rank moves at once.
+
+    Attributes
+    ----------
+    disk : tuple of slice
+        Of the disk array.
+    block : ndarray
+        The elements, with the axes of the disk array.
+    parts : list of (tuple of slice, ndarray)
+        What has to be copied between the global array and parts of the block; none where the block
+        is memory of the global array.
+    """
+
+    disk: Box
+    block: NDArray[Any]
+    parts: list[tuple[Box, NDArray[Any]]]
+
+
+class Plan:
+    """Which rank moves what, between two sections of the same number of elements.
+
+    Parameters
+    ----------
+    memory : Section
+        Of the global array.
+    disk : Section
+        Of the disk array.
+    g_a : GlobalArray
+    most : int
+        Elements that a rank may buffer.
+
+    Attributes
+    ----------
+    n_moves : int
+        The same on all ranks.
+
+    Notes
+    -----
+    Where both sections have one shape, each rank moves what lies in its own zone of the global
+    array, in place.  Otherwise parts of the disk's section are dealt out in turn, and one-sided
+    access has their elements from all over the global array.
+    """
+
+    def __init__(self, memory: Section, disk: Section, g_a: GlobalArray, most: int) -> None:
+        self._memory, self._disk, self._g_a = memory, disk, g_a
+        self._is_direct = memory.shape == disk.shape
+        size = g_a.comm.size
+        if self._is_direct:
+            self.n_moves = 1
+        else:
+            share = -(-math.prod(disk.shape) // size)
+            self._slabs = Slabs(disk.shape, max(1, min(most, share)))
+            self.n_moves = -(-len(self._slabs) // size)
+
+    def move(self, number: int) -> _Move:
+        """A move of this rank; of nothing where others have one more.
+
+        Parameters
+        ----------
+        number : int
+            In [0, n_moves).
+
+        Returns
+        -------
+        _Move
+        """
+        return self._in_place() if self._is_direct else self._buffered(number)
+
+    def _in_place(self) -> _Move:
+        memory, disk, g_a = self._memory, self._disk, self._g_a
+        zone = g_a.distribution()
+        box = memory.within(zone)
+        local = tuple(
+            slice(s.start - z.start, s.stop - z.start) if s.start < s.stop else slice(0)
+            for s, z in zip(memory.of_array(box), zone, strict=True)
+        )
+        block = disk.turned(memory.turned(g_a.access()[local]))
+        return _Move(disk.of_array(box), block, [])
+
+    def _buffered(self, number: int) -> _Move:
+        memory, disk, comm = self._memory, self._disk, self._g_a.comm
+        mine = number * comm.size + comm.rank
+        if mine < len(self._slabs):
+            box, first = self._slabs[mine]
+        else:
+            box, first = (slice(0, 0),) * len(disk.low), 0
+        extents = [s.stop - s.start for s in box]
+        flat = np.empty(math.prod(extents), self._g_a.dtype)
+        parts, at = [], 0
+        for run in runs(memory.shape, first, first + flat.size):
+            shape = [s.stop - s.start for s in run]
+            part = flat[at : at + math.prod(shape)].reshape(shape)
+            parts.append((memory.of_array(run), memory.turned(part)))
+            at += part.size
+        return _Move(disk.of_array(box), disk.turned(flat.reshape(extents)), parts)
+
+
+class Request:
+    """A transfer, as `iread` and its like begin it; for `wait` and `probe`.
+
+    Parameters
+    ----------
+    session : Session
+    handle : DiskArray
+    g_a : GlobalArray
+    plan : Plan
+    write : bool
+    """
+
+    def __init__(
+        self, session: Session, handle: DiskArray, g_a: GlobalArray, plan: Plan, write: bool
+    ) -> None:
+        self.handle = handle
+        self._session = session
+        self._g_a, self._plan, self._write = g_a, plan, write
+        self._next = 0
+        self._under_way: tuple[_Move, Transfer] | None = None
+        self._error: Exception | None = None
+        self._is_over = False
+        self._number = session.count_transfer()
+
+    def run(self) -> None:
+        """Make the whole transfer together with the other ranks."""
+        array, g_a = self.handle.array, self._g_a
+        for number in range(self._plan.n_moves):
+            move = self._plan.move(number)
+            if self._write:
+                _load(move, g_a)
+                array.write(move.disk, move.block)
+            else:
+                array.read(move.disk, move.block)
+                _store(move, g_a)
+        g_a.sync()
+        self._is_over = True
+
+    def begin(self) -> None:
+        """Begin the part of this rank."""
+        self._session.pending.append(self)
+        self.advance()
+
+    def advance(self) -> bool:
+        """Begin the next move of this rank where one is over.
+
+        Returns
+        -------
+        bool
+            Whether all are over.
+        """
+        return self._go_on(waits=False)
+
+    def _go_on(self, waits: bool) -> bool:
+        """Make the moves of this rank; all of them, or as far as they go without waiting."""
+        try:
+            while self._error is None:
+                if self._under_way is not None:
+                    move, request = self._under_way
+                    if not (waits or request.test()):
+                        return False
+                    self._under_way = None
+                    request.wait()
+                    if not self._write:
+                        _store(move, self._g_a)
+                if self._next == self._plan.n_moves:
+                    return True
+                self._begin_next()
+        except (ExtArrayError, MemoryError) as error:
+            self._error = error  # the others learn of it where all meet
+        return True
+
+    def _begin_next(self) -> None:
+        move, array = self._plan.move(self._next), self.handle.array
+        self._next += 1
+        if self._write:
+            _load(move, self._g_a)
+            self._under_way = move, array.iwrite(move.disk, move.block)
+        else:
+            self._under_way = move, array.iread(move.disk, move.block)
+
+    def __str__(self) -> str:
+        return "a transfer that is over" if self._is_over else f"transfer {self._number}"
+
+    def wait(self) -> None:
+        """Wait for the moves of all ranks."""
+        if not self._is_over:
+            self._go_on(waits=True)
+            self._meet(True)
+
+    def probe(self) -> bool:
+        """Whether the moves of all ranks are over."""
+        return self._is_over or self._meet(self.advance())
+
+    def _meet(self, is_done: bool) -> bool:
+        """End the transfer if all ranks have made their moves."""
+        try:
+            with self._session.agreement.step() as step:
+                step.numbers[0] = int(not is_done)
+                if self._error is not None:
+                    raise self._error
+        except BaseException:
+            self._end()
+            raise
+        if step.numbers[0]:
+            return False
+        self._end()
+        self._g_a.sync()
+        return True
+
+    def _end(self) -> None:
+        self._session.pending.remove(self)
+        self._is_over = True
+
+
+def _load(move: _Move, g_a: GlobalArray) -> None:
+    for selection, part in move.parts:
+        part[...] = g_a.get(selection)
+
+
+def _store(move: _Move, g_a: GlobalArray) -> None:
+    for selection, part in move.parts:
+        g_a.put(selection, part)
