@@ -102,6 +102,8 @@ LAYERS = [
     ["extarray.filesystem"],
     ["extarray.engine", "extarray.lock", "extarray.shares"],
     ["extarray._core._array"],
+    ["extarray._core._transfers"],
+    ["extarray._core._state", "extarray._core._threads"],
     ["extarray._core._gather", "extarray._core._parts"],
     ["extarray._core._copy"],
     ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],

@@ -8,8 +8,14 @@ From the top down; each module uses some of those below it, and none above:
 
 ``_array``
     `ArrayCore`, the base of `extarray.ExtArray`: single elements, selections read and written,
-    casting in bounded memory, the threads of a large transfer, views of chunks.  Plans a transfer
-    under the GIL and hands it to the kernels.
+    casting in bounded memory, views of chunks.
+``_transfers``
+    `Transfers`, its base: plans a transfer under the GIL and hands it to the kernels; notes which
+    chunks were written, and looks again at what was cut off while it was read.
+``_state``
+    `ArrayState`, the base of that: layout, bounds and region, and what is told of them.
+``_threads``
+    The threads of a large transfer.
 ``_gather``
     Queries: lists of points, masks and progressions, made into parts of one chunk each (``Plan``)
     and moved visit by visit to chunks, in the order of their addresses.  ``_gather.h`` has the
@@ -36,21 +42,24 @@ From the top down; each module uses some of those below it, and none above:
 ``_crc``
     CRC-32C of the metadata.  Beside the others: uses none of them and serves none of them.
 
-==============  ===================================  ======================
-module          cimported by                         imported by
-==============  ===================================  ======================
-``_array``      nobody                               array, creation
-``_gather``     ``_array``                           nobody
-``_parts``      nobody                               mpi.plans
-``_copy``       ``_array``, ``_gather``, ``_parts``  nobody
-``_axial``      ``_array``, ``_gather``, ``_copy``   the face, array, store
-``_mapping``    ``_array``, ``_copy``                store, engine
-``_selection``  ``_array``, ``_copy``                nobody
-``_types.pxd``  all but ``_crc``                     nobody
-``_crc``        nobody                               metadata, store
-==============  ===================================  ======================
+==============  ==================================================  ======================
+module          cimported by                                        imported by
+==============  ==================================================  ======================
+``_array``      nobody                                              array, creation
+``_transfers``  ``_array``                                          nobody
+``_state``      ``_transfers``                                      nobody
+``_threads``    ``_transfers``                                      nobody
+``_gather``     ``_transfers``, ``_threads``                        nobody
+``_parts``      nobody                                              mpi.plans
+``_copy``       all above but ``_array``                            nobody
+``_axial``      all above but ``_threads`` and ``_parts``           the face, array, store
+``_mapping``    ``_array``, ``_transfers``, ``_state``, ``_copy``   store, engine
+``_selection``  ``_array``, ``_transfers``, ``_copy``               nobody
+``_types.pxd``  all but ``_crc``                                    nobody
+``_crc``        nobody                                              metadata, store
+==============  ==================================================  ======================
 
-Of the package's Python modules the core imports `extarray.errors`, and ``_array`` also
-`extarray.config`; no others.
+Of the package's Python modules the core imports `extarray.errors`, and ``_transfers`` and
+``_threads`` also `extarray.config`; no others.
 A ``.pxd`` is what other modules of the core may use; a ``.pyi`` is what Python may.
 """

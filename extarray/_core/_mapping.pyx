@@ -159,48 +159,20 @@ def filesystem(int fd):
     return xa_filesystem(fd)
 
 
+# Each of these returns 0, or an errno: EOPNOTSUPP where the file system cannot.
+
 cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Give the pages of a range of a file their disk space; what is there stays.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Returns
-    -------
-    int
-        0, or an errno: EOPNOTSUPP where the file system cannot.
-    """
+    """Give the pages of a range of a file their disk space; what is there stays."""
     return xa_reserve(fd, offset, length)
 
 
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Make the pages that lie in a range of a file a hole, which reads as zeros.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Returns
-    -------
-    int
-        0, or an errno: EOPNOTSUPP where the file system cannot.
-    """
+    """Make the pages that lie in a range of a file a hole, which reads as zeros."""
     return xa_punch(fd, offset, length)
 
 
 cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Have zeros in a range of a file, without writing them; its disk space stays.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Returns
-    -------
-    int
-        0, or an errno: EOPNOTSUPP where the file system cannot.
-    """
+    """Have zeros in a range of a file, without writing them; its disk space stays."""
     return xa_zero(fd, offset, length)
 
 

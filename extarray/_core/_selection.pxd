@@ -24,3 +24,8 @@ cdef struct selection_t:
 cdef bint parse(object key, const index_t *shape, int ndim, selection_t *s) except -1
 cdef index_t selection_size(const selection_t *s) noexcept nogil
 cdef object result_shape(const selection_t *s)
+cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -1
+cdef int box_of(object query, int ndim, selection_t *s) except -1
+cdef int widest(const selection_t *s) noexcept
+cdef int narrow(const selection_t *s, int dim, index_t low, index_t high, selection_t *part) except -1
+cdef bint fits(tuple shape, const selection_t *s) except -1

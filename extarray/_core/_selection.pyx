@@ -157,3 +157,62 @@ cdef object result_shape(const selection_t *s):
     """Shape of the result, as a tuple."""
     cdef int i
     return tuple([s.result_shape[i] for i in range(s.result_ndim)])
+
+
+cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -1:
+    """The selection of the elements start ... stop - 1."""
+    cdef int j
+    s.ndim = s.result_ndim = ndim
+    s.is_scalar = False
+    for j in range(ndim):
+        s.start[j] = start[j]
+        s.step[j] = 1
+        s.count[j] = s.result_shape[j] = max(0, stop[j] - start[j])
+        s.result_axis[j] = j
+    return 0
+
+
+cdef int box_of(object query, int ndim, selection_t *s) except -1:
+    """The selection of a query whose factors are all progressions."""
+    cdef int dim
+    s.ndim = ndim
+    s.result_ndim = len(query.shape)
+    for dim in range(s.result_ndim):
+        s.result_axis[dim] = -1
+        s.result_shape[dim] = query.shape[dim]
+    for factor in query.factors:
+        s.start[<int> factor.axis] = factor.start
+        s.step[<int> factor.axis] = factor.step
+        s.count[<int> factor.axis] = factor.count
+        if factor.dim >= 0:
+            s.result_axis[<int> factor.dim] = factor.axis
+    return 0
+
+
+cdef int widest(const selection_t *s) noexcept:
+    """The first dimension of the result along which it can be halved, or -1."""
+    cdef int i
+    for i in range(s.result_ndim):
+        if s.result_axis[i] >= 0 and s.result_shape[i] > 1:
+            return i
+    return -1
+
+
+cdef int narrow(const selection_t *s, int dim, index_t low, index_t high, selection_t *part) except -1:
+    """The part of a selection from index `low` to `high` of a dimension of its result."""
+    cdef int axis = s.result_axis[dim]
+    part[0] = s[0]
+    part.start[axis] = s.start[axis] + low * s.step[axis]
+    part.count[axis] = part.result_shape[dim] = high - low
+    return 0
+
+
+cdef bint fits(tuple shape, const selection_t *s) except -1:
+    """Whether a shape broadcasts to that of the selection."""
+    cdef int missing = s.result_ndim - <int> len(shape), i
+    if missing < 0:
+        return False
+    for i in range(len(shape)):
+        if shape[i] != 1 and shape[i] != s.result_shape[missing + i]:
+            return False
+    return True

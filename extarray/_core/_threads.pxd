@@ -1,0 +1,10 @@
+# The threads of a large transfer.
+
+from ._copy cimport job_t
+from ._gather cimport Plan
+from ._types cimport index_t
+
+
+cdef index_t worth_threads(index_t size) except -1
+cdef int run_pieces(const job_t *job, int axis, index_t shares) except -1
+cdef int run_plan(Plan plan, index_t shares) except -1
