@@ -8,7 +8,7 @@ import numpy as np
 
 from extarray.bounds import count, is_start
 from extarray.chunking import check_chunks, check_shape
-from extarray.errors import ArgumentError, ArgumentTypeError, AxisError
+from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.metadata import check_dtype
 from extarray.mpi.agreement import Agreement, is_agreed, leave_together
 from extarray.mpi.array import ParallelArray
@@ -18,7 +18,7 @@ from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Layout
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
-from extarray.stored import as_int
+from extarray.stored import as_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -228,7 +228,7 @@ class GlobalArray(Collectives):
         >>> g.extend(axis=0, by=10)  # doctest: +SKIP
         """
         with self._start("extend") as step:
-            j, n, first = self._axis(axis), count(by), is_start(side)
+            j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
             old = self._window.layout.zones
             shape = check_shape(_shifted(self.shape, j, n))
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
@@ -339,13 +339,6 @@ class GlobalArray(Collectives):
         # A rank that leaves by an error of its own waits for nobody.
         if self._is_open and (error is None or is_agreed(error, self.comm)):
             leave_together(self.destroy, error, self.comm)
-
-    def _axis(self, axis: SupportsIndex) -> int:
-        """Number of an axis, counted from 0."""
-        j, ndim = as_int(axis, "axis"), len(self.shape)
-        if not -ndim <= j < ndim:
-            raise AxisError(j, ndim)
-        return j % ndim
 
 
 def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
