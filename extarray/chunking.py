@@ -12,7 +12,7 @@ from extarray.errors import ArgumentTypeError, ChunksError, LimitError, ShapeErr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["blocks", "check_chunks", "check_shape", "choose_chunks", "grain", "grid_of"]
+__all__ = ["blocks", "check_chunks", "check_shape", "choose_chunks", "grain", "grid_of", "integers"]
 
 MAX_NDIM = 32
 # Large enough that a system call and a page fault cost little beside the bytes, small enough that
@@ -43,7 +43,7 @@ def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ..
     >>> check_shape([4, 3])
     (4, 3)
     """
-    extents = _integers(shape, "shape")
+    extents = integers(shape, "shape")
     if len(extents) > MAX_NDIM:
         raise ShapeError(f"a shape of {len(extents)} axes; at most {MAX_NDIM} are possible")
     if any(n < 0 for n in extents):
@@ -81,7 +81,7 @@ def check_chunks(
     """
     if chunks is None:
         return choose_chunks(shape, itemsize)
-    extents = _integers(chunks, "chunks")
+    extents = integers(chunks, "chunks")
     if hasattr(chunks, "__index__") and getattr(chunks, "ndim", 0) == 0:
         extents *= len(shape)
     if len(extents) != len(shape):
@@ -240,7 +240,29 @@ def blocks(
         )
 
 
-def _integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:
+def integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:
+    """One int or several as a tuple.
+
+    Parameters
+    ----------
+    values : int or sequence of int
+    what : str
+        What they are, for the message.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: they are none.
+
+    Examples
+    --------
+    >>> integers(3, "chunks"), integers([2, 3], "chunks")
+    ((3,), (2, 3))
+    """
     try:
         return (_integer(values),)
     except TypeError:

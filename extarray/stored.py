@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from extarray.memory import MemoryStore
     from extarray.store import FileStore
 
-__all__ = ["StoredArray", "as_int"]
+__all__ = ["StoredArray", "as_axis", "as_int"]
 
 
 def as_int(value: SupportsIndex, name: str) -> int:
@@ -56,6 +56,29 @@ def as_int(value: SupportsIndex, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None
+
+
+def as_axis(axis: SupportsIndex, ndim: int) -> int:
+    """Number of an axis, counted from 0.
+
+    Parameters
+    ----------
+    axis : int
+        Negative ones count from the end.
+    ndim : int
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    AxisError, ArgumentTypeError
+    """
+    j = as_int(axis, "axis")
+    if not -ndim <= j < ndim:
+        raise AxisError(j, ndim)
+    return j % ndim
 
 
 class StoredArray(ArrayCore):
@@ -93,10 +116,7 @@ class StoredArray(ArrayCore):
 
     def _axis(self, axis: SupportsIndex) -> int:
         """Number of an axis, counted from 0."""
-        j = as_int(axis, "axis")
-        if not -self.ndim <= j < self.ndim:
-            raise AxisError(j, self.ndim)
-        return j % self.ndim
+        return as_axis(axis, self.ndim)
 
     @property
     def path(self) -> Path | None:

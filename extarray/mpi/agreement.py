@@ -18,11 +18,11 @@ from extarray.errors import ArgumentError, ExtArrayError
 from extarray.mpi.runtime import check_comm, library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Agreement", "Step", "agreed", "is_agreed", "portable", "received"]
+__all__ = ["Agreement", "Step", "agreed", "is_agreed", "leave_together", "portable", "received"]
 
 # Of numbers that a step finds the largest of.
 _NUMBERS = 3
@@ -197,6 +197,36 @@ def agreed(error: BaseException, comm: Any) -> BaseException:
     """
     error._extarray_agreed = _processes(comm)  # type: ignore[attr-defined]
     return error
+
+
+def leave_together(close: Callable[[], None], error: BaseException | None, comm: Any) -> None:
+    """Close something at the end of a with statement that all ranks leave, now or later.
+
+    Parameters
+    ----------
+    close : callable
+        Collective; once it has ended well, it does nothing.
+    error : BaseException or None
+        By which this rank leaves, as all do.
+    comm : mpi4py.MPI.Intracomm
+
+    Raises
+    ------
+    BaseException
+        What was asked for by others inside the statement meanwhile, unless there is `error`.
+    """
+    first = error
+    while True:
+        try:
+            close()
+            break
+        except BaseException as problem:
+            # What the others ask for inside the statement, they raise as well.
+            if not is_agreed(problem, comm):
+                raise
+            first = first or problem
+    if first is not error and first is not None:
+        raise first
 
 
 def _processes(comm: Any) -> frozenset[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from extarray.array import ExtArray
 from extarray.errors import ArgumentError
-from extarray.mpi.agreement import is_agreed
+from extarray.mpi.agreement import is_agreed, leave_together
 from extarray.mpi.changes import CollectiveChanges
 from extarray.mpi.replica import ReplicaStore
 
@@ -196,22 +196,8 @@ class ParallelArray(CollectiveChanges):
         if self.closed:
             return
         if error is None or is_agreed(error, self.comm):
-            self._leave_together(error)
+            leave_together(self.close, error, self.comm)
         else:
             # The others are elsewhere; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
-
-    def _leave_together(self, error: BaseException | None) -> None:
-        """Close the array at the end of a with statement that all ranks leave, now or later."""
-        first = error
-        while not self.closed:
-            try:
-                self.close()
-            except BaseException as problem:
-                # What the others ask for inside the statement, they raise as well.
-                if not is_agreed(problem, self.comm):
-                    raise
-                first = first or problem
-        if first is not error and first is not None:
-            raise first

@@ -34,12 +34,17 @@ class Collectives(OneSidedAccess):
     def sync(self) -> None:
         """Have all ranks see what all have written; collective.
 
+        Raises
+        ------
+        ArgumentError
+            A ValueError, on all ranks: some of them ask for something else.
+
         Examples
         --------
         >>> g.sync()  # doctest: +SKIP
         """
-        self._check()
-        self._window.sync()
+        with self._start("sync"):
+            pass
 
     def to_array(self, a: ParallelArray) -> None:
         """Write the elements to an array in files; collective.
@@ -182,7 +187,7 @@ class Collectives(OneSidedAccess):
             dtype = {"i": np.dtype("i8"), "u": np.dtype("u8")}.get(dtype.kind, dtype)
             products = np.multiply(self.access(), b.get(self.distribution()), dtype=dtype)
         total = self.comm.allreduce(products.sum(dtype=dtype))
-        self.sync()
+        self._window.sync()
         return total
 
     def transpose(self, a: Collectives) -> None:
@@ -257,7 +262,7 @@ class Collectives(OneSidedAccess):
     def _become(self, new: NDArray[Any]) -> None:
         """Write the new elements of each zone, which nobody reads any more."""
         self.access()[...] = new
-        self.sync()
+        self._window.sync()
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         if shape != self.shape:

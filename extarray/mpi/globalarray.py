@@ -8,9 +8,9 @@ import numpy as np
 
 from extarray.bounds import count, is_start
 from extarray.chunking import check_chunks, check_shape
-from extarray.errors import ArgumentError, ArgumentTypeError, AxisError
+from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.metadata.dtypes import check_dtype
-from extarray.mpi.agreement import Agreement, is_agreed
+from extarray.mpi.agreement import Agreement, is_agreed, leave_together
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
 from extarray.mpi.ghosts import as_ghosts, ghost_boxes
@@ -18,7 +18,7 @@ from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Layout
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
-from extarray.stored import as_int
+from extarray.stored import as_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -155,7 +155,7 @@ class GlobalArray(Collectives):
         Raises
         ------
         ArgumentTypeError
-            A TypeError: `a` has no communicator.
+            A TypeError, on this rank alone: `a` has no communicator, by which others could learn.
         ClosedError, ReserveError, StorageError
             On all ranks, where one has a reason.
 
@@ -184,7 +184,7 @@ class GlobalArray(Collectives):
             if is_agreed(error, new.comm):
                 new.destroy()
             raise
-        new.sync()
+        new._window.sync()
         return new
 
     def duplicate(self) -> Self:
@@ -227,23 +227,21 @@ class GlobalArray(Collectives):
         --------
         >>> g.extend(axis=0, by=10)  # doctest: +SKIP
         """
-        self._check()
-        with self._agreement.step() as step:
-            j, n, first = self._axis(axis), count(by), is_start(side)
+        with self._start("extend") as step:
+            j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
             old = self._window.layout.zones
             shape = check_shape(_shifted(self.shape, j, n))
             step.arguments = f"extend a global array along axis {j} by {n} at the {side}"
         # Chunks begin with the elements with which they began.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
         zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
-        self.sync()
         window = Window(self._agreement, Layout(zones, self.dtype, self.ghosts))
         shift = [n if first and k == j else 0 for k in range(len(shape))]
         self._pull(window, shift)
-        self.sync()  # nobody reads the old one any more
+        self._window.sync()  # nobody reads the old one any more
         self._window.free()
         self._window = window
-        self.sync()
+        self._window.sync()
 
     def _pull(self, window: Window, shift: list[int]) -> None:
         """Read the elements of this rank's zone in another window that this array has."""
@@ -303,17 +301,15 @@ class GlobalArray(Collectives):
         >>> g.access(ghosts=True).shape  # doctest: +SKIP
         (7, 8)
         """
-        self._check()
-        with self._agreement.step() as step:
-            step.arguments = f"update ghosts, wrap {bool(wrap)}"
-        self.sync()
+        with self._start(f"update ghosts, wrap {bool(wrap)}"):
+            pass
         layout, own = self._window.layout, self._window.own
         zone = layout.zone(self.comm.rank)
         boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
         # Straight to where they belong: nobody reads from there.
         for request in [self._read(self._box(box), own[place]) for box, place in boxes]:
             request.wait()
-        self.sync()
+        self._window.sync()
 
     def destroy(self) -> None:
         """Give the memory back; collective.  What `access` gave must not be used any more.
@@ -324,6 +320,8 @@ class GlobalArray(Collectives):
         """
         if not self._is_open:
             return
+        with self._agreement.step() as step:
+            step.arguments = "destroy"
         self._is_open = False
         self._window.free()
         self.comm.Free()
@@ -340,14 +338,7 @@ class GlobalArray(Collectives):
     ) -> None:
         # A rank that leaves by an error of its own waits for nobody.
         if self._is_open and (error is None or is_agreed(error, self.comm)):
-            self.destroy()
-
-    def _axis(self, axis: SupportsIndex) -> int:
-        """Number of an axis, counted from 0."""
-        j, ndim = as_int(axis, "axis"), len(self.shape)
-        if not -ndim <= j < ndim:
-            raise AxisError(j, ndim)
-        return j % ndim
+            leave_together(self.destroy, error, self.comm)
 
 
 def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:

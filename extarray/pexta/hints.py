@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from extarray.chunking import TARGET_BYTES, _integers
+from extarray.chunking import TARGET_BYTES, integers
 from extarray.errors import ArgumentError, ChunksError
 from extarray.stored import as_int
 
@@ -52,7 +52,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
     >>> chunks_for((600, 800), (4000, 4000), 8)
     (300, 200)
     """
-    wanted = _integers(reqdims, "reqdims")
+    wanted = integers(reqdims, "reqdims")
     if len(wanted) != len(dims) or any(n < 1 and n != UNSPECIFIED for n in wanted):
         raise ChunksError(
             f"reqdims {reqdims} are not possible for {len(dims)} axes: give the elements of a "

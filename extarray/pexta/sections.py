@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.chunking import _integers
+from extarray.chunking import integers
 from extarray.errors import BoundsError, ShapeError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Section:
         ------
         ShapeError, BoundsError, ArgumentTypeError
         """
-        first, last = _integers(low, "lo"), _integers(high, "hi")
+        first, last = integers(low, "lo"), integers(high, "hi")
         if not len(first) == len(last) == len(shape):
             raise ShapeError(
                 f"a section {first} ... {last} does not fit {what} with {len(shape)} axes; give "

@@ -70,9 +70,8 @@ def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
 
     Parameters
     ----------
-    g_a : GlobalArray
-    d_a : DiskArray
-        Of the same shape and dtype, in mode `R` or `RW`.
+    g_a, d_a
+        As for `write`; the disk array in mode `R` or `RW`.
 
     Returns
     -------

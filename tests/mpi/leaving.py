@@ -81,6 +81,21 @@ with pytest.raises(xa.ArgumentError, match="different things"), create() as a:
     last or a.read_zone()
 assert a.comm == MPI.COMM_NULL
 
+# So it is with memory; to see what others have written is a call like others.
+with (
+    pytest.raises(xa.ArgumentError, match="different things"),
+    GlobalArray.create(8, "i4", comm) as g,
+):
+    last or g.sync()
+assert g.comm == MPI.COMM_NULL
+with GlobalArray.create(8, "i4", comm) as g:
+    for call in (g.zero, g.update_ghosts, g.destroy, lambda: g.extend(0, 1)):
+        with pytest.raises(xa.ArgumentError, match="sync"):
+            call() if last else g.sync()
+    g.access()[...] = rank
+    g.sync()
+    assert g.get()[-1] == size - 1 and g.shape == (8,)
+
 # Closing is a call like others: the array goes on.
 a = create()
 with pytest.raises(xa.ArgumentError, match="close"):
