@@ -21,7 +21,7 @@ from extarray.chunking import check_shape, choose_chunks, grid_of
 from extarray.config import parse_bytes
 from extarray.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
 from extarray.info import format_bytes
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

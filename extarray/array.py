@@ -30,7 +30,7 @@ from extarray.indexing.transfers import read_query, write_query
 from extarray.lazy import Lazy, everything
 from extarray.live import LiveMixin
 from extarray.memory import MemoryStore
-from extarray.metadata import LIMIT
+from extarray.metadata.places import LIMIT
 from extarray.policy import EXACT
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.indexing.query import Query
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
     from extarray.protocols.blocks import Line
 
 __all__ = ["ExtArray"]

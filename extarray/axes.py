@@ -22,7 +22,7 @@ from extarray.errors import (
     ReserveError,
     ShapeError,
 )
-from extarray.metadata import LIMIT
+from extarray.metadata.places import LIMIT
 from extarray.order import positions
 from extarray.stored import StoredArray, as_int
 

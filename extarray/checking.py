@@ -94,9 +94,9 @@ def check(
     done: list[str] = []
     refused: list[str] = []
     if repair:
-        with family(f"cannot repair '{where}'"):
+        with family("cannot repair '{}'", where):
             _repair(names, where, data, force, progress, (done, refused))
-    with family(f"cannot check '{where}'"):
+    with family("cannot check '{}'", where):
         if repair:
             survey = _look(names, False, None)
             if force or not survey.kinds:  # else they may have what the array lacks

@@ -9,7 +9,9 @@ import numpy as np
 
 from extarray.errors import CorruptError
 from extarray.filesystem import read_all
-from extarray.metadata import BLOCK, SUMS_BLOCK, Header, decode_sums, sums_capacity
+from extarray.metadata.header import Header
+from extarray.metadata.places import BLOCK, SUMS_BLOCK
+from extarray.metadata.sumstable import decode_sums, sums_capacity
 from extarray.sums import SUMS_AT_ONCE, chunk_sums, fill_sum, read_sums
 
 if TYPE_CHECKING:

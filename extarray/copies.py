@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
 
 __all__ = ["CopiesMixin"]
 

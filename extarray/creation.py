@@ -18,7 +18,8 @@ from extarray.filesystem import resolve_path
 from extarray.growth import as_source
 from extarray.layout.transform import fill
 from extarray.lazy import LazyView
-from extarray.metadata import Header, check_dtype
+from extarray.metadata.dtypes import check_dtype
+from extarray.metadata.header import Header
 from extarray.order import check_order
 from extarray.policy import encode_policy
 from extarray.protocols.blocks import Source

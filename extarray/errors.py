@@ -142,7 +142,19 @@ class PartnerError(FormatError):
 
 
 class StorageError(ExtArrayError, OSError):
-    """The file system refused (no space, file too large, input/output error, ...)."""
+    """The file system refused (no space, file too large, input/output error, ...).
+
+    Attributes
+    ----------
+    errno : int
+    filename : str or None
+        The file, or the array's path without suffix.
+    """
+
+    def __str__(self) -> str:
+        if self.filename is not None and str(self.filename) in str(self.strerror):
+            return f"[Errno {self.errno}] {self.strerror}"  # which has the name, with more around
+        return super().__str__()
 
 
 class AccessError(StorageError, PermissionError):
@@ -169,19 +181,21 @@ class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818
     """A result in memory is larger than ``config.warn_result``."""
 
 
-def storage_error(error: OSError, what: str) -> StorageError:
+def storage_error(error: OSError, what: str, path: object) -> StorageError:
     """The family's error for one of the operating system.
 
     Parameters
     ----------
     error : OSError
     what : str
-        What was asked, and what to do.
+        What was asked, and what to do; ``{}`` where the path belongs.
+    path : str or PathLike
 
     Returns
     -------
     StorageError
-        With the errno and the file name of `error`, and of the built-in class that fits.
+        With the errno of `error`, and of the built-in class that fits.  Its `filename` is that of
+        `error`, or the path where the system was asked for an open file.
     """
     kinds: dict[type[OSError], type[StorageError]] = {
         PermissionError: AccessError,
@@ -189,7 +203,9 @@ def storage_error(error: OSError, what: str) -> StorageError:
         FileNotFoundError: MissingError,
     }
     kind = kinds.get(type(error), StorageError)
-    return kind(error.errno, f"{what}: {error.strerror or error}", error.filename)
+    what = what.replace("{}", str(path), 1)
+    name = str(path) if error.filename is None else error.filename
+    return kind(error.errno, f"{what}: {error.strerror or error}", name)
 
 
 class MissingExtraError(ExtArrayError, ImportError):

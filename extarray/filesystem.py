@@ -165,13 +165,14 @@ def create_beside(fresh: str, name: str | None) -> int:
 
 
 @contextlib.contextmanager
-def family(what: str) -> Iterator[None]:
+def family(what: str, path: object) -> Iterator[None]:
     """Turn the system's errors into the family's.
 
     Parameters
     ----------
     what : str
-        What was asked, and what to do.
+        What was asked, and what to do; ``{}`` where the path belongs.
+    path : str or PathLike
 
     Raises
     ------
@@ -182,7 +183,7 @@ def family(what: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise storage_error(error, what) from error
+        raise storage_error(error, what, path) from error
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:

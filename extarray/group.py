@@ -19,12 +19,13 @@ from extarray.errors import (
     StorageError,
 )
 from extarray.filesystem import family
-from extarray.store import ATTEMPTS, FileStore
+from extarray.pair.states import ATTEMPTS, StateReader
+from extarray.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from extarray.store import News
+    from extarray.pair.following import News
 
 __all__ = ["commit", "refresh"]
 
@@ -321,7 +322,7 @@ def _news(
     readers: list[tuple[ExtArray, FileStore]], stack: contextlib.ExitStack
 ) -> list[tuple[ExtArray, FileStore, News]]:
     """What is new in arrays, at one moment; coordinators that must be asked go to the stack."""
-    coordinators: dict[tuple[str, bytes], FileStore] = {}
+    coordinators: dict[tuple[str, bytes], StateReader] = {}
     looks: list[Callable[[], Any]] = [store.look for _, store in readers]
     stores = [store for _, store in readers]
     failures = 0
@@ -340,7 +341,7 @@ def _news(
                         state = pending.state
                         break
                 if state.sequence > store.state.sequence:
-                    with family(f"cannot refresh '{store.path}' together with others"):
+                    with family("cannot refresh '{}' together with others", store.path):
                         news = store.read_news(state, array.axial, seen[store.look][0])
                     found.append((array, store, news))
         except FormatError:  # damaged, or overtaken by a writer

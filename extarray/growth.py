@@ -22,7 +22,7 @@ from extarray.errors import (
     ShapeError,
     StorageError,
 )
-from extarray.metadata import LIMIT
+from extarray.metadata.places import LIMIT
 from extarray.policy import decode_policy
 from extarray.stored import StoredArray
 from extarray.walk import address_runs

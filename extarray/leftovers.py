@@ -14,7 +14,7 @@ from extarray.findings import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
 
 __all__ = ["left_overs", "remove_left_overs"]
 

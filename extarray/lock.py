@@ -29,14 +29,9 @@ from extarray.errors import (
     LockedError,
     StorageError,
 )
-from extarray.metadata import (
-    BLOCK,
-    HOLDER_BYTES,
-    WRITER_SLOTS,
-    WRITERS_BLOCK,
-    decode_writers,
-    header_bytes_of,
-)
+from extarray.metadata.header import header_bytes_of
+from extarray.metadata.places import BLOCK, HOLDER_BYTES, WRITERS_BLOCK
+from extarray.metadata.writers import WRITER_SLOTS, decode_writers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,14 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Counter, Region
-from extarray.member import Held, without
+from extarray.pair.held import Held, without
 from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from extarray._core._axial import Axial
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
 
 __all__ = ["MemoryStore"]
 

@@ -12,21 +12,15 @@ import numpy as np
 
 from extarray._core._crc import crc32c, crc32c_rows
 from extarray.filesystem import read_all
-from extarray.metadata import (
-    EXTENT_HEAD_BYTES,
-    MOST_SUMS_EXTENTS,
-    SUMS_BLOCK,
-    decode_records,
-    encode_record,
-    record_bytes,
-    sums_bytes,
-    superblock_bytes,
-)
+from extarray.metadata.places import SUMS_BLOCK
+from extarray.metadata.records import EXTENT_HEAD_BYTES, decode_records, encode_record, record_bytes
+from extarray.metadata.sumstable import MOST_SUMS_EXTENTS, sums_bytes
+from extarray.metadata.superblock import superblock_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
     from extarray.survey import Survey
 
 __all__ = ["Patch", "mended", "patches"]

@@ -14,7 +14,7 @@ from extarray.chunking import check_shape
 from extarray.config import config
 from extarray.creation import filled
 from extarray.errors import ShapeError
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.protocols.derived import flat
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
 from extarray.lazy import LazyView
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.order import check_order
 from extarray.store import FileStore
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
@@ -217,7 +217,7 @@ def _work(
 def _place_of(array: ExtArray) -> str:
     """Path of the files of an array, links followed, which are about to be replaced."""
     assert isinstance(array._store, FileStore)
-    stems = array._store.real_stems(f"cannot replace '{array.path}'")
+    stems = array._store.real_stems("cannot replace '{}'")
     if len(stems) > 1:
         raise ArgumentError(
             f"cannot replace '{array.path}': its two files are links to files of different names; "

@@ -11,15 +11,15 @@ import numpy as np
 from extarray._core._crc import crc32c, crc32c_rows
 from extarray.errors import CorruptError
 from extarray.filesystem import read_all
-from extarray.metadata import (
+from extarray.metadata.header import Header
+from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
-    Header,
-    Superblock,
     decode_extent_head,
     decode_records,
     extent_capacity,
     record_bytes,
 )
+from extarray.metadata.superblock import Superblock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,22 +21,15 @@ from extarray.comparing import read_table
 from extarray.errors import CorruptError
 from extarray.filesystem import family, fill_range, read_all, write_all
 from extarray.mending import patches
-from extarray.metadata import (
-    BLOCK,
-    EXTENT_HEAD_BYTES,
+from extarray.metadata.fresh import attrs_room
+from extarray.metadata.header import Header
+from extarray.metadata.places import LIVE_SLOTS, PENDING_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
+from extarray.metadata.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
+from extarray.metadata.superblock import (
     LAST_COMMIT,
-    LIVE_SLOTS,
     NO_GROUP,
-    PENDING_SLOTS,
-    SEAL_BYTES,
-    SEAL_MAGIC,
-    SPARED_SLOTS,
-    Header,
     Superblock,
-    attrs_room,
     encode_superblock,
-    extent_capacity,
-    record_bytes,
     superblock_bytes,
 )
 from extarray.remains import Slot
@@ -119,7 +112,7 @@ class Repair:
     def _save(self, number: int, first: int, stop: int) -> None:
         """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
         fd, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
-        with family(f"cannot keep a copy of '{name}'"):
+        with family("cannot keep a copy of '{}'", name):
             aside = self._copy_aside(fd, name, first, stop)
         if aside:
             part = "" if first == 0 else f" from byte {first} on"
@@ -484,7 +477,7 @@ class Repair:
         self._save_metadata()
         sums = Sums(survey.metadata, header, extents, in_doubt, survey.names[0])
         if wrong.size:
-            self._make_room_for_sum(sums, state, int(wrong[-1]))
+            sums.make_room(int(wrong[-1]), state, self._commit)
         for first in range(0, len(wrong), SUMS_AT_ONCE):
             sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
         os.fsync(survey.data)
@@ -496,13 +489,6 @@ class Repair:
             if wrong.size
             else "all checksums fit, and are in doubt no more"
         )
-
-    def _make_room_for_sum(self, sums: Sums, state: Superblock, address: int) -> None:
-        size = sums.missing(address)
-        if size:
-            fill_range(self.survey.metadata, bytes(BLOCK), state.end, state.end + size)
-            self._commit(state._replace(sequence=state.sequence + 1, end=state.end + size))
-            sums.lengthen(state.end, size)
 
 
 def _new_file(name: str, mode: int) -> tuple[int, str]:

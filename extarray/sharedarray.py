@@ -14,7 +14,7 @@ from extarray.chunking import blocks
 from extarray.config import config
 from extarray.errors import ArgumentError, ExtArrayError
 from extarray.growth import as_source
-from extarray.metadata import WriterKind
+from extarray.metadata.writers import WriterKind
 from extarray.sharedstore import SharedFileStore
 
 if TYPE_CHECKING:

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING
 from extarray import lock
 from extarray.errors import ArgumentError, CorruptError, FormatError, TruncatedError
 from extarray.filesystem import datasync, family, read_all, write_all
-from extarray.metadata import (
+from extarray.metadata.places import (
     BLOCK,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SPARED_SLOTS,
-    WRITER_BYTES,
     WRITERS_BLOCK,
-    Superblock,
+)
+from extarray.metadata.superblock import Superblock, encode_superblock, superblock_bytes
+from extarray.metadata.writers import (
+    WRITER_BYTES,
     Writer,
     WriterKind,
     WritersHead,
     decode_writers,
-    encode_superblock,
     encode_writer,
     encode_writers_head,
-    superblock_bytes,
 )
 from extarray.store import FileStore
 
@@ -138,7 +138,7 @@ class SharedFileStore(FileStore):
         self.steady.acquire()
         try:
             if self._held == 0:
-                with family(f"cannot lock '{self.path}.xmd'"):
+                with family("cannot lock '{}'", f"{self.path}.xmd"):
                     lock.begin_commit(self._metadata)
             self._held += 1
         except BaseException:
@@ -161,7 +161,7 @@ class SharedFileStore(FileStore):
 
         Returns whether a commit is new.  `note_seen` follows, when the array shows it.
         """
-        with family(f"cannot take up what others wrote to '{self.path}'"):
+        with family("cannot take up what others wrote to '{}'", self.path):
             news = self._take_up(axial) is not None
             self.unclean = self.state.unclean  # whatever a change that failed has made of it
             self._look()
@@ -169,7 +169,7 @@ class SharedFileStore(FileStore):
 
     def note_seen(self) -> None:
         """Tell the others that this writer uses none but the present bounds."""
-        with family(f"cannot write to '{self.path}.xmd'"):
+        with family("cannot write to '{}'", f"{self.path}.xmd"):
             self._write_own(seen=self.state.sequence)
 
     def commit(
@@ -182,7 +182,7 @@ class SharedFileStore(FileStore):
     ) -> None:
         """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
         if cuts:
-            with family(f"cannot commit the new bounds of '{self.path}'"):
+            with family("cannot commit the new bounds of '{}'", self.path):
                 self._write_head(WritersHead(self.state.sequence + 1, True))
         super().commit(shape, offset, axial, data_bytes, cuts)
         if cuts:
@@ -203,7 +203,7 @@ class SharedFileStore(FileStore):
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
-        with family(f"cannot look at '{self.path}.xta'"):
+        with family("cannot look at '{}'", f"{self.path}.xta"):
             self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
         super().reserve(old, new, runs)
 
@@ -217,19 +217,19 @@ class SharedFileStore(FileStore):
             self._safe_bytes = 0  # others may have lengthened it
         super().settle()
         if self._head.unsettled:
-            with family(f"cannot write to '{self.path}.xmd'"):
+            with family("cannot write to '{}'", f"{self.path}.xmd"):
                 self._write_head(self._head._replace(unsettled=False))
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
-        with family(f"cannot read '{self.path}.xmd'"):
+        with family("cannot read '{}'", f"{self.path}.xmd"):
             self._cuts_made = self._read_cuts()  # others count, too
         super().begin_cut()
 
     def _begin_growth(self) -> None:
         """Have the files say that a writer is at work, before there is room for more."""
         # Who unsealed the array may have died before the seal was gone.
-        with family(f"cannot read '{self.path}.xta'"):
+        with family("cannot read '{}'", f"{self.path}.xta"):
             end = read_all(self._data, SEAL_BYTES, self.state.data_bytes)
         self._has_seal = end == SEAL_MAGIC + self.header.uuid
         super()._begin_growth()
@@ -241,7 +241,7 @@ class SharedFileStore(FileStore):
 
     def flush_data(self) -> None:
         """Bring data to the disk, without the lock."""
-        with family(f"cannot flush '{self.path}'"):
+        with family("cannot flush '{}'", self.path):
             datasync(self._data)
 
     def _sync_state(self) -> None:
@@ -249,7 +249,7 @@ class SharedFileStore(FileStore):
         super()._sync_state()
 
     def _look_at_durable(self) -> None:
-        with family(f"cannot read '{self.path}.xmd'"):
+        with family("cannot read '{}'", f"{self.path}.xmd"):
             self._durable = dict(self._superblocks(SPARED_SLOTS))
 
     # -- turns -------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class SharedFileStore(FileStore):
         """Get a ticket, unless this writer has one, and tell the others what it is for."""
         if not self.ticket:
             self.ticket = 1 + max([self._own.ticket, *(writer.ticket for writer in self._table)])
-        with family(f"cannot write to '{self.path}.xmd'"):
+        with family("cannot write to '{}'", f"{self.path}.xmd"):
             lock.begin_turn(self._metadata, self.ticket)
             self._write_own(kind=kind, ticket=self.ticket, **place)
 
@@ -271,7 +271,7 @@ class SharedFileStore(FileStore):
 
     def wait_turn(self, ticket: int) -> None:
         """Wait, without the lock, until a turn has ended."""
-        with family(f"cannot lock '{self.path}.xmd'"):
+        with family("cannot lock '{}'", f"{self.path}.xmd"):
             lock.wait_turn(self._metadata, ticket)
 
     def end_turn(self) -> None:

@@ -20,19 +20,14 @@ from extarray._core._crc import crc32c, crc32c_ranges
 from extarray.config import config
 from extarray.errors import CorruptError
 from extarray.filesystem import datasync, family, fill_range, read_all, write_all
-from extarray.metadata import (
-    BLOCK,
-    SUMS_BLOCK,
-    Header,
-    Superblock,
-    decode_sums,
-    encode_sums,
-    places_fit,
-    sums_capacity,
-)
+from extarray.metadata.fitting import places_fit
+from extarray.metadata.header import Header
+from extarray.metadata.places import BLOCK, SUMS_BLOCK
+from extarray.metadata.sumstable import decode_sums, encode_sums, sums_capacity
+from extarray.metadata.superblock import Superblock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -246,25 +241,36 @@ class Sums:
 
         On the disk, lest a power cut leaves what is written and not the flag.
         """
-        with self._lock, family(f"cannot note that checksums of '{self._path}' are in doubt"):
+        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
             if not self.in_doubt:
                 self.note(True)
                 datasync(self._fd)
                 self.in_doubt = True
 
-    def missing(self, address: int) -> int:
-        """Bytes of the extents that the table lacks for chunks up to an address."""
-        number, _ = extent_of_sum(address)
-        return sum(4 * sums_capacity(n) for n in range(len(self.extents), number + 1))
+    def make_room(
+        self, address: int, state: Superblock, commit: Callable[[Superblock], None]
+    ) -> None:
+        """Have the table reach a chunk, in free space of ``.xmd`` that a commit takes.
 
-    def lengthen(self, offset: int, size: int) -> None:
-        """Take bytes of ``.xmd``, which are zero, for more extents."""
-        while size > 0:
-            room = 4 * sums_capacity(len(self.extents))
-            self.extents.append(offset)
-            offset += room
-            size -= room
-        self.note(True)
+        Parameters
+        ----------
+        address : int
+        state : Superblock
+            The present one.
+        commit : callable
+            Makes the next one count.
+        """
+        number, _ = extent_of_sum(address)
+        offset = state.end
+        new = []
+        for n in range(len(self.extents), number + 1):
+            new.append(offset)
+            offset += 4 * sums_capacity(n)
+        if new:
+            fill_range(self._fd, bytes(BLOCK), state.end, offset)
+            commit(state._replace(sequence=state.sequence + 1, end=offset))
+            self.extents += new
+            self.note(True)
 
     def renew(self, data: int, addresses: NDArray[np.int64]) -> None:
         """Write the sums of chunks, for which the table has room.

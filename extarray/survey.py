@@ -23,31 +23,31 @@ from extarray.errors import CorruptError, ExtArrayError, FormatError
 from extarray.filesystem import fresh_name, read_all
 from extarray.findings import Problem
 from extarray.leftovers import left_overs
-from extarray.metadata import (
+from extarray.metadata.fitting import places_fit, values_fit
+from extarray.metadata.groups import decode_pending
+from extarray.metadata.header import MAGIC, Header, decode_header, header_content
+from extarray.metadata.places import (
     BLOCK,
     COPY_BLOCK,
-    EXTENT_HEAD_BYTES,
-    LAST_COMMIT,
     LIVE_SLOTS,
-    MAGIC,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SPARED_SLOTS,
     SUMS_BLOCK,
-    Header,
-    Superblock,
-    decode_header,
-    decode_pending,
-    decode_superblock,
+)
+from extarray.metadata.records import (
+    EXTENT_HEAD_BYTES,
     extent_capacity,
     extent_of_record,
-    header_content,
-    places_fit,
     record_bytes,
-    sums_capacity,
+)
+from extarray.metadata.sumstable import sums_capacity
+from extarray.metadata.superblock import (
+    LAST_COMMIT,
+    Superblock,
+    decode_superblock,
     superblock_bytes,
-    values_fit,
 )
 from extarray.remains import MOST_RECORDS, Log, Slot, read_log
 

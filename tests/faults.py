@@ -99,6 +99,7 @@ def check_error(error, fault: str, path: Path) -> None:
     assert isinstance(error, OSError) and isinstance(error, xa.ExtArrayError), repr(error)
     assert error.errno == FAULTS[fault], repr(error)
     assert str(path) in str(error), f"no path in {error!r}"
+    assert str(error.filename).startswith(str(path.parent)), f"no file name in {error!r}"
 
 
 def agree(path: Path, states, assigned=None, array=None) -> None:

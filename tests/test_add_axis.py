@@ -12,6 +12,7 @@ import threading
 
 import format_reader
 import numpy as np
+import parts
 import pytest
 from compare import assert_same
 from hypothesis import given
@@ -617,8 +618,8 @@ class Faults:
         self.done = []
         for name in CALLS:
             patch.setattr(os, name, self.failing(name, getattr(os, name), failure))
-        for module in (xa.store, xa.filesystem):
-            patch.setattr(module, "datasync", os.fdatasync)
+        patch.setattr(xa.filesystem, "datasync", os.fdatasync)
+        parts.replace(patch, "datasync", os.fdatasync)
 
     def failing(self, name, real, failure):
         def call(*args, **options):

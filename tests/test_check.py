@@ -20,17 +20,10 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray import cli, survey
-from extarray.metadata import (
-    COPY_BLOCK,
-    PENDING_SLOTS,
-    SUMS_BLOCK,
-    Pending,
-    decode_header,
-    decode_superblock,
-    encode_pending,
-    encode_superblock,
-    superblock_bytes,
-)
+from extarray.metadata.groups import Pending, encode_pending
+from extarray.metadata.header import decode_header
+from extarray.metadata.places import COPY_BLOCK, PENDING_SLOTS, SUMS_BLOCK
+from extarray.metadata.superblock import decode_superblock, encode_superblock, superblock_bytes
 
 SUFFIXES = (".xmd", ".xta")
 LOG = 2 * 4096 + 40960

@@ -7,10 +7,13 @@ import os
 import stat
 
 import numpy as np
+import parts
 import pytest
 
 import extarray as xa
-from extarray import metadata, store
+from extarray import filesystem, store
+from extarray.metadata.places import BLOCK
+from extarray.metadata.superblock import decode_superblock
 
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
 
@@ -61,13 +64,13 @@ def test_each_change_ends_on_the_disk(path, engine, sparse, call, monkeypatch):
     events = []
 
     def noting(name):
-        function = getattr(store, name)
+        function = getattr(filesystem, name)
 
         def note(fd, *rest):
             events.append((name, fd))
             return function(fd, *rest)
 
-        monkeypatch.setattr(store, name, note)
+        parts.replace(monkeypatch, name, note)
 
     with xa.open(path, "r+", engine=engine, durability="commit") as array:
         noting("datasync")
@@ -84,7 +87,7 @@ def test_each_change_ends_on_the_disk(path, engine, sparse, call, monkeypatch):
 def test_a_view_of_a_chunk_is_left_to_flush(path, engine, monkeypatch):
     with xa.create(path, (4, 4), "i4", durability="commit", engine=engine) as array:
         calls = []
-        monkeypatch.setattr(store, "datasync", calls.append)
+        parts.replace(monkeypatch, "datasync", calls.append)
         array.chunk((0, 0))[...] = 3
         assert not calls
         array.flush()
@@ -93,7 +96,7 @@ def test_a_view_of_a_chunk_is_left_to_flush(path, engine, monkeypatch):
 
 def test_flush_waits_for_the_disk_and_nothing_else_does(path, engine, monkeypatch):
     calls = []
-    monkeypatch.setattr(store, "datasync", calls.append)
+    parts.replace(monkeypatch, "datasync", calls.append)
     with xa.create(path, VALUES.shape, "i4", chunks=2, engine=engine) as array:
         for call in CHANGES.values():
             if call is not CHANGES["shrink"]:
@@ -136,7 +139,7 @@ def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
     with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
         array[...] = VALUES
         array.flush()
-        real = getattr(store, failing)
+        real = getattr(filesystem, failing)
         for rows in (6, 9):
 
             def fail(fd, *rest):
@@ -146,7 +149,7 @@ def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
 
             array.append(VALUES)
             with monkeypatch.context() as patch:
-                patch.setattr(store, failing, fail)
+                parts.replace(patch, failing, fail)
                 for _ in range(3):
                     with pytest.raises(xa.StorageError, match="cannot flush"):
                         array.flush()
@@ -160,7 +163,7 @@ def state_in(array, slot):
     header = array._store.header
     with open(f"{array.path}.xmd", "rb") as file:
         file.seek(header.superblock_offset(slot))
-        block = metadata.decode_superblock(file.read(metadata.BLOCK), header.ndim)
+        block = decode_superblock(file.read(BLOCK), header.ndim)
     return block and block.shape[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fuzz
 import fuzz_calls
 import fuzz_pairs
 import pytest
@@ -32,6 +33,16 @@ def call(tmp_path_factory):
 def found(text):
     """Bytes with which a fault was found."""
     return example(data=bytes.fromhex(text))
+
+
+@pytest.mark.parametrize("name", ["pairs", "calls"])
+def test_corpus(name, request):
+    """What has reached new code before, when the fuzzer ran."""
+    act = request.getfixturevalue({"pairs": "attack", "calls": "call"}[name])
+    corpus = fuzz.read_corpus(name)
+    assert len(corpus) > 50
+    for data in corpus:
+        act(data)
 
 
 @given(data=BYTES)

@@ -425,7 +425,7 @@ def test_links_to_files_of_other_names(tmp_path, decides):
 
 def finish(a, b, change):
     """A commit of two arrays whose writer dies when it is decided; both are left as they are."""
-    from extarray import member
+    from extarray.pair import member
 
     class Died(BaseException):
         pass

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import format_reader
 import numpy as np
+import parts
 import pytest
 
 import extarray as xa
-from extarray import filesystem, member, store
+from extarray import filesystem
+from extarray.pair import member
+from extarray.pair.states import StateReader
 
 NAMES = "abc"
 SECTOR = 512
@@ -201,9 +204,7 @@ class Faults:
         self.number, self.how, self.code = number, how, code
         for name in ("pwrite", "posix_fallocate"):
             patch.setattr(os, name, self.wrapped(getattr(os, name)))
-        sync = self.wrapped(filesystem.datasync)
-        for module in (store, member):
-            patch.setattr(module, "datasync", sync)
+        parts.replace(patch, "datasync", self.wrapped(filesystem.datasync))
 
     def wrapped(self, call):
         def wrapper(fd, *args):
@@ -385,7 +386,7 @@ def test_who_is_replaced_need_not_ask(decided, monkeypatch, code):
 def test_a_refresh_that_cannot_ask_the_coordinator(decided, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         # As it was when nothing was pending.
-        patch.setattr(member.Member, "_decided_states", lambda self, known: [])
+        patch.setattr(StateReader, "_decided_states", lambda self, known: [])
         readers = [xa.open(decided / name) for name in "bc"]
     assert readers[0].shape == BEFORE
     with monkeypatch.context() as patch:
@@ -510,8 +511,7 @@ class Disks:
                 self.moment()
 
         patch.setattr(os, "pwrite", write)
-        for module in (store, member):
-            patch.setattr(module, "datasync", sync)
+        parts.replace(patch, "datasync", sync)
 
     def moment(self):
         """The power may go now."""
@@ -527,8 +527,8 @@ class Disks:
                 for offset, data in rng.sample(writes, rng.randint(0, len(writes))):
                     if rng.random() < 0.2:  # torn, between two sectors
                         joint = -offset % SECTOR + SECTOR * rng.randint(0, len(data) // SECTOR + 1)
-                        parts = [(offset, data[:joint]), (offset + joint, data[joint:])]
-                        offset, data = rng.choice(parts)
+                        pieces = [(offset, data[:joint]), (offset + joint, data[joint:])]
+                        offset, data = rng.choice(pieces)
                     metadata += bytes(max(0, offset + len(data) - len(metadata)))
                     metadata[offset : offset + len(data)] = data
                 image[name] = bytes(metadata)

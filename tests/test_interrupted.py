@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray import store as store_module
+from extarray.store import FileStore
 
 
 def failing(monkeypatch, name, times=1):
@@ -21,7 +21,7 @@ def failing(monkeypatch, name, times=1):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(*args)
 
-    monkeypatch.setattr(store_module.os, name, fail)
+    monkeypatch.setattr(os, name, fail)
     return left
 
 
@@ -84,16 +84,16 @@ def test_failed_commit_at_a_new_extent_of_the_log(tmp_path, monkeypatch):
     with xa.create(path, (1, 1), "i4", chunks=1) as array:
         while array.axial.segments < 64:
             array.extend(array.axial.segments % 2, 1)
-        real = store_module.FileStore._write_superblock
+        real = FileStore._write_superblock
         with monkeypatch.context() as patch:
 
             def fail(self, state):
                 raise OSError(errno.EIO, "input/output error")
 
-            patch.setattr(store_module.FileStore, "_write_superblock", fail)
+            patch.setattr(FileStore, "_write_superblock", fail)
             with pytest.raises(xa.StorageError):
                 array.extend(array.axial.segments % 2, 1)
-        assert store_module.FileStore._write_superblock is real
+        assert FileStore._write_superblock is real
         array.attrs["text"] = "y" * 3000
         for _ in range(10):
             array.extend(array.axial.segments % 2, 1)

@@ -9,10 +9,11 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import parts
 import pytest
 
 import extarray as xa
-from extarray import store, sums
+from extarray import filesystem
 
 SECTOR = 512
 
@@ -27,7 +28,7 @@ class Disk:
     def __init__(self, monkeypatch):
         self.files: dict[str, bytes] = {}
         self.writes: list[tuple[int, bytes]] = []
-        pwrite, datasync = os.pwrite, store.datasync
+        pwrite, datasync = os.pwrite, filesystem.datasync
 
         def write(fd, data, offset):
             if self.suffix(fd) == ".xmd":
@@ -44,7 +45,7 @@ class Disk:
                 self.writes.clear()
 
         monkeypatch.setattr(os, "pwrite", write)
-        monkeypatch.setattr(store, "datasync", sync)
+        parts.replace(monkeypatch, "datasync", sync)
 
     @staticmethod
     def suffix(fd):
@@ -164,7 +165,6 @@ def test_what_is_lost_is_no_damaged_chunk(tmp_path, monkeypatch, engine, seed, f
     """Checksums are in doubt whenever chunks on the disk may not fit them; and repair works."""
     rng = random.Random(seed)
     disk = Disk(monkeypatch)
-    monkeypatch.setattr(sums, "datasync", store.datasync)
     twin = Twin(tmp_path / "a", engine, checksum=True, fill_value=fill)
     target = tmp_path / "cut"
     for _ in range(30):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import format_reader
 import numpy as np
+import parts
 import pytest
 
 import extarray as xa
@@ -160,7 +161,7 @@ def between(request, path, monkeypatch):
         filesystem.publish(fresh, name, overwrite)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "publish", publish)
+        parts.replace(patch, "publish", publish)
         patch.setattr(store.FileStore, "_withdraw", lambda *rest: None)
         with pytest.raises(KeyboardInterrupt):
             xa.create(path, VALUES.shape, "i4", chunks=2, overwrite=request.param, attrs={"a": 1})

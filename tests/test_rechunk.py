@@ -17,10 +17,10 @@ from peaks import peaks
 from tasks import Counted, tasks
 
 import extarray as xa
-from extarray import store
 from extarray.layout import execute
 from extarray.layout.execute import Mover
 from extarray.layout.plan import plan_passes
+from extarray.pair import names
 
 
 def files_of(folder):
@@ -297,7 +297,6 @@ def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 import extarray as xa
-from extarray import store
 from extarray.layout import journal
 from extarray.layout.execute import Mover
 journal._INTERVAL = 0
@@ -396,8 +395,8 @@ def test_killed_at_each_name(tmp_path, in_place, at):
     path = None if in_place else tmp_path / "new"
     pid = os.fork()
     if pid == 0:
-        counted, publish = itertools.count(1), store.publish
-        store.publish = lambda *a: os._exit(9) if next(counted) == at else publish(*a)
+        counted, publish = itertools.count(1), names.publish
+        names.publish = lambda *a: os._exit(9) if next(counted) == at else publish(*a)
         xa.rechunk(tmp_path / "old", path, chunks=(4, 1), in_place=in_place)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9

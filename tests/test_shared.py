@@ -11,11 +11,14 @@ import threading
 
 import format_reader
 import numpy as np
+import parts
 import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray import lock, metadata, store
+from extarray import filesystem, lock
+from extarray.metadata import writers
+from extarray.metadata.places import BLOCK, WRITERS_BLOCK
 
 needs_ranges = pytest.mark.skipif(
     not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
@@ -229,7 +232,7 @@ def test_who_waits_is_not_overtaken(pair, path):
         with in_flight(one, rows(1)):
             threads = [threading.Thread(target=two.extend, args=(0, 1))]
             threads[0].start()
-            while not any(w.kind == metadata.WriterKind.WAITS for w in waiting(path)):
+            while not any(w.kind == writers.WriterKind.WAITS for w in waiting(path)):
                 pass
             threads.append(threading.Thread(target=three.append, args=(rows(3),)))
             threads[1].start()
@@ -241,8 +244,8 @@ def test_who_waits_is_not_overtaken(pair, path):
 
 def waiting(path):
     with open(f"{path}.xmd", "rb") as file:
-        block = file.read()[4096 * (1 + metadata.WRITERS_BLOCK) :][: metadata.BLOCK]
-    return metadata.decode_writers(block)[1]
+        block = file.read()[4096 * (1 + WRITERS_BLOCK) :][:BLOCK]
+    return writers.decode_writers(block)[1]
 
 
 def test_an_append_whose_data_grow_the_array(pair):
@@ -374,8 +377,8 @@ def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
     one, two = pair
     one.append(rows(1, 2, 3))
     one.shrink(0, 1)  # of a part of a chunk, which nobody gives back
-    synced, real = [], store.datasync
-    monkeypatch.setattr(store, "datasync", lambda fd: (synced.append(fd), real(fd)))
+    synced, real = [], filesystem.datasync
+    parts.replace(monkeypatch, "datasync", lambda fd: (synced.append(fd), real(fd)))
     two.refresh()
     two.attrs["any"] = 1
     assert not synced
@@ -457,7 +460,7 @@ def test_systems_without_such_locks(path, monkeypatch):
 def test_more_writers_than_there_are_slots(path):
     xa.zeros((2, 2), path=path).close()
     with contextlib.ExitStack() as stack:
-        arrays = [stack.enter_context(share(path, "pread")) for _ in range(metadata.WRITER_SLOTS)]
+        arrays = [stack.enter_context(share(path, "pread")) for _ in range(writers.WRITER_SLOTS)]
         for timeout in (0, 0.02):
             with pytest.raises(xa.LockedError, match="63 writers share it"):
                 share(path, timeout=timeout)
@@ -526,24 +529,24 @@ def test_a_closed_one(pair):
 
 
 def test_the_table_of_writers():
-    head = metadata.WritersHead(2**63, True)
-    writers = [
-        metadata.Writer(7, metadata.WriterKind.APPENDS, 31, True, 5, 2**60, -(2**62), 2**62),
-        metadata.Writer(8, seen=1),
+    head = writers.WritersHead(2**63, True)
+    entries = [
+        writers.Writer(7, writers.WriterKind.APPENDS, 31, True, 5, 2**60, -(2**62), 2**62),
+        writers.Writer(8, seen=1),
     ]
-    block = metadata.encode_writers_head(head) + b"".join(map(metadata.encode_writer, writers))
-    block = block.ljust(metadata.BLOCK, b"\0")
-    assert metadata.decode_writers(block) == (head, writers)
+    block = writers.encode_writers_head(head) + b"".join(map(writers.encode_writer, entries))
+    block = block.ljust(BLOCK, b"\0")
+    assert writers.decode_writers(block) == (head, entries)
     with pytest.raises(xa.CorruptError):
-        metadata.decode_writers(block[:-1])
+        writers.decode_writers(block[:-1])
     with pytest.raises(xa.CorruptError):
-        metadata.decode_writers(block[:68] + b"\3" + block[69:])
+        writers.decode_writers(block[:68] + b"\3" + block[69:])
 
 
 def test_a_damaged_table(path):
     """Who comes first clears it; those that rely on it refuse it."""
     xa.create(path, (0, 3), "i4", chunks=(4, 2)).close()
-    place = 4096 * (1 + metadata.WRITERS_BLOCK)
+    place = 4096 * (1 + WRITERS_BLOCK)
 
     def damage():
         with open(f"{path}.xmd", "r+b") as file:

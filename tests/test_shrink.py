@@ -8,6 +8,7 @@ import signal
 import threading
 
 import numpy as np
+import parts
 import pytest
 from compare import assert_same
 from hypothesis import given
@@ -16,7 +17,8 @@ from model import sample
 from strategies import built, cases, sides
 
 import extarray as xa
-from extarray import store
+from extarray import filesystem
+from extarray._core import _mapping
 
 FILLS = [0, 7]
 
@@ -362,12 +364,11 @@ def test_a_cut_is_on_the_disk_before_anything_is_destroyed(path, engine, monkeyp
             events.append(name)
             return function(*args)
 
-        monkeypatch.setattr(store, name, note)
+        parts.replace(monkeypatch, name, note)
 
-    noting("datasync", store.datasync)
-    noting("punch_range", store.punch_range)
-    noting("reserve_range", store.reserve_range)
-    noting("zero_range", store.zero_range)
+    noting("datasync", filesystem.datasync)
+    for name in ("punch_range", "reserve_range", "zero_range"):
+        noting(name, getattr(_mapping, name))
     with xa.create(path, (8, 4), "i4", chunks=(2, 4), engine=engine) as array:
         array[...] = 1
         array.flush()
@@ -425,7 +426,7 @@ def test_an_unseal_that_fails_is_made_up_for(path, engine, monkeypatch):
             def fail(fd):
                 raise OSError(5, "input/output error")
 
-            patch.setattr(store, "datasync", fail)
+            parts.replace(patch, "datasync", fail)
             with pytest.raises(xa.StorageError):
                 array.append([5])
         array.extend(0, 10)

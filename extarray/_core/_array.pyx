@@ -1260,10 +1260,13 @@ cdef class ArrayCore:
         if failure:
             if self._is_cut():
                 self._raise_cut()
-            raise StorageError(
+            raise self._failed(
                 failure,
                 f"{os.strerror(failure)} while {'writing to' if write else 'reading'} {self._name()}")
         return 0
+
+    def _failed(self, number, what):
+        return StorageError(number, what, None if self.path is None else str(self.path))
 
     # -- views of chunks ---------------------------------------------------------------------
 
@@ -1354,7 +1357,7 @@ cdef class ArrayCore:
                         self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable,
                         True)
                 except OSError as error:
-                    raise StorageError(
+                    raise self._failed(
                         error.errno, f"cannot map {self._name()}: {error.strerror}") from None
             region = self.view_region
         if self.sums is not None:
@@ -1367,7 +1370,7 @@ cdef class ArrayCore:
         elif self.layout.hollow or (self.layout.place != NULL and not whole):
             failure = region.populate(address * self.layout.chunk_bytes, self.layout.chunk_bytes)
             if failure:
-                raise StorageError(
+                raise self._failed(
                     errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
         data = region.base + address * self.layout.chunk_bytes + at
         view = new_array(self.kind, nd, dims, strides, data,
@@ -1430,7 +1433,7 @@ cdef class ArrayCore:
             elif failure:
                 raise OSError(failure, os.strerror(failure))
         except OSError as error:
-            raise StorageError(
+            raise self._failed(
                 error.errno, f"{error.strerror} while filling a hole of {self._name()}") from None
 
     @property

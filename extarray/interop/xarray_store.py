@@ -348,4 +348,4 @@ def write_dataset_attrs(folder: Path, attrs: Mapping[str, Any]) -> None:
         os.replace(temporary, folder / DATASET)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise storage_error(error, f"cannot write '{folder / DATASET}'") from error
+        raise storage_error(error, "cannot write '{}'", folder / DATASET) from error

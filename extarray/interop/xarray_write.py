@@ -489,7 +489,7 @@ def _write_folder(folder: Path, new: list[New], mode: str, there: Mapping[Any, P
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise storage_error(error, f"cannot make the folder '{folder}'") from error
+            raise storage_error(error, "cannot make the folder '{}'", folder) from error
         kept = set(there.values())
         for array in new:
             # Not what this call wrote: "T" and "t" are one file on some file systems.

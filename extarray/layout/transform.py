@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
     from extarray.store import FileStore
 
 __all__ = [
@@ -334,7 +334,7 @@ class Transformation:
         LockedError
         """
         for place in places:
-            with contextlib.suppress(FileNotFoundError), family(f"cannot begin '{path}'"):
+            with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
                 os.unlink(_moved_data(file_names(place)[0], path))
             with contextlib.suppress(MissingError, FormatError):
                 self.kind._open(place, "r+", 0, "auto").close()
@@ -468,7 +468,7 @@ def remove_pair(path: Path) -> None:
     """
     # The metadata first: without them nothing opens.
     for name in file_names(path):
-        with family(f"cannot remove '{name}'"):
+        with family("cannot remove '{}'", name):
             Path(name).unlink(missing_ok=True)
 
 
@@ -497,7 +497,7 @@ def finish_move(path: Path) -> bool:
     for i in range(MOST_PASSES):
         metadata, _ = file_names(_temporary(path, i))
         if os.path.exists(_moved_data(metadata, path)):
-            with family(f"cannot finish '{path}'"):
+            with family("cannot finish '{}'", path):
                 publish(metadata, file_names(path)[0], overwrite=False)
             return True
     return False

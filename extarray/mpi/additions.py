@@ -52,7 +52,7 @@ def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> Non
         place = tuple(slice(some.start, some.stop, some.step) for some in ranges)
         with (
             array._adding,
-            family(f"cannot lock a part of '{array.path}' to add to it"),
+            family("cannot lock a part of '{}' to add to it", array.path),
             holding(array._store._data, *_span(array, ranges)),
         ):
             block = array.read(place, collective=False)

@@ -9,7 +9,7 @@ import numpy as np
 from extarray.bounds import count, is_start
 from extarray.chunking import check_chunks, check_shape
 from extarray.errors import ArgumentError, ArgumentTypeError
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.mpi.agreement import Agreement, is_agreed, leave_together
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives

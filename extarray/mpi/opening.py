@@ -10,7 +10,7 @@ from extarray.config import check_engine
 from extarray.engine import is_remote
 from extarray.errors import ArgumentError, ArgumentTypeError
 from extarray.filesystem import resolve_path
-from extarray.metadata import encode_dtype
+from extarray.metadata.dtypes import encode_dtype
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
@@ -20,7 +20,7 @@ from extarray.mpi.runtime import default_hints, library, stage_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from extarray.metadata import Header
+    from extarray.metadata.header import Header
     from extarray.store import FileStore
 
 __all__ = ["create_together", "open_together"]

@@ -16,7 +16,9 @@ from extarray._core._axial import Axial
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import PartnerError
 from extarray.filesystem import family, file_names
-from extarray.metadata import decode_header, decode_superblock, encode_header, encode_superblock
+from extarray.metadata.header import decode_header, encode_header
+from extarray.metadata.superblock import decode_superblock, encode_superblock
+from extarray.pair.names import open_data
 from extarray.store import FileStore
 
 if TYPE_CHECKING:
@@ -206,10 +208,10 @@ class ReplicaStore(FileStore):
         self._take_header(pair.news)
         writable = self.mode == "r+"
         try:
-            with family(f"cannot open '{path}'"):
+            with family("cannot open '{}'", path):
                 flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
                 if pair.hidden is None:
-                    self._data = self._open_data(self._names[1], flags)
+                    self._data = open_data(self._names, self.header.uuid, flags)
                 else:
                     self._data = os.open(pair.hidden, flags)
             self.watch_file()
@@ -253,7 +255,7 @@ class ReplicaStore(FileStore):
         if self.mode != "r" or not any(self.header.fill):
             return
         header = self.header
-        with family(f"cannot watch '{self.path}'"):
+        with family("cannot watch '{}'", self.path):
             fd = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
             if self._metadata < 0:
                 self._metadata = fd

@@ -14,7 +14,7 @@ from extarray.chunking import check_shape
 from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
 from extarray.filesystem import family, resolve_path
 from extarray.info import Info
-from extarray.metadata import check_dtype
+from extarray.metadata.dtypes import check_dtype
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
 from extarray.stored import as_int
@@ -402,7 +402,7 @@ def delete(d_a: DiskArray) -> None:
         if session.comm.rank == 0:
             # As the one writer: nobody else is in the midst of anything.
             last = creation.open(path, "r+")
-            with family(f"cannot remove the files of '{d_a.filename}'"):
+            with family("cannot remove the files of '{}'", d_a.filename):
                 last._discard()
 
 

@@ -14,151 +14,43 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from extarray._core._axial import Axial
-from extarray.errors import CorruptError, FormatError, StorageError
+from extarray.errors import FormatError, StorageError
 from extarray.filesystem import datasync, family, read_all, write_all
-from extarray.metadata import (
-    BLOCK,
-    FLUSHED_SLOTS,
-    GROUP_BLOCK,
-    LIVE_SLOTS,
-    NO_GROUP,
-    PENDING_SLOTS,
-    Pending,
-    Superblock,
-    decode_members,
-    decode_pending,
-    encode_members,
-    encode_pending,
-    encode_superblock,
-    superblock_bytes,
-)
+from extarray.metadata.groups import Pending, decode_members, encode_members, encode_pending
+from extarray.metadata.places import BLOCK, FLUSHED_SLOTS, GROUP_BLOCK, LIVE_SLOTS, PENDING_SLOTS
+from extarray.metadata.superblock import NO_GROUP, Superblock, encode_superblock, superblock_bytes
+from extarray.pair.allocation import Allocator
+from extarray.pair.held import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
     from typing import Self
 
-    from extarray._core._mapping import Region, Views
-    from extarray.metadata import Header
+    from extarray._core._axial import Axial
 
-__all__ = ["Held", "Member", "without"]
-
-# The numbers of the two pending states.
-_SEQUENCES = struct.Struct(f"<8xQ{BLOCK - 8}xQ")
+__all__ = ["Member"]
 
 
-@dataclass
-class Held:
-    """What a store keeps while its changes wait for a commit of several arrays.
-
-    Attributes
-    ----------
-    before : object
-        What it goes back to if there is none.
-    cut : set of (int, str)
-        Axes and sides that were cut: elements there are needed until the cut counts.
-    freed : list of (int, int)
-        Bytes to give back when it does.
-    outgrown : list of Region
-        Those that the file has outgrown: views may show it through them.
-    outcome : Superblock or None
-        The state that is to count.
-    slot : int or None
-        Where it is pending.
-    """
-
-    before: Any
-    cut: set[tuple[int, str]] = field(default_factory=set)
-    freed: list[tuple[int, int]] = field(default_factory=list)
-    outgrown: list[Region] = field(default_factory=list)
-    outcome: Superblock | None = None
-    slot: int | None = None
-
-
-def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
-    """What runs of bytes have outside another one.
+class Member(Allocator):
+    """A pair of files, and its share in a commit of several arrays.
 
     Parameters
     ----------
-    runs : list of (int, int)
-    start, stop : int
-
-    Returns
-    -------
-    list of (int, int)
-
-    Examples
-    --------
-    >>> without([(0, 10), (20, 30)], 4, 25)
-    [(0, 4), (25, 30)]
+    path : Path
     """
-    return [
-        (a, b)
-        for first, last in runs
-        for a, b in ((first, min(last, start)), (max(first, stop), last))
-        if a < b
-    ]
-
-
-class Member:
-    """Part of `FileStore`: its share in a commit of several arrays."""
-
-    held: Held | None = None
-    fault: FormatError | None = None  # of an array that `probe` gives
 
     if TYPE_CHECKING:
-        path: Path
-        mode: str
-        is_durable: bool
-        header: Header
-        state: Superblock
-        attrs: str
-        unclean: bool
-        region: Region | None
-        views: Views
-        postponed: list[tuple[int, int]]
-        _metadata: int
-        _data: int
-        _extents: list[int]
-        _names: tuple[str, ...]
-        _durable: dict[int, Superblock]
-        _unsettled: bool
-        _safe_bytes: int
-        _orphaned: tuple[str, FormatError | None] | None
 
-        @property
-        def absolute(self) -> str: ...  # noqa: D102
-        def __init__(self, path: Path) -> None: ...
         @classmethod
         def open(  # noqa: D102
             cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
         ) -> tuple[Self, Axial]: ...
-        def begin_append(self) -> None: ...  # noqa: D102
-        def begin_cut(self) -> None: ...  # noqa: D102
         def close(self) -> None: ...  # noqa: D102
-        def number_of_cuts(self) -> int: ...  # noqa: D102
-        def give_back(self, start: int, stop: int) -> None: ...  # noqa: D102
-        def punch_postponed(self) -> None: ...  # noqa: D102
-        def _read_header(self) -> None: ...
-        def release(self, old: int) -> None: ...  # noqa: D102
-        def settle(self) -> None: ...  # noqa: D102
-        def _close_files(self) -> None: ...
-        def _decode_superblocks(
-            self, data: bytes, slots: Sequence[int]
-        ) -> list[tuple[int, Superblock]]: ...
-        def _older(self, slots: Sequence[int]) -> int: ...
-        def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]: ...
-        def _whole_state(self, spared: list[tuple[int, Superblock]]) -> Any: ...
-        def _with_attrs(self, attrs: str) -> Superblock: ...
-        def _write_durable(self, slot: int, state: Superblock) -> None: ...
-        def _region_of(self, data_bytes: int) -> Region: ...
 
-    # -- in the block ------------------------------------------------------------------------
+    # -- in the block ----------------------------------------------------------------------------
 
     def hold(self) -> None:
         """From now on commits change what this process sees, and no superblock."""
@@ -205,22 +97,7 @@ class Member:
         state = self.state if self.attrs == attrs else self._with_attrs(self.attrs)
         return state._replace(sequence=before.sequence + 1)
 
-    # -- the commit --------------------------------------------------------------------------
-
-    @property
-    def folder(self) -> str:
-        """The folder that paths of other arrays start from, by whichever name this one is open."""
-        return os.path.dirname(os.path.realpath(self._names[0]))
-
-    @property
-    def place(self) -> str:
-        """Path without suffix by which others find the pair, free of symbolic links."""
-        (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self._names)
-        if suffix == ".xmd" and partner == [(stem, ".xta")]:
-            return stem
-        # Links to files of other names: only beside the links are they a pair.
-        folder, name = os.path.split(self.absolute)
-        return os.path.join(os.path.realpath(folder), name)
+    # -- the commit ------------------------------------------------------------------------------
 
     def list_members(self, others: Sequence[Member]) -> None:
         """As the coordinator: note who takes part, and let go of those of the group before.
@@ -237,7 +114,7 @@ class Member:
         ]
         data = encode_members(members)
         offset = self.header.superblock_offset(GROUP_BLOCK)
-        with family(f"cannot commit '{self.path}' with others"):
+        with family("cannot commit '{}' with others", self.path):
             if read_all(self._metadata, BLOCK, offset).startswith(data):
                 return
             self.conclude_members({uuid for uuid, _ in members})
@@ -294,7 +171,7 @@ class Member:
         """Write the state that the group is to make count, and have it on the disk."""
         assert self.held is not None
         path = os.path.relpath(coordinator.place, self.folder)
-        with family(f"cannot commit '{self.path}' with others"):
+        with family("cannot commit '{}' with others", self.path):
             state = self._outcome()
             data = encode_pending(Pending(state, group, coordinator.header.uuid, os.fsencode(path)))
             self._secure_data(state)
@@ -307,7 +184,7 @@ class Member:
     def decide(self, group: bytes) -> None:
         """Make the state count, and with it those of the group."""
         assert self.held is not None
-        with family(f"cannot commit '{self.path}'"):
+        with family("cannot commit '{}'", self.path):
             state = self._outcome()._replace(group=group)
             if group != self.state.group or self.is_durable:
                 self._secure_data(state)
@@ -332,7 +209,7 @@ class Member:
     def secure(self) -> None:
         """Have the decision on the disk, where commits do not touch it."""
         assert self.held is not None and self.held.outcome is not None
-        with family(f"'{self.path}' and the others have changed; the disk may not have it yet"):
+        with family("'{}' and the others have changed; the disk may not have it yet", self.path):
             self._write_durable(self._older(FLUSHED_SLOTS), self.held.outcome)
             datasync(self._metadata)
         self._unsettled = False
@@ -378,127 +255,7 @@ class Member:
             datasync(self._data)
             self._safe_bytes = state.data_bytes
 
-    # -- pending states that are found -------------------------------------------------------
-
-    def look(self) -> tuple[int, bytes, bytes]:
-        """What commits write: the number of cuts, the two newest states, and those pending."""
-        live = superblock_bytes(self.header.ndim) + BLOCK
-        with family(f"cannot read '{self.path}.xmd'"):
-            return (
-                self.number_of_cuts(),
-                read_all(self._metadata, live, self.header.superblock_offset(LIVE_SLOTS[0])),
-                self._pending_bytes(),
-            )
-
-    def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
-        """The newest state of a look, and what is pending and newer, the newest first."""
-        live = self._decode_superblocks(seen[1], LIVE_SLOTS)
-        if not live:
-            raise CorruptError(f"'{self.path}.xmd': no superblock is whole")
-        newest = live[0][1]
-        pendings = [pending for _, pending in self._decode_pendings(seen[2])]
-        return newest, [p for p in pendings if p.state.sequence > newest.sequence]
-
-    def _pendings(self) -> list[tuple[int, Pending]]:
-        """Slots and pending states that are whole, newest first."""
-        return self._decode_pendings(self._pending_bytes())
-
-    def _pending_bytes(self) -> bytes:
-        offset = self.header.superblock_offset(PENDING_SLOTS[0])
-        return read_all(self._metadata, len(PENDING_SLOTS) * BLOCK, offset)
-
-    def _decode_pendings(self, data: bytes) -> list[tuple[int, Pending]]:
-        found = []
-        for number, slot in enumerate(PENDING_SLOTS):
-            pending = decode_pending(data[number * BLOCK :][:BLOCK], self.header.ndim)
-            if pending is not None:
-                found.append((slot, pending))
-        return sorted(found, key=lambda pair: pair[1].state.sequence, reverse=True)
-
-    def _decided_states(self, known: int) -> list[tuple[int, Superblock]]:
-        """Slots and pending states that count, newer than number `known`.
-
-        To be read before the live ones: a group that the coordinator has forgotten is there.
-        """
-        first = self.header.superblock_offset(PENDING_SLOTS[0])
-        data = read_all(self._metadata, _SEQUENCES.size, first)
-        if len(data) < _SEQUENCES.size:
-            return []
-        a, b = _SEQUENCES.unpack(data)
-        if a <= known and b <= known:
-            return []
-        return [
-            (slot, pending.state)
-            for slot, pending in self._pendings()
-            if pending.state.sequence > known and self._is_decided(pending)
-        ]
-
-    def _is_decided(self, pending: Pending) -> bool:
-        """Whether the coordinator has made a pending state count."""
-        place = self.coordinator_of(pending)
-        with self.probe(place, pending.coordinator) as coordinator:
-            group = coordinator.newest_group()
-        if group is None:
-            self._orphaned = place, coordinator.fault
-        return group == pending.group
-
-    def coordinator_of(self, pending: Pending) -> str:
-        """Path, without suffix, of the array that decides about a pending state."""
-        return self._place_of(pending.path)
-
-    def _place_of(self, path: bytes) -> str:
-        """Path of another array that the metadata name."""
-        return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
-
-    def newest_group(self) -> bytes | None:
-        """The group that the newest whole state has decided; None where there is none."""
-        if self._metadata >= 0:
-            try:
-                with family(f"cannot read '{self.path}.xmd'"):
-                    group: bytes = self._whole_state([]).state.group
-                return group
-            except CorruptError as error:
-                self.fault = CorruptError(f"'{self.path}.xmd': {error}")
-        return None
-
-    @contextlib.contextmanager
-    def probe(self, place: str, uuid: bytes) -> Iterator[Self]:
-        """Another array, to look at its metadata; without a file where it is not there.
-
-        Nor has it one where its header is damaged: `fault` tells the one from the other.
-
-        Raises
-        ------
-        StorageError
-            It may be there, and cannot be read.
-        """
-        probe = type(self)(Path(place))
-        try:
-            with (
-                family(f"cannot read '{place}.xmd', which has changed with '{self.path}'"),
-                contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            ):
-                try:
-                    probe._open_metadata()
-                except FormatError as error:
-                    probe.fault = type(error)(f"'{place}.xmd': {error}")
-                else:
-                    if probe.header.uuid != uuid:
-                        probe._close_files()
-            yield probe
-        finally:
-            probe._close_files()
-
-    def _open_metadata(self) -> None:
-        """Open ``.xmd`` alone."""
-        # Whatever has that name, opening it must not wait.
-        self._metadata = os.open(self._names[0], os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            self._read_header()
-        except BaseException:
-            fd, self._metadata = self._metadata, -1
-            os.close(fd)
-            raise
+    # -- pending states that are found -----------------------------------------------------------
 
     def _resolve_pendings(self, slot: int) -> None:
         """As a writer that begins with the state of a slot: whatever was pending is not any more.

@@ -1,0 +1,205 @@
+"""Disk space of the chunks: what growth takes, and what cuts give back."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from extarray._core._mapping import Region, Views, punch_range, reserve_range, zero_range
+from extarray.errors import storage_error
+from extarray.filesystem import CAN_RESERVE, erase_range, family, fill_range, write_all
+from extarray.metadata.places import BLOCK, CUTS_BYTES, SEAL_BYTES
+from extarray.pair.commits import Committer
+from extarray.pair.held import without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["Allocator"]
+
+LONGEST_HOLE_AHEAD = 1 << 30
+
+
+class Allocator(Committer):
+    """A pair of files, and the space that its writer gives to chunks.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    views : Views
+        Counts the views of chunks that are out.
+    postponed : list of (int, int)
+        Bytes to give back when no view is.
+    """
+
+    # Bytes of which the system's cache may keep the pages together, and write them together.
+    given_back_together = 1 << 21
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.views = Views()
+        self.postponed: list[tuple[int, int]] = []
+        self._length = 0  # of .xta, where this store has lengthened it
+        self._cuts_made = 0  # as the file says
+
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+
+        Where `runs` of bytes are given, only those get their space and the fill value, and holes
+        are left between them.  On an error the file is as before.
+        """
+        sparse, fill = self.header.sparse, self.header.fill
+        is_zero = fill.count(0) == len(fill)
+        if self.region is not None and not (sparse and new <= self._length):
+            self._check_length()  # else it is being made, or not lengthened
+        self._begin_growth()
+        try:
+            if sparse or not CAN_RESERVE or runs is not None:
+                self._lengthen(new, ahead=old > 0)
+            if not is_zero and self.sums is not None:
+                self.sums.doubt()
+            for start, stop in ((old, new),) if runs is None else runs:
+                if CAN_RESERVE and not sparse and stop > start:
+                    os.posix_fallocate(self._data, start, stop - start)
+                if not is_zero:
+                    fill_range(self._data, fill, start, stop)
+                elif not sparse and not CAN_RESERVE:
+                    fill_range(self._data, bytes(BLOCK), start, stop)
+        except OSError as error:
+            self.release(old)
+            advice = (
+                "the file system allows no file so large"
+                if error.errno in (errno.EFBIG, errno.EINVAL)
+                else "free some space"
+            )
+            raise storage_error(
+                error,
+                f"cannot make room for {new - old} bytes in '{{}}' ({advice})",
+                f"{self.path}.xta",
+            ) from None
+        if self.region is not None and not self.region.holds(new):
+            if self.held is not None:
+                self.held.outgrown.append(self.region)
+            try:
+                self.region = self._map(new, True, True)
+            except BaseException:
+                self.release(old)
+                raise
+
+    def release(self, old: int) -> None:
+        """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        self._safe_bytes = min(self._safe_bytes, old)
+        if self.state.sealed:
+            old += SEAL_BYTES
+        self._length = 0  # an interrupt must not leave more than there is
+        with contextlib.suppress(OSError):
+            if os.fstat(self._data).st_size > old:  # what another program has cut off stays so
+                os.ftruncate(self._data, old)
+            self._length = old
+
+    def _lengthen(self, least: int, ahead: bool) -> None:
+        """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
+        if least > self._length:
+            length = least + min(least // 8, LONGEST_HOLE_AHEAD) if ahead else least
+            try:
+                os.ftruncate(self._data, length)
+            except OSError:
+                if length == least:
+                    raise
+                # The file system's limit, perhaps, is nearer.
+                length = least
+                os.ftruncate(self._data, length)
+            self._length = length
+
+    def _region_of(self, data_bytes: int) -> Region:
+        """Window for a writer."""
+        return self._map(data_bytes, True, self.engine == "mmap")
+
+    # -- inside the grid -------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
+
+        After a loss of power the state before it could be the newest; it must not lack elements.
+        """
+        if self._unsettled:
+            with family("cannot commit the new bounds of '{}'", self.path):
+                if self.state.data_bytes > self._safe_bytes:  # or they would not fit the file
+                    self._sync_data()
+                self._sync_state()
+
+    def reserve_again(self, start: int, stop: int) -> None:
+        """Give bytes of the grid their disk space, which `give_back` may have taken."""
+        if self.header.sparse or not CAN_RESERVE:
+            return
+        with family("cannot make room in '{}'", f"{self.path}.xta"):
+            failure = reserve_range(self._data, start, stop - start)
+            if failure == errno.EOPNOTSUPP:
+                self._reserve_by_writing(start, stop)
+            elif failure:
+                raise OSError(failure, os.strerror(failure))
+
+    def _reserve_by_writing(self, start: int, stop: int) -> None:
+        """What the system does where it cannot reserve: nobody else may write to this range."""
+        os.posix_fallocate(self._data, start, stop - start)
+
+    def renew(self, start: int, stop: int) -> None:
+        """Give bytes of the grid that do not count their disk space, and the fill value."""
+        self.reserve_again(start, stop)
+        fd, fill = self._data, self.header.fill
+        with family("cannot make room in '{}'", f"{self.path}.xta"):
+            if any(fill):
+                fill_range(fd, fill, start, stop)
+            elif self.header.sparse and not self.views.out:
+                punch_range(fd, start, stop - start)
+                erase_range(fd, start, stop)  # what is left of pages, or all
+            elif zero_range(fd, start, stop - start):
+                erase_range(fd, start, stop)
+
+    # -- what no longer counts -------------------------------------------------------------------
+
+    def keep(self, start: int, stop: int) -> None:
+        """Do not give back bytes that a growth uses again."""
+        self.postponed = without(self.postponed, start, stop)
+        if self.held is not None:
+            self.held.freed = without(self.held.freed, start, stop)
+
+    def give_back(self, start: int, stop: int) -> None:
+        """Have the disk space of bytes that no longer count given back by `punch_postponed`.
+
+        As long as views of chunks are out they stay as they are: a load or store in a hole can find
+        that there is no space.
+        """
+        if self.held is not None:
+            self.held.freed.append((start, stop))
+            return
+        last = self.postponed[-1] if self.postponed else None
+        if last is not None and start <= last[1] and last[0] <= stop:
+            self.postponed[-1] = min(start, last[0]), max(stop, last[1])
+        else:
+            self.postponed.append((start, stop))
+
+    def punch_postponed(self) -> None:
+        """Give disk space back to the file system, where it can punch holes."""
+        runs, self.postponed = self.postponed, []
+        for start, stop in runs:
+            punch_range(self._data, start, stop - start)
+
+    def begin_cut(self) -> None:
+        """Tell readers that chunks outside the bounds are about to become holes."""
+        with family("cannot give back space of '{}'", self.path):
+            self._count_cut()
+
+    def _count_cut(self) -> None:
+        """Raise the number of cuts, where holes do not hold the fill value."""
+        if any(self.header.fill) and self.held is None:
+            number = (self._cuts_made + 1) % 2**64
+            data = number.to_bytes(CUTS_BYTES, "little")
+            write_all(self._metadata, data, self.header.cuts_offset)
+            self._cuts_made = number

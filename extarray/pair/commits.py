@@ -1,0 +1,343 @@
+"""A pair of files as its writer has it: commits, and what of them is on the disk.
+
+The order of things is the same everywhere: room first, then data, then the growth log, and last the
+superblock that makes all of it count.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from extarray._core._crc import crc32c
+from extarray.errors import TruncatedError, storage_error
+from extarray.filesystem import datasync, family, reserve_zeros, sync_folders, write_all
+from extarray.metadata.fresh import attrs_room
+from extarray.metadata.places import BEGUN_SLOT, FLUSHED_SLOTS, LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC
+from extarray.metadata.superblock import Superblock, encode_superblock
+from extarray.pair.following import Follower
+from extarray.pair.growthlog import append_records
+from extarray.sums import SUMS_AT_ONCE, Sums
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from extarray._core._array import ArrayCore
+    from extarray._core._axial import Axial
+    from extarray.pair.held import Held
+
+__all__ = ["Committer"]
+
+
+class Committer(Follower):
+    """A pair of files, and the commits that its writer makes.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    is_durable : bool
+        What is changed is on the disk when a call returns.
+    sums : Sums or None
+        Checksums of the chunks, where a writer has to keep any.
+    held : Held or None
+        What waits for a commit of several arrays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_durable = False
+        self.sums: Sums | None = None
+        self.held: Held | None = None
+        self._new_entry = False  # names that this store has given may not be on the disk ...
+        self._found_entry = False  # ... and those that it has found
+        self._has_seal = False  # in .xta, whatever the state says
+        self._unsettled = False  # a cut of the bounds may not be on the disk
+        self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
+        # States that a power cut cannot take away; their attributes must stay where they are.
+        self._durable: dict[int, Superblock] = {}
+        self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
+
+    def commit(
+        self,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        axial: Axial,
+        data_bytes: int,
+        cuts: bool,
+    ) -> None:
+        """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
+        state = self.state
+        end = state.end
+        known = self._extents
+        n_segments = axial.segments
+        try:
+            if self.is_durable and self.held is None:
+                self._sync_data()
+            self._unsettled |= cuts and self.held is None
+            if n_segments > state.n_segments:
+                self._extents, end = append_records(
+                    self._metadata, self.header, known, axial, state.n_segments, end
+                )
+            self._write_superblock(
+                Superblock(
+                    state.sequence + 1,
+                    state.sealed,
+                    self.unclean,
+                    n_segments,
+                    data_bytes,
+                    state.attrs_offset,
+                    state.attrs_bytes,
+                    state.attrs_capacity,
+                    state.attrs_crc,
+                    state.spare_offset,
+                    state.spare_capacity,
+                    end,
+                    state.group,
+                    shape,
+                    offset,
+                    axial.grid,
+                    False,
+                    state.growth,
+                )
+            )
+        except BaseException as error:
+            if self.state is state:
+                self._extents = known
+            if isinstance(error, OSError):
+                what = "cannot commit the new bounds of '{}'"
+                raise storage_error(error, what, self.path) from error
+            raise
+        if self.is_durable and self.held is None:
+            self._sync_commit("new bounds")
+
+    def set_attrs(self, attrs: str) -> None:
+        """Commit the attributes (a JSON text), or keep them for a commit of several arrays."""
+        if self.held is not None:
+            self.attrs = attrs
+            return
+        before = self.state
+        with family("cannot write the attributes of '{}'", self.path):
+            state = self._with_attrs(attrs)
+            try:
+                self._write_superblock(state)
+            finally:
+                if self.state is not before:
+                    self.attrs = attrs
+        if self.is_durable:
+            self._sync_commit("attributes")
+
+    def set_growth(self, growth: int) -> None:
+        """Commit a growth policy."""
+        with family("cannot change the growth policy of '{}'", self.path):
+            self._write_superblock(
+                self.state._replace(
+                    sequence=self.state.sequence + 1, superseded=False, growth=growth
+                )
+            )
+        if self.is_durable and self.held is None:
+            self._sync_commit("growth policy")
+
+    def _with_attrs(self, attrs: str) -> Superblock:
+        """The next state, with attributes that are written to free room."""
+        state, end = self.state, self.state.end
+        blob = attrs.encode()
+        present = (state.attrs_offset, state.attrs_capacity)
+        self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
+        taken = {present[0], *(block.attrs_offset for block in self._durable.values())}
+        rooms = [room for room in self._rooms if room[0] not in taken and room[1] >= len(blob)]
+        if rooms:
+            offset, capacity = min(rooms)
+        else:
+            offset, capacity = end, attrs_room(len(blob))
+            reserve_zeros(self._metadata, offset, capacity)
+            end += capacity
+        write_all(self._metadata, blob, offset)
+        return state._replace(
+            sequence=state.sequence + 1,
+            attrs_offset=offset,
+            attrs_bytes=len(blob),
+            attrs_capacity=capacity,
+            attrs_crc=crc32c(blob),
+            spare_offset=present[0],
+            spare_capacity=present[1],
+            end=end,
+            superseded=False,
+        )
+
+    def _write_superblock(self, state: Superblock) -> None:
+        """Write the next commit, or keep it for one of several arrays."""
+        if self.held is not None:
+            self.state = state
+            return
+        offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
+        data = encode_superblock(state)
+        before = self.state
+        try:
+            self.state = state
+            write_all(self._metadata, data, offset)
+        except OSError:
+            self.state = before
+            raise
+        except BaseException:  # an interrupt: before the write, or behind it
+            write_all(self._metadata, data, offset)
+            raise
+
+    def _write_durable(self, slot: int, state: Superblock) -> None:
+        """Write a state where commits do not touch it.  Synchronizing is the caller's."""
+        state = state._replace(sealed=False, superseded=False)
+        self._durable[slot] = state  # first: its attributes must stay, come what may
+        write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
+
+    def _older(self, slots: Sequence[int]) -> int:
+        """The slot of those that commits do not touch to be written next."""
+        return min(
+            slots, key=lambda slot: self._durable[slot].sequence if slot in self._durable else -1
+        )
+
+    # -- growth begins, writing ends -------------------------------------------------------------
+
+    def begin_append(self) -> None:
+        """Have the files say that a writer is at work, before elements outside the bounds."""
+        self._check_length()  # what is written would lengthen the file again
+        self._begin_growth()
+
+    def _begin_growth(self) -> None:
+        """Have the files say that a writer is at work, before there is room for more."""
+        if self.state.sealed or self._has_seal:
+            with family("cannot grow '{}'", self.path):
+                self._unseal()
+
+    def _unseal(self) -> None:
+        """Take the uuid off the end of ``.xta``, where new chunks will stand.
+
+        Not before the metadata on the disk say so: after a power cut they would not fit.
+        """
+        if self.sums is not None:
+            self.sums.doubt()  # after a power cut, new chunks may have the seal still
+        state = self.state
+        if state.sealed:
+            self._has_seal = True  # until it is gone: all of this may fail half way
+            state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
+            self._write_superblock(state)
+        self._write_durable(BEGUN_SLOT, state)
+        datasync(self._metadata)
+        if self._new_entry:
+            self._sync_names()
+        write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
+        self._has_seal = False
+
+    def _seal(self) -> None:
+        """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
+        self._check_length()
+        if not self.state.sealed:
+            end = self.state.data_bytes
+            os.ftruncate(self._data, end)  # what a failed growth may have left
+            write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
+            state = self.state
+            if self.is_durable:
+                datasync(self._data)
+            self._write_superblock(
+                state._replace(
+                    sequence=state.sequence + 1,
+                    sealed=True,
+                    unclean=self.unclean,
+                    superseded=False,
+                )
+            )
+            if self.is_durable:
+                datasync(self._metadata)
+
+    # -- durability ------------------------------------------------------------------------------
+
+    @property
+    def durability(self) -> str:
+        """The durability: "flush" or "commit"."""
+        return "commit" if self.is_durable else "flush"
+
+    def flush(self) -> None:
+        """Bring data and metadata to the disk, in this order."""
+        if self.mode != "r+":
+            return
+        with family("cannot flush '{}'", self.path):
+            self._sync_data()
+            self._sync_state()
+
+    def sync_elements(self) -> None:
+        """Bring the elements to the disk."""
+        with family("cannot bring elements of '{}' to the disk", self.path):
+            self._sync_data()
+
+    def _check_length(self) -> None:
+        """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
+        size = os.lseek(self._data, 0, os.SEEK_END)  # costs a third of fstat
+        least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
+        if size < least:
+            raise TruncatedError(
+                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
+                "has cut it off; restore it from a copy"
+            )
+
+    def _sync_data(self) -> None:
+        """Bring the data to the disk."""
+        self._check_length()
+        datasync(self._data)
+        self._safe_bytes = self.state.data_bytes
+
+    def _sync_state(self) -> None:
+        """Bring the metadata to the disk, and the names; the data are there."""
+        # To the older of two superblocks: the last flush counts until this one is done.
+        state = self.state if self.held is None else self.held.before[0]
+        flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
+        is_new = all(block is None or block.sequence != state.sequence for block in flushed)
+        slot = self._older(FLUSHED_SLOTS)
+        try:
+            if is_new:
+                self._write_durable(slot, state)
+            datasync(self._metadata)
+        except BaseException:
+            if is_new:  # the next one is written here again, and the other one stays
+                self._durable[slot] = state._replace(sequence=-1)
+            raise
+        self._unsettled = False
+        self._sync_names()
+
+    def _sync_commit(self, what: str) -> None:
+        """Bring a commit to the disk."""
+        with family(f"the {what} of '{{}}' count, but may not be on the disk", self.path):
+            self._sync_state()
+
+    def _sync_names(self) -> None:
+        """Bring the names of the files to the disk, where they may be new."""
+        if self._new_entry or self._found_entry:
+            sync_folders(self._names)
+            self._new_entry = self._found_entry = False
+
+    # -- checksums of chunks ---------------------------------------------------------------------
+
+    def renew_sums(self, array: ArrayCore) -> int | None:
+        """Write the checksums of the chunks that were written since the last time.
+
+        Returns what `Sums.settle` needs to tell whether more was written meanwhile.
+        """
+        assert self.sums is not None
+        quiet = array._quiet
+        n_chunks = self.state.data_bytes // self.header.chunk_bytes
+        first = 0
+        self._check_length()
+        with family("cannot write the checksums of '{}'", self.path):
+            while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
+                first = int(addresses[-1]) + 1
+                try:
+                    # A growth that failed may have written beyond.
+                    known = addresses[addresses < n_chunks]
+                    if known.size:
+                        self.sums.make_room(int(known[-1]), self.state, self._write_superblock)
+                        self.sums.renew(self._data, known)
+                except BaseException:
+                    array._note_written(addresses)
+                    raise
+        return quiet

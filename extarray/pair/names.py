@@ -1,0 +1,184 @@
+"""The names of the two files: taken, found, changed, and given up.
+
+The metadata have their name first.  Until the data have theirs, whoever opens the pair finds them
+under a fresh one, which the array's uuid tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extarray.filesystem import (
+    family,
+    fresh_name,
+    publish,
+    real_name,
+    same_file,
+    sync_folders,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["Publication", "move_pair", "open_data", "remove_pair"]
+
+
+@dataclass
+class Publication:
+    """How the files of a new pair take their names; of metadata and data, here as everywhere.
+
+    Attributes
+    ----------
+    fresh : sequence of str
+        Names under which the files are made.
+    names : sequence of str
+    overwrite : bool
+    old : int
+        Descriptor of the metadata that are replaced, locked; -1: there are none.
+    """
+
+    fresh: Sequence[str]
+    names: Sequence[str]
+    overwrite: bool
+    old: int = -1
+
+    @property
+    def replaces(self) -> bool:
+        """Whether another pair loses its names."""
+        return self.old >= 0
+
+    def publish(self, path: Path) -> None:
+        """Give the files their names; `path` is for messages."""
+        publish(self.fresh[0], self.names[0], self.overwrite)
+        if self.replaces:
+            with family("'{}' is replaced, but may not be on the disk", path):
+                sync_folders(self.names)
+        try:
+            publish(self.fresh[1], self.names[1], self.overwrite)
+        except OSError:
+            if not self.replaces:
+                raise
+
+    def withdraw(self, metadata: int, data: int) -> None:
+        """Remove the files, given by their descriptors, unless they have replaced another pair."""
+        if self.replaces and same_file(metadata, self.names[0]):
+            with contextlib.suppress(OSError):
+                os.replace(self.fresh[1], self.names[1])
+        else:
+            made = zip((metadata, data), self.names, strict=True)
+            named = [name for fd, name in made if same_file(fd, name)]
+            for name in (*named, *self.fresh):
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+        self.release()
+
+    def release(self) -> None:
+        """Drop the lock of what was replaced."""
+        if self.replaces:
+            os.close(self.old)
+
+
+def open_data(names: Sequence[str], uuid: bytes, flags: int) -> int:
+    """Descriptor of ``.xta``, also where its creator did not come to give it its name.
+
+    Parameters
+    ----------
+    names : sequence of str
+    uuid : bytes
+    flags : int
+        Of `os.open`.  Who may write gives it the name.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    OSError
+    """
+    metadata, name = names
+    fresh = fresh_name(real_name(name), uuid)
+    if not os.access(fresh, os.F_OK):
+        return os.open(name, flags)
+    try:
+        fd = os.open(fresh, flags)
+    except FileNotFoundError:  # by now it has
+        return os.open(name, flags)
+    if flags & os.O_RDWR:
+        with contextlib.suppress(OSError):
+            os.replace(fresh, real_name(name))
+        # What the creator leaves between a link and an unlink.
+        for other in (fresh, fresh_name(real_name(metadata), uuid)):
+            if same_file(fd, name):
+                with contextlib.suppress(OSError):
+                    os.unlink(other)
+    return fd
+
+
+def move_pair(
+    fds: tuple[int, int], before: Sequence[str], names: Sequence[str], uuid: bytes, overwrite: bool
+) -> None:
+    """Give an open pair other names, in the steps in which a new one takes its first.
+
+    Parameters
+    ----------
+    fds : (int, int)
+    before, names : sequence of str
+    uuid : bytes
+    overwrite : bool
+        Take the names from another pair.
+
+    Raises
+    ------
+    OSError
+        The pair has its old names.
+    """
+    metadata, data = fds
+    fresh = fresh_name(names[1], uuid)
+    # From there it is found, as soon as the metadata have their name.
+    os.rename(before[1], fresh)
+    try:
+        _rename(metadata, before[0], names[0], overwrite)
+        if overwrite:
+            sync_folders(names)
+        _rename(data, fresh, names[1], overwrite)
+    except BaseException:
+        if not (overwrite and same_file(metadata, names[0])):
+            if same_file(metadata, names[0]):
+                os.rename(names[0], before[0])
+            os.rename(fresh, before[1])
+            raise
+        # It has replaced the other one; the next writer does what is left.
+
+
+def _rename(fd: int, name: str, other: str, overwrite: bool) -> None:
+    """Give an open file another name."""
+    try:
+        publish(name, other, overwrite)
+    except OSError:
+        if not same_file(fd, other):
+            raise
+        with contextlib.suppress(OSError):  # it has both
+            os.unlink(name)
+
+
+def remove_pair(names: Sequence[str], uuid: bytes) -> None:
+    """Remove the files; the metadata first, so that nothing is left that opens.
+
+    Parameters
+    ----------
+    names : sequence of str
+    uuid : bytes
+
+    Raises
+    ------
+    OSError
+    """
+    metadata, data = map(real_name, names)
+    for name in (metadata, data, fresh_name(data, uuid)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
