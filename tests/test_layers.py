@@ -97,6 +97,7 @@ LAYERS = [
     ["extarray.advice"],
     ["extarray.attrs", "extarray.chunking", "extarray.dims", "extarray.metadata"],
     ["extarray.policy"],
+    ["extarray.layout.crew"],
     ["extarray.layout.execute", "extarray.layout.report"],
     ["extarray.layout.plan"],
     ["extarray.config", "extarray.layout.axis", "extarray.order", "extarray.progress"],
