@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from extarray.casting import astype
 from extarray.chunking import check_chunks
+from extarray.config import config
 from extarray.errors import ArgumentError, ArgumentTypeError, MissingError
 from extarray.filesystem import resolve_path
 from extarray.layout.transform import Transformation, passes_between
@@ -128,9 +129,8 @@ class CopiesMixin(StoredArray, Source):
             checksum=bool(checksum),
         )
         passes = passes_between(self, header.chunks, header.dtype, None, path is None)
-        work = Transformation(
-            self._plain_kind(), self, header, self._store.attrs, passes, growth=self._store.growth
-        )
+        kind, attrs, growth = self._plain_kind(), self._store.attrs, self._store.growth
+        work = Transformation(kind, self, header, attrs, passes, config.max_memory, growth=growth)
         new: Self = work.in_memory() if path is None else work.on_disk(resolve_path(path))
         return new
 

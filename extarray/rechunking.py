@@ -76,7 +76,8 @@ def rechunk(
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  Besides, each thread stages up to 2 MiB.  With `comm`, of each rank.
     workers : int, optional
-        Threads; None: ``config.threads``.
+        Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
+        `max_memory` is enough for.
     in_place : bool
         Replace the pair of files of `src`, when all is done; `path` is not given.
     resume : bool
@@ -211,7 +212,7 @@ def _work(
     passes = passes_between(source, header.chunks, header.dtype, budget, in_memory)
     base: ExtArray = array.base if isinstance(array, LazyView) else array
     growth = base._store.growth
-    return Transformation(ExtArray, source, header, attrs, passes, progress, verify, growth)
+    return Transformation(ExtArray, source, header, attrs, passes, budget, progress, verify, growth)
 
 
 def _place_of(array: ExtArray) -> str:

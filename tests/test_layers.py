@@ -120,6 +120,7 @@ LAYERS = [
     ],
     ["extarray.metadata.dtypes", "extarray.metadata.places"],
     ["extarray.policy"],
+    ["extarray.layout.crew"],
     ["extarray.layout.execute", "extarray.layout.report"],
     ["extarray.layout.plan"],
     ["extarray.config", "extarray.layout.axis", "extarray.order", "extarray.progress"],

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -491,6 +492,87 @@ def test_workers(tmp_path):
     a = xa.from_array(values, chunks=(16, 1200))
     with xa.rechunk(a, tmp_path / "new", chunks=(2048, 16), workers=3) as b:
         assert_same(b[...], values)
+
+
+def share_all(monkeypatch):
+    """Have threads share what is not worth it otherwise."""
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    monkeypatch.setattr("extarray.layout.crew._SHARE", 1)
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_threads_share_the_templates(tmp_path, monkeypatch, checksum, engine):
+    share_all(monkeypatch)
+    threads, move = set(), Mover.move
+
+    def noted(self, template):
+        threads.add(threading.get_ident())
+        # The others get their turn.
+        barrier.wait(timeout=60)
+        yield from move(self, template)
+
+    barrier = threading.Barrier(3)
+    monkeypatch.setattr(Mover, "move", noted)
+    values = np.random.default_rng(0).random((96, 64))
+    xa.from_array(values, tmp_path / "old", chunks=(1, 64), checksum=checksum).close()
+    with (
+        xa.open(tmp_path / "old", engine=engine) as a,
+        xa.rechunk(a, tmp_path / "new", chunks=(32, 1), workers=3, verify=True) as b,
+    ):
+        assert_same(b[...], values)
+        assert len(threads) == 3
+        b.close()
+        assert xa.check(tmp_path / "new").ok
+
+
+def test_threads_have_the_memory_together(monkeypatch):
+    share_all(monkeypatch)
+    made, init = [], Mover.__init__
+
+    def counted(self, p, *rest):
+        init(self, p, *rest)
+        made.append(p.memory)
+
+    monkeypatch.setattr(Mover, "__init__", counted)
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
+    for n, memory in enumerate([70 << 10, 2 * 70 << 10, 3 * 70 << 10], 1):
+        made.clear()
+        xa.rechunk(a, chunks=(64, 1), max_memory=memory, workers=8)
+        assert sum(made) <= memory
+        assert len(made) >= min(n, 2)
+
+
+@pytest.mark.parametrize("where", ["caller", "another"])
+def test_a_thread_that_fails_ends_the_work(tmp_path, monkeypatch, where):
+    """All stop, the target is not there, and what is done is known."""
+    share_all(monkeypatch)
+    values = np.arange(64 * 64).reshape(64, 64)
+    a = xa.from_array(values, chunks=(1, 64))
+    caller, move, count = threading.get_ident(), Mover.move, itertools.count()
+    barrier, failed = threading.Barrier(2), threading.Event()
+    before = threading.active_count()
+
+    def failing(self, template):
+        if next(count) < 2:
+            barrier.wait(timeout=60)  # both have begun
+        elif (threading.get_ident() == caller) == (where == "caller"):
+            failed.set()
+            raise Stopped
+        else:
+            failed.wait(timeout=60)
+        yield from move(self, template)
+
+    arguments = {"chunks": (8, 1), "workers": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr(Mover, "move", failing)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **arguments)
+    assert threading.active_count() == before
+    assert not (tmp_path / "new.xmd").exists()
+    with xa.rechunk(a, tmp_path / "new", resume=True, **arguments) as b:
+        assert_same(b[...], values)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 
 PROGRESS = """

@@ -14,8 +14,7 @@
 #include <immintrin.h>
 #endif
 
-typedef int64_t xa_index;
-typedef struct { uint64_t low, high; } xa_16;
+#include "_transpose.h"
 
 enum { XA_MAX_NDIM = 32 };
 
@@ -138,7 +137,7 @@ static inline void xa_prefetch_row(const char *s, xa_index stride, xa_index n)
 }
 
 /* Loops for one size of element: rows of `n` elements, `rows` of them. */
-#define XA_DEFINE_LOOPS(NAME, T, TILE)                                                            \
+#define XA_DEFINE_LOOPS(NAME, T)                                                                  \
 static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,     \
                            xa_index s_next, xa_index n, xa_index rows)                            \
 {                                                                                                 \
@@ -168,27 +167,6 @@ static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s,
         }                                                                                         \
     }                                                                                             \
 }                                                                                                 \
-/* d is contiguous along a, s along b: whole cache lines of both sides, tile by tile. */          \
-static void xa_tiles_##NAME(char *d, xa_index ds_b, const char *s, xa_index ss_a,                 \
-                            xa_index na, xa_index nb)                                             \
-{                                                                                                 \
-    const xa_index size = (xa_index) sizeof(T);                                                   \
-    T v;                                                                                          \
-    for (xa_index b0 = 0; b0 < nb; b0 += TILE) {                                                  \
-        xa_index b1 = b0 + TILE < nb ? b0 + TILE : nb;                                            \
-        for (xa_index a0 = 0; a0 < na; a0 += TILE) {                                              \
-            xa_index a1 = a0 + TILE < na ? a0 + TILE : na;                                        \
-            for (xa_index b = b0; b < b1; b++) {                                                  \
-                char *db = d + b * ds_b;                                                          \
-                const char *sb = s + b * size;                                                    \
-                for (xa_index a = a0; a < a1; a++) {                                              \
-                    memcpy(&v, sb + a * ss_a, sizeof v);                                          \
-                    memcpy(db + a * size, &v, sizeof v);                                          \
-                }                                                                                 \
-            }                                                                                     \
-        }                                                                                         \
-    }                                                                                             \
-}                                                                                                 \
 /* Elements of a row whose places in the chunk a table tells. */                                  \
 static void xa_gather_##NAME(char *d, xa_index ds, const char *chunk, const xa_index *place,      \
                              xa_index step, xa_index n)                                           \
@@ -209,17 +187,17 @@ static void xa_scatter_##NAME(char *chunk, const xa_index *place, xa_index step,
     }                                                                                             \
 }
 
-XA_DEFINE_LOOPS(1, uint8_t, 32)
-XA_DEFINE_LOOPS(2, uint16_t, 16)
-XA_DEFINE_LOOPS(4, uint32_t, 16)
-XA_DEFINE_LOOPS(8, uint64_t, 8)
-XA_DEFINE_LOOPS(16, xa_16, 8)
+XA_DEFINE_LOOPS(1, uint8_t)
+XA_DEFINE_LOOPS(2, uint16_t)
+XA_DEFINE_LOOPS(4, uint32_t)
+XA_DEFINE_LOOPS(8, uint64_t)
+XA_DEFINE_LOOPS(16, xa_16)
 
 static void xa_rows_any(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
                         xa_index s_next, xa_index n, xa_index rows, xa_index size)
 {
     for (; rows > 0; rows--, d += d_next, s += s_next)
-        for (xa_index i = 0; i < n; i++) memcpy(d + i * ds, s + i * ss, (size_t) size);
+        for (xa_index i = 0; i < n; i++) xa_copy_element(d + i * ds, s + i * ss, size);
 }
 
 static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
@@ -235,20 +213,6 @@ static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s,
     }
 }
 
-static inline void xa_tiles(char *d, xa_index ds_b, const char *s, xa_index ss_a, xa_index na,
-                            xa_index nb, xa_index size)
-{
-    switch (size) {
-    case 1: xa_tiles_1(d, ds_b, s, ss_a, na, nb); break;
-    case 2: xa_tiles_2(d, ds_b, s, ss_a, na, nb); break;
-    case 4: xa_tiles_4(d, ds_b, s, ss_a, na, nb); break;
-    case 8: xa_tiles_8(d, ds_b, s, ss_a, na, nb); break;
-    case 16: xa_tiles_16(d, ds_b, s, ss_a, na, nb); break;
-    default:
-        xa_rows_any(d, size, ds_b, s, ss_a, size, na, nb, size);
-    }
-}
-
 static inline void xa_gather(char *d, xa_index ds, const char *chunk, const xa_index *place,
                              xa_index step, xa_index n, xa_index size)
 {
@@ -259,7 +223,7 @@ static inline void xa_gather(char *d, xa_index ds, const char *chunk, const xa_i
     case 8: xa_gather_8(d, ds, chunk, place, step, n); break;
     case 16: xa_gather_16(d, ds, chunk, place, step, n); break;
     default:
-        for (; n > 0; n--, d += ds, place += step) memcpy(d, chunk + *place * size, (size_t) size);
+        for (; n > 0; n--, d += ds, place += step) xa_copy_element(d, chunk + *place * size, size);
     }
 }
 
@@ -273,7 +237,7 @@ static inline void xa_scatter(char *chunk, const xa_index *place, xa_index step,
     case 8: xa_scatter_8(chunk, place, step, s, ss, n); break;
     case 16: xa_scatter_16(chunk, place, step, s, ss, n); break;
     default:
-        for (; n > 0; n--, s += ss, place += step) memcpy(chunk + *place * size, s, (size_t) size);
+        for (; n > 0; n--, s += ss, place += step) xa_copy_element(chunk + *place * size, s, size);
     }
 }
 
@@ -306,21 +270,24 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
             for (j = i; j < k - 1; j++) { n[j] = n[j + 1]; ds[j] = ds[j + 1]; ss[j] = ss[j + 1]; }
             k--;
         }
+    /* Short rows of both are elements themselves: numbers of two parts, the colours of a pixel. */
+    if (k > 1 && ds[k - 1] == size && ss[k - 1] == size && n[k - 1] * size <= XA_LINE)
+        size *= n[--k];
     if (k == 0) { memcpy(d, s, (size_t) size); return; }
 
     const int last = k - 1;
-    int outer = last, tiled = -1;
+    int outer = last, turned = -1;
     const int whole_rows = ds[last] == size && ss[last] == size;
     if (!whole_rows && ds[last] == size)
         for (i = 0; i < last; i++)
-            if (ss[i] == size) tiled = i;
-    if (tiled >= 0 && tiled != last - 1) {
+            if (ss[i] == size) turned = i;
+    if (turned >= 0 && turned != last - 1) {
         /* Bring the axis along which the source is contiguous next to the last one. */
-        xa_index tn = n[tiled], td = ds[tiled], ts = ss[tiled];
-        for (i = tiled; i < last - 1; i++) { n[i] = n[i + 1]; ds[i] = ds[i + 1]; ss[i] = ss[i + 1]; }
+        xa_index tn = n[turned], td = ds[turned], ts = ss[turned];
+        for (i = turned; i < last - 1; i++) { n[i] = n[i + 1]; ds[i] = ds[i + 1]; ss[i] = ss[i + 1]; }
         n[last - 1] = tn; ds[last - 1] = td; ss[last - 1] = ts;
     }
-    if (outer > 0 && (tiled >= 0 || !whole_rows)) outer = last - 1;
+    if (outer > 0 && (turned >= 0 || !whole_rows)) outer = last - 1;
 
     for (i = 0; i < outer; i++) at[i] = 0;
     const xa_index row = n[last] * size;
@@ -334,8 +301,8 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
         if (whole_rows) {
             if (stream) xa_stream_row(d, s, row, ahead);
             else memcpy(d, s, (size_t) row);
-        } else if (tiled >= 0) {
-            xa_tiles(d, ds[last - 1], s, ss[last], n[last], n[last - 1], size);
+        } else if (turned >= 0) {
+            xa_transpose(d, ds[last - 1], s, ss[last], n[last], n[last - 1], size);
         } else {
             if (outer > 0)
                 for (i = 0; i < XA_AHEAD && i < n[last - 1]; i++)

@@ -41,8 +41,9 @@ __all__ = [
 
 Index: TypeAlias = tuple[int, ...]
 
-#: Bytes of a step, where memory allows: a call for less costs more than the copying.
-STEP_BYTES = 1 << 23
+#: Bytes of a step, where memory allows: a call for less costs more than the copying, and what is
+#: much larger is not in the caches any more when it is written.
+STEP_BYTES = 1 << 21
 #: The same while several axes are swept: what the slower ones hold is copied once more, and their
 #: chunks are written in parts.
 SWEPT_BYTES = 1 << 27
@@ -158,7 +159,7 @@ class Pass:
 
     @cached_property
     def memory(self) -> int:
-        """Bytes that are in memory at a time, at most."""
+        """Bytes that a thread has in memory at a time, at most."""
         k = range(len(self.shape))
         swept = [j for j in self.traversal if self.blocks[j]]
         elements = _elements_held(

@@ -29,7 +29,7 @@ class RechunkPlan:
         Each reads and writes the whole array.  A pass has ``source_chunks`` and ``target_chunks``;
         ``template``, the elements of a template, in which each chunk is read once; ``traversal``,
         the axes along which a template is swept, the first one fastest; ``bytes_read``,
-        ``bytes_written`` and ``memory``.
+        ``bytes_written`` and ``memory``, which each thread takes that `rechunk` has room for.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from extarray.chunking import blocks
 from extarray.config import config
 from extarray.errors import ExistsError, FormatError, MissingError, StorageError
 from extarray.filesystem import family, file_names, fresh_name, publish
-from extarray.layout.execute import Mover
+from extarray.layout.crew import Crew
 from extarray.layout.journal import Journal
 from extarray.layout.plan import (
     MOST_PASSES,
@@ -109,10 +109,8 @@ def fill(new: Any, source: Any) -> None:
         Of its shape and dtype.
     """
     for p in passes_between(source, new.chunks, new.dtype, None, new.path is None, most=1):
-        mover = Mover(p, source, new, source.dtype)
-        for template in p.templates():
-            for _ in mover.move(template):
-                pass
+        crew = Crew(p, source, new, source.dtype, config.max_memory)
+        crew.move(p.templates(), lambda _: None)
 
 
 @dataclass
@@ -130,6 +128,8 @@ class Transformation:
     attrs : str
         Of the target.
     passes : sequence of Pass
+    memory : int
+        Bytes for all threads.
     progress : bool
         Show progress on a terminal.
     verify : bool
@@ -145,6 +145,7 @@ class Transformation:
     header: Header
     attrs: str
     passes: Sequence[Pass]
+    memory: int
     progress: bool = False
     verify: bool = False
     growth: int = EXACT
@@ -384,17 +385,19 @@ class Transformation:
         self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
     ) -> None:
         """Move the templates of a pass that are not done yet."""
-        mover = Mover(p, source, new, source.dtype)
         itemsize = new.dtype.itemsize
-        for n, template in enumerate(p.templates(), 1):
-            nbytes = itemsize * math.prod(b - a for a, b in template)
-            if journal is not None and n <= journal.done:
-                progress.skip(nbytes)
-                continue
-            for elements in mover.move(template):
-                progress.add(elements * itemsize)
+        crew = Crew(p, source, new, source.dtype, self.memory)
+        templates = p.templates()
+        first = 0 if journal is None else journal.done
+        for template in itertools.islice(templates, first):
+            progress.skip(itemsize * math.prod(b - a for a, b in template))
+
+        def tell(elements: int) -> None:
+            progress.add(elements * itemsize)
             if journal is not None:
-                journal.note(n)
+                journal.note(first + crew.done)
+
+        crew.move(templates, tell)
 
     def check(self, new: Any, rank: int = 0) -> None:
         """Compare the target with the source, if asked.

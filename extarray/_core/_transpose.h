@@ -1,0 +1,191 @@
+/* Transposing: d[b][a] = s[a][b], where d is contiguous along a and s along b.
+ *
+ * Both sides are met in whole cache lines: in each step so many rows of d are written as one line of
+ * s has elements, a vector of each at a time.  Vectors are transposed in registers by interleaving:
+ * of n = 16 / size vectors, the i-th and the one n / 2 behind it give two new ones, log2(n) times.
+ */
+#ifndef EXTARRAY_TRANSPOSE_H
+#define EXTARRAY_TRANSPOSE_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef int64_t xa_index;
+typedef struct { uint64_t low, high; } xa_16;
+
+enum {
+    XA_LINE = 64,
+    XA_VECTOR = 16,
+    /* Rows of s that are gone through at a time: more pages than these, and their addresses are no
+     * longer at hand when the next line of each is read. */
+    XA_STRIP = 512,
+};
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define XA_HAS_SHUFFLE 1
+#endif
+#endif
+
+#ifdef XA_HAS_SHUFFLE
+typedef uint8_t xa_v1 __attribute__((vector_size(16)));
+typedef uint16_t xa_v2 __attribute__((vector_size(16)));
+typedef uint32_t xa_v4 __attribute__((vector_size(16)));
+typedef uint64_t xa_v8 __attribute__((vector_size(16)));
+
+#define XA_LOW_1(x, y)                                                                            \
+    __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define XA_HIGH_1(x, y)                                                                           \
+    __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define XA_LOW_2(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)
+#define XA_HIGH_2(x, y) __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
+#define XA_LOW_4(x, y) __builtin_shufflevector(x, y, 0, 4, 1, 5)
+#define XA_HIGH_4(x, y) __builtin_shufflevector(x, y, 2, 6, 3, 7)
+#define XA_LOW_8(x, y) __builtin_shufflevector(x, y, 0, 2)
+#define XA_HIGH_8(x, y) __builtin_shufflevector(x, y, 1, 3)
+
+/* A square of one vector's width. */
+#define XA_DEFINE_SQUARE(SIZE)                                                                    \
+static inline void xa_square_##SIZE(char *d, xa_index ds, const char *s, xa_index ss)             \
+{                                                                                                 \
+    enum { N = XA_VECTOR / SIZE };                                                                \
+    xa_v##SIZE v[N], w[N];                                                                        \
+    for (int i = 0; i < N; i++) memcpy(&v[i], s + i * ss, sizeof v[i]);                           \
+    for (int n = N; n > 1; n /= 2) {                                                              \
+        for (int i = 0; i < N / 2; i++) {                                                         \
+            w[2 * i] = XA_LOW_##SIZE(v[i], v[i + N / 2]);                                         \
+            w[2 * i + 1] = XA_HIGH_##SIZE(v[i], v[i + N / 2]);                                    \
+        }                                                                                         \
+        memcpy(v, w, sizeof v);                                                                   \
+    }                                                                                             \
+    for (int i = 0; i < N; i++) memcpy(d + i * ds, &v[i], sizeof v[i]);                           \
+}
+#else
+#define XA_DEFINE_SQUARE(SIZE)                                                                    \
+static inline void xa_square_##SIZE(char *d, xa_index ds, const char *s, xa_index ss)             \
+{                                                                                                 \
+    enum { N = XA_VECTOR / SIZE };                                                                \
+    for (int i = 0; i < N; i++)                                                                   \
+        for (int j = 0; j < N; j++) memcpy(d + i * ds + j * SIZE, s + j * ss + i * SIZE, SIZE);   \
+}
+#endif
+
+XA_DEFINE_SQUARE(1)
+XA_DEFINE_SQUARE(2)
+XA_DEFINE_SQUARE(4)
+XA_DEFINE_SQUARE(8)
+
+static inline void xa_square_16(char *d, xa_index ds, const char *s, xa_index ss)
+{
+    (void) ds; (void) ss;
+    memcpy(d, s, 16);
+}
+
+/* One element of any size.  A call of memcpy for each would cost more than the bytes: what two
+ * vectors or two words have is moved as such, which may overlap. */
+static inline void xa_copy_element(char *d, const char *s, xa_index size)
+{
+    if (size > 4 * XA_VECTOR) {
+        memcpy(d, s, (size_t) size);
+    } else if (size >= XA_VECTOR) {
+        xa_16 v;
+        for (xa_index i = 0; i < size - XA_VECTOR; i += XA_VECTOR) {
+            memcpy(&v, s + i, sizeof v);
+            memcpy(d + i, &v, sizeof v);
+        }
+        memcpy(&v, s + size - XA_VECTOR, sizeof v);
+        memcpy(d + size - XA_VECTOR, &v, sizeof v);
+    } else if (size >= 8) {
+        uint64_t v, w;
+        memcpy(&v, s, sizeof v);
+        memcpy(&w, s + size - 8, sizeof w);
+        memcpy(d, &v, sizeof v);
+        memcpy(d + size - 8, &w, sizeof w);
+    } else if (size >= 4) {
+        uint32_t v, w;
+        memcpy(&v, s, sizeof v);
+        memcpy(&w, s + size - 4, sizeof w);
+        memcpy(d, &v, sizeof v);
+        memcpy(d + size - 4, &w, sizeof w);
+    } else if (size >= 2) {
+        uint16_t v, w;
+        memcpy(&v, s, sizeof v);
+        memcpy(&w, s + size - 2, sizeof w);
+        memcpy(d, &v, sizeof v);
+        memcpy(d + size - 2, &w, sizeof w);
+    } else if (size) {
+        *d = *s;
+    }
+}
+
+/* Elements of a rectangle, one by one: its rows and columns that fill no square. */
+static inline void xa_transpose_edge(char *d, xa_index ds, const char *s, xa_index ss, xa_index na,
+                                     xa_index nb, xa_index size)
+{
+    for (xa_index b = 0; b < nb; b++)
+        for (xa_index a = 0; a < na; a++)
+            xa_copy_element(d + b * ds + a * size, s + a * ss + b * size, size);
+}
+
+/* A tile of squares, at most a line wide on both sides.  It is put together beside them: where rows
+ * are a power of two apart, the lines of a tile push one another out of the cache, so that each had
+ * better be met only once. */
+#define XA_DEFINE_TRANSPOSE(SIZE)                                                                 \
+static inline void xa_transpose_tile_##SIZE(char *d, xa_index ds, const char *s, xa_index ss,     \
+                                            xa_index na, xa_index nb)                             \
+{                                                                                                 \
+    enum { N = XA_VECTOR / SIZE };                                                                \
+    char tile[XA_LINE / SIZE * XA_LINE];                                                          \
+    for (xa_index a = 0; a < na; a += N)                                                          \
+        for (xa_index b = 0; b < nb; b += N)                                                      \
+            xa_square_##SIZE(tile + b * XA_LINE + a * SIZE, XA_LINE, s + a * ss + b * SIZE, ss);  \
+    for (xa_index b = 0; b < nb; b++)                                                             \
+        for (xa_index a = 0; a < na * SIZE; a += XA_VECTOR)                                       \
+            memcpy(d + b * ds + a, tile + b * XA_LINE + a, XA_VECTOR);                            \
+}                                                                                                 \
+static inline void xa_transpose_lines_##SIZE(char *d, xa_index ds, const char *s, xa_index ss,    \
+                                             xa_index na, xa_index nb)                            \
+{                                                                                                 \
+    enum { N = XA_VECTOR / SIZE, LINE = XA_LINE / SIZE };                                         \
+    const xa_index a1 = na - na % N, b1 = nb - nb % N;                                            \
+    xa_index a = 0;                                                                               \
+    if (nb == LINE)                                                                               \
+        for (; a + LINE <= na; a += LINE)                                                         \
+            xa_transpose_tile_##SIZE(d + a * SIZE, ds, s + a * ss, ss, LINE, LINE);               \
+    for (; a < a1; a += LINE)                                                                     \
+        xa_transpose_tile_##SIZE(d + a * SIZE, ds, s + a * ss, ss,                                \
+                                 a1 - a < LINE ? a1 - a : LINE, b1);                              \
+    xa_transpose_edge(d + a1 * SIZE, ds, s + a1 * ss, ss, na - a1, b1, SIZE);                     \
+    xa_transpose_edge(d + b1 * ds, ds, s + b1 * SIZE, ss, na, nb - b1, SIZE);                     \
+}
+
+XA_DEFINE_TRANSPOSE(1)
+XA_DEFINE_TRANSPOSE(2)
+XA_DEFINE_TRANSPOSE(4)
+XA_DEFINE_TRANSPOSE(8)
+XA_DEFINE_TRANSPOSE(16)
+
+/* Transpose a rectangle of elements of `size` bytes; `ds` and `ss` lead from row to row. */
+static void xa_transpose(char *d, xa_index ds, const char *s, xa_index ss, xa_index na, xa_index nb,
+                         xa_index size)
+{
+    const xa_index line = size < XA_LINE ? XA_LINE / size : 1;
+    for (xa_index a = 0; a < na; a += XA_STRIP) {
+        const xa_index n = na - a < XA_STRIP ? na - a : XA_STRIP;
+        for (xa_index b = 0; b < nb; b += line) {
+            const xa_index m = nb - b < line ? nb - b : line;
+            char *to = d + b * ds + a * size;
+            const char *from = s + a * ss + b * size;
+            switch (size) {
+            case 1: xa_transpose_lines_1(to, ds, from, ss, n, m); break;
+            case 2: xa_transpose_lines_2(to, ds, from, ss, n, m); break;
+            case 4: xa_transpose_lines_4(to, ds, from, ss, n, m); break;
+            case 8: xa_transpose_lines_8(to, ds, from, ss, n, m); break;
+            case 16: xa_transpose_lines_16(to, ds, from, ss, n, m); break;
+            default: xa_transpose_edge(to, ds, from, ss, n, m, size);
+            }
+        }
+    }
+}
+
+#endif
