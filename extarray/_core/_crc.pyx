@@ -96,9 +96,11 @@ def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
     >>> crc32c(b"6789", crc32c(b"12345")) == crc32c(b"123456789")
     True
     """
-    if data.shape[0] == 0:
-        return crc
-    return <uint32_t> ~update(~crc, &data[0], data.shape[0])
+    return crc if data.shape[0] == 0 else checksum(&data[0], data.shape[0], crc)
+
+
+cdef uint32_t checksum(const uint8_t *data, size_t n, uint32_t crc) noexcept nogil:
+    return ~update(~crc, data, n)
 
 
 def crc32c_rows(const uint8_t[:, :] rows not None, uint32_t crc=0):
@@ -129,7 +131,7 @@ def crc32c_rows(const uint8_t[:, :] rows not None, uint32_t crc=0):
     cdef uint32_t[::1] crcs = out
     with nogil:
         for i in range(n):
-            crcs[i] = crc if m == 0 else ~update(~crc, &rows[i, 0], m)
+            crcs[i] = crc if m == 0 else checksum(&rows[i, 0], m, crc)
     return out
 
 
