@@ -78,7 +78,7 @@ class StoredArray(ArrayCore):
         """Raise where the array is closed, or `what` would change a read-only one."""
         if self.closed:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
-        if what is not None and self.mode != "r+":
+        if what is not None and self._store.mode != "r+":
             raise ReadOnlyError(
                 f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
@@ -93,10 +93,10 @@ class StoredArray(ArrayCore):
 
     def _axis(self, axis: SupportsIndex) -> int:
         """Number of an axis, counted from 0."""
-        j = as_int(axis, "axis")
-        if not -self.ndim <= j < self.ndim:
-            raise AxisError(j, self.ndim)
-        return j % self.ndim
+        j, ndim = as_int(axis, "axis"), self.ndim
+        if not -ndim <= j < ndim:
+            raise AxisError(j, ndim)
+        return j % ndim
 
     @property
     def path(self) -> Path | None:

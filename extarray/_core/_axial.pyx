@@ -20,6 +20,7 @@ import operator
 
 import numpy as np
 
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -365,7 +366,6 @@ cdef class Axial:
 
     def _grow(self, axis, by, side="end"):
         """What `grow` does, for the array that owns the vectors."""
-        cdef axial_t *s = &self.state
         cdef int j = self._axis(axis), which
         if side not in _SIDES:
             raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
@@ -377,15 +377,20 @@ cdef class Axial:
             raise LimitError(f"axis {j} cannot have more than 2**63 - 1 chunks")
         if by == 0:
             return False
-        if s.axis[s.n_segments - 1] == j and s.side[s.n_segments - 1] == which:
-            self._lengthen(j, which, by)
+        return self.extend(j, which, by)
+
+    cdef bint extend(self, int axis, int side, index_t by) except -1:
+        """Grow a side of an axis by at least one chunk; returns whether a segment was added."""
+        cdef axial_t *s = &self.state
+        if s.axis[s.n_segments - 1] == axis and s.side[s.n_segments - 1] == side:
+            self._lengthen(axis, side, by)
             return False
-        self._add_segment(j, which)
+        self._add_segment(axis, side)
         try:
-            self._lengthen(j, which, by)
+            self._lengthen(axis, side, by)
         except BaseException:
             s.n_segments -= 1
-            s.sides[which][j].n_segments -= 1
+            s.sides[side][axis].n_segments -= 1
             raise
         return True
 
@@ -1011,6 +1016,8 @@ cdef class Axial:
 
 
 def _integer(value):
+    if PyLong_CheckExact(value):
+        return value
     if isinstance(value, (bool, np.bool_)):
         raise ArgumentTypeError(f"an int is needed, not {value!r}")
     try:
