@@ -67,7 +67,7 @@ cdef class Axial:
     cdef int _add_segment(self, int axis, int side) except -1
 
     @cython.final
-    cdef int _note_owner(self, int axis, int side, int32_t segment) except -1
+    cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1
 
     @cython.final
     cdef bint extend(self, int axis, int side, index_t by) except -1
