@@ -135,6 +135,44 @@ def crc32c_rows(const uint8_t[:, :] rows not None, uint32_t crc=0):
     return out
 
 
+def crc32c_first_wrong(const uint8_t[:, :] rows not None, uint32_t crc=0):
+    """The first row that does not begin with the CRC-32C of the rest of it.
+
+    Parameters
+    ----------
+    rows : (n, m) array of uint8
+        Contiguous along axis 1; the checksums, of 4 bytes, are little-endian.
+    crc : int
+        Checksum of the bytes that precede the rest of every row.
+
+    Returns
+    -------
+    int
+        n where all are right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.frombuffer(bytes.fromhex("839206e3") + b"123456789", np.uint8).reshape(1, 13)
+    >>> crc32c_first_wrong(rows), crc32c_first_wrong(rows, 1)
+    (1, 0)
+    """
+    cdef Py_ssize_t i, n = rows.shape[0], m = rows.shape[1]
+    cdef const uint8_t *row
+    cdef uint32_t told
+    if m < 4 or rows.strides[1] != 1:
+        raise ValueError("rows must have a checksum, and be contiguous along axis 1")
+    with nogil:
+        for i in range(n):
+            row = &rows[i, 0]
+            told = row[0] | row[1] << 8 | row[2] << 16 | <uint32_t> row[3] << 24
+            if told != checksum(row + 4, m - 4, crc):
+                break
+        else:
+            i = n
+    return i
+
+
 def crc32c_ranges(int fd, const int64_t[::1] offsets not None, int64_t length):
     """CRC-32C of parts of a file, all of one length.
 
