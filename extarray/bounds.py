@@ -217,9 +217,13 @@ def moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | Non
     >>> moved((2, 3), 1, 4, False), moved((2, 3), 0, 1, True)
     ((None, (2, 7)), ((-1, 0), (2, 3)))
     """
-    if not (at_start and by):
-        return None, (*shape[:axis], shape[axis] + by, *shape[axis + 1 :])
-    return (*(0,) * axis, -by, *(0,) * (len(shape) - axis - 1)), shape
+    if at_start and by:
+        low = [0] * len(shape)
+        low[axis] = -by
+        return tuple(low), shape
+    high = list(shape)
+    high[axis] += by
+    return None, tuple(high)
 
 
 def grown(low: Index | None, high: Index, shape: Index) -> tuple[Index, Index]:

@@ -330,30 +330,29 @@ class Extendible(StoredArray):
         if self._filling:  # by what reads the data that are being appended
             raise self._is_filling()
         new_shape = high if low is None else tuple(map(operator.sub, high, low))
-        new_offset = offset = store.offset
-        grid = self.grid
+        new_offset = store.offset
         was_unclean = store.unclean
         change = None  # a growth at the end, the usual one, needs no more than this
         mark = axial._mark()
-        old = new = reserved = axial.size * self.chunk_bytes
+        old = new = reserved = self._grid_bytes
         try:
             first, last = (low, high) if room is None else room
-            rows = self._allocate(first, last, shape, grid, offset)
+            rows = self._allocate(first, last, LIMIT)
             if low is not None or was_unclean or cuts:
                 change = Change(
-                    shape, offset, grid, self.chunks, low or (0,) * len(high), high, rows
+                    shape, new_offset, self.grid, self.chunks, low or (0,) * len(high), high, rows
                 )
-            if store.growth and room is None and axial.grid != grid:
-                ahead = self._allocate_ahead(mark, grid, rows, old, change)
+            if store.growth and room is None and axial.grid != self.grid:
+                ahead = self._allocate_ahead(mark, self.grid, rows, old, change)
                 if ahead is None:
-                    self._allocate(first, last, shape, grid, offset)
+                    self._allocate(first, last, LIMIT)
                 else:
-                    rows, reserved = ahead, axial.size * self.chunk_bytes
+                    rows, reserved = ahead, self._grid_bytes
             if change is not None:
                 if change.rows != rows:
                     change = change._replace(rows=rows)
                 new_offset = change.offset_after
-            new = axial.size * self.chunk_bytes
+            new = self._grid_bytes
             if new > old:
                 if new >= LIMIT:
                     raise LimitError(
@@ -399,30 +398,6 @@ class Extendible(StoredArray):
         return ArgumentError(
             f"cannot change the bounds of {self._name()} in the midst of an append to it"
         )
-
-    def _allocate(
-        self, low: Index | None, high: Index, shape: Index, grid: Index, offset: Index
-    ) -> tuple[int, ...]:
-        """Grow the grid to hold elements low ... high - 1; returns the rows added at the starts."""
-        axial, chunks = self.axial, self.chunks
-        rows = [0] * len(high)
-        for j, n in enumerate(high):
-            if n <= shape[j] and low is None:
-                continue
-            if low is not None and low[j] + offset[j] < 0:
-                rows[j] = -((low[j] + offset[j]) // chunks[j])
-            more = -(-(n + offset[j]) // chunks[j]) - grid[j]
-            if more > 0 or rows[j]:
-                if (grid[j] + rows[j] + max(0, more)) * chunks[j] >= LIMIT:
-                    raise LimitError(
-                        f"cannot grow axis {j} so far: with its chunks it would have 2**63 "
-                        "elements, or nearly"
-                    )
-                if rows[j]:
-                    axial._grow(j, rows[j], "start")
-                if more > 0:
-                    axial._grow(j, more)
-        return tuple(rows)
 
     def _allocate_ahead(
         self, mark: Any, grid: Index, rows: Index, old: int, change: Change | None

@@ -124,6 +124,7 @@ LAYERS = [
     ["extarray.layout.execute", "extarray.layout.report"],
     ["extarray.layout.plan"],
     ["extarray.config", "extarray.layout.axis", "extarray.order", "extarray.progress"],
+    ["extarray._core._superblock"],
     ["extarray._core._crc"],
     ["extarray._core", "extarray.extras", "extarray.findings", "extarray.info"],
     [

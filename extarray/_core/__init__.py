@@ -1,8 +1,8 @@
 """The compiled core, a map.
 
-What runs for every element, every chunk or every index is here; what runs once an array or once a
-growth is Python, one folder up.  The core opens no file and commits nothing: it works on the
-descriptor and the memory that a store hands it.
+What runs for every element, every chunk or every index is here, and of each growth what Python is
+slow at; what else runs once an array or once a growth is Python, one folder up.  The core opens no
+file and commits nothing: it works on the descriptor and the memory that a store hands it.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -39,25 +39,28 @@ From the top down; each module uses some of those below it, and none above:
     What stands between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_types.pxd``
     ``index_t``, checked arithmetic, division that rounds down.  Declarations alone.
+``_superblock``
+    The bytes of a superblock, which every commit writes.  Beside the others, as is ``_crc``.
 ``_crc``
-    CRC-32C of the metadata.  Beside the others: uses none of them and serves none of them.
+    CRC-32C of the metadata.
 
-==============  ==================================================  ======================
-module          cimported by                                        imported by
-==============  ==================================================  ======================
-``_array``      nobody                                              array, creation
-``_transfers``  ``_array``                                          nobody
-``_state``      ``_transfers``                                      nobody
-``_threads``    ``_transfers``                                      nobody
-``_gather``     ``_transfers``, ``_threads``                        nobody
-``_parts``      nobody                                              mpi.plans
-``_copy``       all above but ``_array``                            nobody
-``_axial``      all above but ``_threads`` and ``_parts``           the face, array, store
-``_mapping``    ``_array``, ``_transfers``, ``_state``, ``_copy``   store, engine
-``_selection``  ``_array``, ``_transfers``, ``_copy``               nobody
-``_types.pxd``  all but ``_crc``                                    nobody
-``_crc``        nobody                                              metadata, store
-==============  ==================================================  ======================
+===============  ==================================================  ======================
+module           cimported by                                        imported by
+===============  ==================================================  ======================
+``_array``       nobody                                              array, creation
+``_transfers``   ``_array``                                          nobody
+``_state``       ``_transfers``                                      nobody
+``_threads``     ``_transfers``                                      nobody
+``_gather``      ``_transfers``, ``_threads``                        nobody
+``_parts``       nobody                                              mpi.plans
+``_copy``        all above but ``_array``                            nobody
+``_axial``       all above but ``_threads`` and ``_parts``           the face, array, store
+``_mapping``     ``_array``, ``_transfers``, ``_state``, ``_copy``   store, engine
+``_selection``   ``_array``, ``_transfers``, ``_copy``               nobody
+``_types.pxd``   all above it                                        nobody
+``_superblock``  nobody                                              metadata
+``_crc``         ``_superblock``                                     metadata, store
+===============  ==================================================  ======================
 
 Of the package's Python modules the core imports `extarray.errors`, and ``_transfers`` and
 ``_threads`` also `extarray.config`; no others.

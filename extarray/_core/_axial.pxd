@@ -67,7 +67,10 @@ cdef class Axial:
     cdef int _add_segment(self, int axis, int side) except -1
 
     @cython.final
-    cdef int _note_owner(self, int axis, int side, int32_t segment) except -1
+    cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1
+
+    @cython.final
+    cdef bint extend(self, int axis, int side, index_t by) except -1
 
     @cython.final
     cdef int _lengthen(self, int axis, int side, index_t by) except -1
@@ -80,6 +83,10 @@ cdef class Axial:
 
     @cython.final
     cdef int32_t _segment(self, segment) except -1
+
+
+# Number of chunks, checked.
+cdef index_t product(const axial_t *s) except -1
 
 
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1

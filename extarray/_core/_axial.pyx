@@ -20,6 +20,7 @@ import operator
 
 import numpy as np
 
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -56,6 +57,56 @@ cdef index_t product(const axial_t *s) except -1:
                 "2**63 - 1 chunks; choose larger chunks"
             )
     return result
+
+
+cdef inline bint describe(
+    axial_t *s, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+) noexcept nogil:
+    """Describe a segment on a side of `axis`, which found a grid with so much of it at the starts.
+
+    There is room for it.  Returns whether the grid has fewer than 2**63 chunks.
+    """
+    cdef int ndim = s.ndim, j
+    cdef index_t *coefficient = s.coefficient + <size_t> n * ndim
+    cdef index_t *ends_before = s.before + 2 * <size_t> n * ndim
+    cdef index_t *starts_before = ends_before + ndim
+    cdef index_t total = 0, run = 1
+    cdef uint64_t constant = 0
+    cdef bint overflow = False
+    for j in range(ndim - 1, -1, -1):
+        ends_before[j] = grid[j] - starts[j]
+        starts_before[j] = starts[j]
+        if j != axis:
+            coefficient[j] = run
+            constant += <uint64_t> run * <uint64_t> starts[j]
+            # Beside an axis of length 0 the product may overflow though there is no chunk yet; such
+            # a grid could never be filled.
+            overflow |= xa_mul_overflows(run, grid[j], &run)
+    if ndim:
+        overflow |= xa_mul_overflows(run, grid[axis], &total)
+        # The row of chunks that is added first stands at the start address.
+        if side == END:
+            coefficient[axis] = run
+            constant += <uint64_t> total - <uint64_t> run * <uint64_t> (grid[axis] - starts[axis])
+        else:
+            coefficient[axis] = -run
+            constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~starts[axis]
+    s.axis[n] = axis
+    s.side[n] = side
+    s.start_address[n] = total
+    s.constant[n] = <index_t> constant
+    return not overflow
+
+
+cdef object too_many():
+    return LimitError("the grid has more than 2**63 - 1 chunks; choose larger chunks")
+
+
+cdef inline void note_owner(axial_t *s, int axis, int side, int32_t segment) noexcept nogil:
+    """Note that a segment introduces indices on a side of an axis; there is room."""
+    cdef side_t *own = &s.sides[side][axis]
+    own.segments[own.n_segments] = segment
+    own.n_segments += 1
 
 
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1:
@@ -205,59 +256,38 @@ cdef class Axial:
     cdef int _add_segment(self, int axis, int side) except -1:
         """Begin a segment on a side of `axis`; the caller lengthens it."""
         cdef axial_t *s = &self.state
-        cdef int ndim = s.ndim, j
         cdef int32_t n = s.n_segments
-        cdef index_t total = 0, run = 1
-        cdef uint64_t constant = 0
-        cdef bint overflow = False
-        cdef index_t *coefficient
-        cdef index_t *before
+        cdef index_t grid[MAX_NDIM]
+        cdef index_t starts[MAX_NDIM]
+        cdef int j
+        for j in range(s.ndim):
+            grid[j] = extent_of(s, j)
+            starts[j] = s.sides[START][j].extent
         if n == self.segment_capacity:
             self._make_room(1)
-        coefficient = s.coefficient + <size_t> n * ndim
-        before = s.before + 2 * <size_t> n * ndim
-        for j in range(ndim - 1, -1, -1):
-            before[j] = s.sides[END][j].extent
-            before[ndim + j] = s.sides[START][j].extent
-            if j != axis:
-                coefficient[j] = run
-                constant += <uint64_t> run * <uint64_t> before[ndim + j]
-                # Beside an axis of length 0 the product may overflow though there is no chunk yet;
-                # such a grid could never be filled.
-                overflow |= xa_mul_overflows(run, extent_of(s, j), &run)
-        if ndim:
-            overflow |= xa_mul_overflows(run, extent_of(s, axis), &total)
-            # The row of chunks that is added first stands at the start address.
-            coefficient[axis] = run if side == END else -run
-            constant += <uint64_t> total - <uint64_t> coefficient[axis] * <uint64_t> (
-                before[axis] if side == END else ~before[ndim + axis])
-        if overflow:
-            raise LimitError("the grid has more than 2**63 - 1 chunks; choose larger chunks")
-        s.axis[n] = axis
-        s.side[n] = side
-        s.start_address[n] = total
-        s.constant[n] = <index_t> constant
+        if not describe(s, n, axis, side, grid, starts):
+            raise too_many()
         if n == 0:
             # Segment 0 owns the initial indices of every axis.
-            for j in range(ndim):
-                self._note_owner(j, END, n)
-        elif ndim:
-            self._note_owner(axis, side, n)
+            for j in range(s.ndim):
+                self._make_room_for_owners(j, END, 1)
+                note_owner(s, j, END, n)
+        elif s.ndim:
+            self._make_room_for_owners(axis, side, 1)
+            note_owner(s, axis, side, n)
         s.n_segments = n + 1
         return 0
 
-    cdef int _note_owner(self, int axis, int side, int32_t segment) except -1:
-        """Note that a segment introduces indices on a side of an axis."""
+    cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1:
+        """Room for more segments that introduce indices on a side of an axis."""
         cdef side_t *own = &self.state.sides[side][axis]
         cdef int32_t m = own.n_segments
         cdef int32_t capacity
-        if m == self.side_capacity[side][axis]:
-            capacity = max(4, 2 * m)
+        if m + more > self.side_capacity[side][axis]:
+            capacity = max(4, m + max(m, more))
             own.segments = <int32_t *> self._resized(
                 own.segments, m * sizeof(int32_t), capacity * sizeof(int32_t))
             self.side_capacity[side][axis] = capacity
-        own.segments[m] = segment
-        own.n_segments = m + 1
         return 0
 
     cdef int _lengthen(self, int axis, int side, index_t by) except -1:
@@ -365,7 +395,6 @@ cdef class Axial:
 
     def _grow(self, axis, by, side="end"):
         """What `grow` does, for the array that owns the vectors."""
-        cdef axial_t *s = &self.state
         cdef int j = self._axis(axis), which
         if side not in _SIDES:
             raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
@@ -377,15 +406,20 @@ cdef class Axial:
             raise LimitError(f"axis {j} cannot have more than 2**63 - 1 chunks")
         if by == 0:
             return False
-        if s.axis[s.n_segments - 1] == j and s.side[s.n_segments - 1] == which:
-            self._lengthen(j, which, by)
+        return self.extend(j, which, by)
+
+    cdef bint extend(self, int axis, int side, index_t by) except -1:
+        """Grow a side of an axis by at least one chunk; returns whether a segment was added."""
+        cdef axial_t *s = &self.state
+        if s.axis[s.n_segments - 1] == axis and s.side[s.n_segments - 1] == side:
+            self._lengthen(axis, side, by)
             return False
-        self._add_segment(j, which)
+        self._add_segment(axis, side)
         try:
-            self._lengthen(j, which, by)
+            self._lengthen(axis, side, by)
         except BaseException:
             s.n_segments -= 1
-            s.sides[which][j].n_segments -= 1
+            s.sides[side][axis].n_segments -= 1
             raise
         return True
 
@@ -606,37 +640,59 @@ cdef class Axial:
         """
         cdef axial_t *s = &self.state
         cdef index_t last_grid[MAX_NDIM]
-        cdef index_t known[2][MAX_NDIM]
+        cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
+        cdef index_t extents[MAX_NDIM]      # of both sides, and of the starts, as far as we are
+        cdef index_t starts[MAX_NDIM]
+        cdef int32_t owned[2][MAX_NDIM]     # segments that are new to each side
         cdef const index_t *target
         cdef Py_ssize_t i, n = axes.shape[0]
         cdef int ndim = s.ndim, j, last, side
-        cdef bint fits
+        cdef bint fits = True
         if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
                 or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
             raise CorruptError("the growth log is not one of this array")
         for j in range(ndim):
             last_grid[j] = grid[j]
+            extents[j] = extent_of(s, j)
+            starts[j] = s.sides[START][j].extent
             for side in range(2):
                 known[side][j] = s.sides[side][j].extent
+                owned[side][j] = 0
         mark = self._mark()
         try:
             self._make_room(min(n, 0x7FFFFFFF))
+            for i in range(n):
+                if axes[i] < ndim and sides[i] < 2:
+                    owned[sides[i]][axes[i]] += 1
+            for j in range(ndim):
+                for side in range(2):
+                    self._make_room_for_owners(j, side, owned[side][j])
+            last = s.axis[s.n_segments - 1]
+            side = s.side[s.n_segments - 1]
             for i in range(n + 1):
                 target = &grids[i, 0] if i < n and ndim else last_grid
-                last = s.axis[s.n_segments - 1]
-                side = s.side[s.n_segments - 1]
                 # Between two records only the side that grew last can have grown.
-                fits = i == n or (
-                    axes[i] < ndim and sides[i] < 2 and (axes[i] != last or sides[i] != side))
+                if ndim and target[last] > extents[last]:
+                    if side == START:
+                        starts[last] += target[last] - extents[last]
+                    extents[last] = target[last]
                 for j in range(ndim):
-                    fits &= target[j] == extent_of(s, j) or (j == last and target[j] > extent_of(s, j))
+                    fits &= target[j] == extents[j]
+                if i < n:
+                    fits &= axes[i] < ndim and sides[i] < 2 and (axes[i] != last or sides[i] != side)
                 if not fits:
                     raise CorruptError(
                         f"the growth log is no history of growth at segment {s.n_segments}")
-                if ndim:
-                    s.sides[side][last].extent += target[last] - extent_of(s, last)
                 if i < n:
-                    self._add_segment(axes[i], sides[i])
+                    last = axes[i]
+                    side = sides[i]
+                    if not describe(s, s.n_segments, last, side, extents, starts):
+                        raise too_many()
+                    note_owner(s, last, side, s.n_segments)
+                    s.n_segments += 1
+            for j in range(ndim):
+                s.sides[END][j].extent = extents[j] - starts[j]
+                s.sides[START][j].extent = starts[j]
             product(s)
             for j in range(ndim):
                 for side in range(2):
@@ -1011,6 +1067,8 @@ cdef class Axial:
 
 
 def _integer(value):
+    if PyLong_CheckExact(value):
+        return value
     if isinstance(value, (bool, np.bool_)):
         raise ArgumentTypeError(f"an int is needed, not {value!r}")
     try:

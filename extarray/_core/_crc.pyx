@@ -96,9 +96,11 @@ def crc32c(const uint8_t[::1] data not None, uint32_t crc=0):
     >>> crc32c(b"6789", crc32c(b"12345")) == crc32c(b"123456789")
     True
     """
-    if data.shape[0] == 0:
-        return crc
-    return <uint32_t> ~update(~crc, &data[0], data.shape[0])
+    return crc if data.shape[0] == 0 else checksum(&data[0], data.shape[0], crc)
+
+
+cdef uint32_t checksum(const uint8_t *data, size_t n, uint32_t crc) noexcept nogil:
+    return ~update(~crc, data, n)
 
 
 def crc32c_rows(const uint8_t[:, :] rows not None, uint32_t crc=0):
@@ -129,8 +131,46 @@ def crc32c_rows(const uint8_t[:, :] rows not None, uint32_t crc=0):
     cdef uint32_t[::1] crcs = out
     with nogil:
         for i in range(n):
-            crcs[i] = crc if m == 0 else ~update(~crc, &rows[i, 0], m)
+            crcs[i] = crc if m == 0 else checksum(&rows[i, 0], m, crc)
     return out
+
+
+def crc32c_first_wrong(const uint8_t[:, :] rows not None, uint32_t crc=0):
+    """The first row that does not begin with the CRC-32C of the rest of it.
+
+    Parameters
+    ----------
+    rows : (n, m) array of uint8
+        Contiguous along axis 1; the checksums, of 4 bytes, are little-endian.
+    crc : int
+        Checksum of the bytes that precede the rest of every row.
+
+    Returns
+    -------
+    int
+        n where all are right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.frombuffer(bytes.fromhex("839206e3") + b"123456789", np.uint8).reshape(1, 13)
+    >>> crc32c_first_wrong(rows), crc32c_first_wrong(rows, 1)
+    (1, 0)
+    """
+    cdef Py_ssize_t i, n = rows.shape[0], m = rows.shape[1]
+    cdef const uint8_t *row
+    cdef uint32_t told
+    if m < 4 or rows.strides[1] != 1:
+        raise ValueError("rows must have a checksum, and be contiguous along axis 1")
+    with nogil:
+        for i in range(n):
+            row = &rows[i, 0]
+            told = row[0] | row[1] << 8 | row[2] << 16 | <uint32_t> row[3] << 24
+            if told != checksum(row + 4, m - 4, crc):
+                break
+        else:
+            i = n
+    return i
 
 
 def crc32c_ranges(int fd, const int64_t[::1] offsets not None, int64_t length):

@@ -1,10 +1,32 @@
 """What is known of an array: how its chunks are laid out and reached, its bounds, and its grid."""
 
-from ._axial cimport START, Axial, extent_of
+from ._axial cimport END, START, Axial, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Views
-from ._types cimport MAX_NDIM, index_t
+from ._types cimport (
+    MAX_NDIM, ceil_div, floor_div, index_t, xa_add_overflows, xa_mul_overflows,
+)
 
-from extarray.errors import ClosedError, ReadOnlyError, ShapeError
+from extarray.errors import ClosedError, LimitError, ReadOnlyError, ShapeError
+
+
+cdef bint holding(
+    index_t start, index_t stop, index_t before, index_t chunk, index_t extent, index_t limit,
+    index_t *rows, index_t *total
+) noexcept nogil:
+    """What an axis of `extent` chunks needs to hold elements start ... stop - 1: chunks at its start,
+    and chunks in all.
+
+    `before` is what its grid has before element 0.  Returns whether all of them have fewer than
+    `limit` elements.
+    """
+    cdef index_t end, elements
+    if start <= -limit or xa_add_overflows(stop, before, &end):
+        return False
+    rows[0] = max(0, -floor_div(start + before, chunk))
+    return not (
+        xa_add_overflows(rows[0], max(extent, ceil_div(end, chunk)), total)
+        or xa_mul_overflows(total[0], chunk, &elements)
+        or elements >= limit)
 
 
 cdef class ArrayState:
@@ -70,7 +92,7 @@ cdef class ArrayState:
         self.extents = extents
         self.origins = origins
         self.rank = rank
-        self.file_bytes = axial.size * stride
+        self.file_bytes = product(&axial.state) * stride
         self.changes += 1
         del old, old_vectors
 
@@ -116,6 +138,36 @@ cdef class ArrayState:
         self.view_region = None
         self.views = Views() if views is None else views
 
+    def _allocate(self, low, high, index_t limit):
+        """Grow the grid to hold elements low ... high - 1; returns the rows added at the starts.
+
+        No `low`: the starts stay.  It is a LimitError where an axis would have `limit` elements,
+        those beside the bounds counted; the grid may have grown along others then.
+        """
+        cdef index_t rows, extent, total
+        cdef int j
+        added = [0] * self.rank
+        for j in range(self.rank):
+            if low is None and high[j] <= self.bounds[j]:
+                continue
+            extent = extent_of(&self.vectors.state, j)
+            try:
+                fits = holding(
+                    0 if low is None else low[j], high[j], self.layout.offset[j],
+                    self.layout.chunk[j], extent, limit, &rows, &total)
+            except OverflowError:
+                fits = False
+            if not fits:
+                raise LimitError(
+                    f"cannot grow axis {j} so far: with its chunks it would have 2**63 elements, or "
+                    "nearly")
+            if rows:
+                self.vectors.extend(j, START, rows)
+                added[j] = rows
+            if total > rows + extent:
+                self.vectors.extend(j, END, total - rows - extent)
+        return tuple(added)
+
     def _set_bounds(self, shape, offset):
         """Publish bounds: what lies inside them is there to be read.
 
@@ -129,7 +181,7 @@ cdef class ArrayState:
             self.layout.low[j] = -self.vectors.state.sides[START][j].extent
             self.origins[j] = -self.layout.low[j] * self.layout.chunk[j] - offset[j]
         self.is_cut = False     # these are later than the inner box
-        self.file_bytes = self.vectors.size * self.layout.chunk_bytes
+        self.file_bytes = product(&self.vectors.state) * self.layout.chunk_bytes
         self.changes += 1
 
     def _watch(self, Counter cuts, uint64_t known, fill):
@@ -246,6 +298,11 @@ cdef class ArrayState:
     def chunk_bytes(self):
         """Bytes of a chunk."""
         return self.layout.chunk_bytes
+
+    @property
+    def _grid_bytes(self):
+        """Bytes of all chunks that the axial vectors know, also those that are not committed."""
+        return <object> product(&self.vectors.state) * <object> self.layout.chunk_bytes
 
     @property
     def grid(self):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from extarray._core._crc import crc32c, crc32c_rows
+from extarray._core._crc import crc32c, crc32c_first_wrong
 from extarray.errors import CorruptError
 from extarray.metadata.places import CHECKSUM
 
@@ -88,11 +88,10 @@ def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
     CorruptError
         A checksum does not fit, or a record is of an unknown kind.
     """
-    records = _as_records(rows)
-    wrong = np.flatnonzero(crc32c_rows(rows[:, 4:], crc32c(uuid)) != records["crc"])
-    if wrong.size:
-        raise CorruptError(f"record {first + wrong[0]} of the growth log is damaged")
-    if (records["side"] > 1).any():
+    wrong = crc32c_first_wrong(rows, crc32c(uuid))
+    if wrong < len(rows):
+        raise CorruptError(f"record {first + wrong} of the growth log is damaged")
+    if rows[:, 4].max(initial=0) > 1:
         raise CorruptError("the growth log has a record of an unknown kind")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from extarray._core._crc import crc32c
-from extarray.metadata.places import BLOCK, CHECKSUM
+from extarray._core._superblock import (
+    encode_superblock,
+    next_superblock,
+    superblock_bytes,
+    superblock_fields,
+)
+from extarray.metadata.places import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +23,7 @@ __all__ = [
     "decode_superblock",
     "encode_superblock",
     "latest_sequence",
+    "next_superblock",
     "superblock_bytes",
 ]
 
@@ -28,17 +33,9 @@ NO_GROUP = bytes(16)
 LAST_SEQUENCE = 2**62
 LAST_COMMIT = LAST_SEQUENCE // 2
 
-_SUPERBLOCK = struct.Struct("<IIQQQQIIQIIQ16s")
-# By the number of axes; behind the checksum.
-_SUPERBLOCK_BODIES = [struct.Struct(f"<IQQQQIIQIIQ16s{3 * ndim}q") for ndim in range(33)]
-_SEALED = 1
-_UNCLEAN = 2
-_SUPERSEDED = 4
-_GROWTH_BIT = 4
-
 
 class Superblock(NamedTuple):
-    """One committed state.
+    """One committed state.  `extarray._core._superblock` knows its fields by their order.
 
     Attributes
     ----------
@@ -88,55 +85,6 @@ class Superblock(NamedTuple):
     growth: int = 0
 
 
-def superblock_bytes(ndim: int) -> int:
-    """Bytes of a superblock of an array of `ndim` axes.
-
-    Parameters
-    ----------
-    ndim : int
-
-    Returns
-    -------
-    int
-    """
-    return _SUPERBLOCK.size + 24 * ndim
-
-
-def encode_superblock(block: Superblock) -> bytes:
-    """Bytes of a superblock.
-
-    Parameters
-    ----------
-    block : Superblock
-
-    Returns
-    -------
-    bytes
-    """
-    shape = block.shape
-    body = _SUPERBLOCK_BODIES[len(shape)].pack(
-        (_SEALED if block.sealed else 0)
-        | (_UNCLEAN if block.unclean else 0)
-        | (_SUPERSEDED if block.superseded else 0)
-        | block.growth << _GROWTH_BIT,
-        block.sequence,
-        block.n_segments,
-        block.data_bytes,
-        block.attrs_offset,
-        block.attrs_bytes,
-        block.attrs_capacity,
-        block.spare_offset,
-        block.spare_capacity,
-        block.attrs_crc,
-        block.end,
-        block.group,
-        *shape,
-        *block.offset,
-        *block.grid,
-    )
-    return CHECKSUM.pack(crc32c(body)) + body
-
-
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
     """Superblock from its bytes, or None where they are none (torn, or never written).
 
@@ -149,37 +97,11 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
     -------
     Superblock or None
     """
-    size = superblock_bytes(ndim)
-    data = data[:size]
-    if len(data) < size:
+    fields = superblock_fields(data, ndim)
+    if fields is None:
         return None
-    (
-        crc, flags, sequence, n_segments, data_bytes, attrs_offset, attrs_bytes, attrs_capacity,
-        spare_offset, spare_capacity, attrs_crc, end, group,
-    ) = _SUPERBLOCK.unpack_from(data)  # fmt: skip
-    if crc32c(data[4:]) != crc or sequence > LAST_SEQUENCE:
-        return None
-    extents = struct.unpack_from(f"<{3 * ndim}q", data, _SUPERBLOCK.size)
-    return Superblock(
-        sequence=sequence,
-        sealed=bool(flags & _SEALED),
-        unclean=bool(flags & _UNCLEAN),
-        n_segments=n_segments,
-        data_bytes=data_bytes,
-        attrs_offset=attrs_offset,
-        attrs_bytes=attrs_bytes,
-        attrs_capacity=attrs_capacity,
-        attrs_crc=attrs_crc,
-        spare_offset=spare_offset,
-        spare_capacity=spare_capacity,
-        end=end,
-        group=group,
-        shape=extents[:ndim],
-        offset=extents[ndim : 2 * ndim],
-        grid=extents[2 * ndim :],
-        superseded=bool(flags & _SUPERSEDED),
-        growth=flags >> _GROWTH_BIT,
-    )
+    block = Superblock._make(fields)
+    return block if block.sequence <= LAST_SEQUENCE else None
 
 
 def latest_sequence(data: bytes, slots: Sequence[int]) -> int:

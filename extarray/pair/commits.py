@@ -14,7 +14,7 @@ from extarray.errors import TruncatedError, storage_error
 from extarray.filesystem import datasync, family, reserve_zeros, sync_folders, write_all
 from extarray.metadata.fresh import attrs_room
 from extarray.metadata.places import BEGUN_SLOT, FLUSHED_SLOTS, LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC
-from extarray.metadata.superblock import Superblock, encode_superblock
+from extarray.metadata.superblock import Superblock, encode_superblock, next_superblock
 from extarray.pair.following import Follower
 from extarray.pair.growthlog import append_records
 from extarray.sums import SUMS_AT_ONCE, Sums
@@ -83,25 +83,8 @@ class Committer(Follower):
                     self._metadata, self.header, known, axial, state.n_segments, end
                 )
             self._write_superblock(
-                Superblock(
-                    state.sequence + 1,
-                    state.sealed,
-                    self.unclean,
-                    n_segments,
-                    data_bytes,
-                    state.attrs_offset,
-                    state.attrs_bytes,
-                    state.attrs_capacity,
-                    state.attrs_crc,
-                    state.spare_offset,
-                    state.spare_capacity,
-                    end,
-                    state.group,
-                    shape,
-                    offset,
-                    axial.grid,
-                    False,
-                    state.growth,
+                next_superblock(
+                    state, self.unclean, n_segments, data_bytes, end, shape, offset, axial.grid
                 )
             )
         except BaseException as error:
