@@ -226,10 +226,10 @@ def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("order", "CFH")
-@pytest.mark.parametrize("side", [1, 5, 16, 23, 32])
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("side", [5, 23, 32])
 def test_first_writes_of_whole_chunks(factory, side, order, sparse):
-    """Small ones are joined where they are neighbours in the file, and those written before stay."""
+    """Small ones are joined where they are neighbours in the file; those written before stay."""
     n = max(2, 48 // side)
     expected = sample("f8", (side * n,) * 3)
     chunks, half = (side,) * 3, side * (n // 2)
