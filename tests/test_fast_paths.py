@@ -225,6 +225,29 @@ def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
         assert_same(array[...], expected)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("side", [5, 23, 32])
+def test_first_writes_of_whole_chunks(factory, side, order, sparse):
+    """Small ones are joined where they are neighbours in the file; those written before stay."""
+    n = max(2, 48 // side)
+    expected = sample("f8", (side * n,) * 3)
+    chunks, half = (side,) * 3, side * (n // 2)
+    with factory.array((half,) * 3, "f8", chunks=chunks, order=order, sparse=sparse) as array:
+        array[side:, :, -side:] = expected[side:half, :half, half - side : half]
+        array[...] = expected[:half, :half, :half]
+        for axis in (2, 0, 1):
+            new = [slice(m) for m in array.shape]
+            new[axis] = slice(half, None)
+            array.append(expected[tuple(new)], axis)
+            assert_same(array[...], expected[tuple(slice(m) for m in array.shape)].copy())
+        array[side + 1 :] = expected[: -side - 1]  # the first chunks in part
+        array[:, :side] = 7
+        expected[side + 1 :] = expected[: -side - 1].copy()
+        expected[:, :side] = 7
+        assert_same(array[...], expected)
+
+
 @given(
     limit=st.sampled_from([1, 100, 4096, 10**6]),
     case=cases(dtypes=st.sampled_from([np.dtype("f8"), np.dtype("i4")]), max_ndim=3),

@@ -15,7 +15,7 @@ from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
-from posix.unistd cimport pread, pwrite
+from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._axial cimport axial_t, segment_of
 from ._mapping cimport reserve_range, touched_get, touched_set
@@ -42,8 +42,11 @@ cdef extern from "_block.h":
 cdef enum:
     # The part of a chunk that is staged at once, about the second-level cache.
     STAGE = 1 << 21
-    # Below this a whole chunk is not worth a system call of its own.
+    # Below this new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
+    # In a transfer of no more than this, page faults cost more than to join new chunks, however
+    # small; in a larger one the kernel reads ahead, and there are few of them.
+    FEW_BYTES = 1 << 22
     # Chunks of a row that are read together.
     ROW_PIECES = 64
 
@@ -415,6 +418,90 @@ cdef void end_stream() noexcept nogil:
     xa_stream_end()
 
 
+cdef int write_fresh(
+    const job_t *job, worker_t *w, index_t address, const char *user, const index_t *stride, index_t *count
+) noexcept nogil:
+    """Write a whole chunk for the first time.
+
+    Through the file, the kernel need not clear the pages first, and makes large ones.  Small chunks
+    wait in the stage for their neighbours.
+    """
+    cdef const layout_t *L = &job.layout
+    cdef int failure
+    if L.chunk_bytes > PIECE // 2:
+        failure = write_part(job, w, address * L.chunk_bytes, user, stride, count)
+        if failure == 0:
+            touched_set(L.touched, address)
+        return failure
+    if w.n_fresh and (
+            address != w.first_fresh + w.n_fresh or (w.n_fresh + 1) * L.chunk_bytes > PIECE):
+        failure = end_fresh(job, w)
+        if failure:
+            return failure
+    if stage_of(w, PIECE) == NULL:
+        return ENOMEM
+    if w.n_fresh == 0:
+        w.first_fresh = address
+    xa_copy_block(
+        w.stage + w.n_fresh * L.chunk_bytes, stride, user, job.user_stride, count, L.ndim, L.itemsize,
+        False)
+    w.n_fresh += 1
+    return 0
+
+
+cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
+    """Write the chunks that wait in the stage."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t i, n = w.n_fresh, offset = w.first_fresh * L.chunk_bytes
+    cdef int failure
+    w.n_fresh = 0
+    if n * L.chunk_bytes >= LEAST_DIRECT:
+        failure = write_bytes(L.fd, w.stage, n * L.chunk_bytes, offset)
+        if failure:
+            return failure
+    else:
+        for i in range(n):
+            failure = reach(L, w.first_fresh + i, True)
+            if failure > 0:
+                return failure
+            if failure == THROUGH_FILE:
+                failure = write_bytes(
+                    L.fd, w.stage + i * L.chunk_bytes, L.chunk_bytes, offset + i * L.chunk_bytes)
+                if failure:
+                    return failure
+            else:
+                memcpy(L.base + offset + i * L.chunk_bytes, w.stage + i * L.chunk_bytes, L.chunk_bytes)
+    for i in range(n):
+        touched_set(L.touched, w.first_fresh + i)
+    return 0
+
+
+cdef bint goes_direct(const job_t *job) noexcept nogil:
+    """Whether chunks are written through the file for the first time, where they are mapped.
+
+    Not if any is written in part: the kernel reads ahead of the first store to a page of it, which
+    makes pages of what is still to be written, and the write has to fill them once more.  And not
+    if there may be no space behind the rest of a page, which later stores have to find.
+    """
+    cdef const layout_t *L = &job.layout
+    cdef index_t n_chunks = 1
+    cdef int j
+    cdef int32_t i
+    if not job.write or L.base == NULL or L.touched == NULL or L.place != NULL:
+        return False
+    if L.sparse and L.chunk_bytes % sysconf(_SC_PAGESIZE):
+        return False
+    for j in range(L.ndim):
+        n_chunks *= job.n_pieces[j]
+    if L.chunk_bytes < LEAST_DIRECT and n_chunks * L.chunk_bytes > FEW_BYTES:
+        return False
+    for j in range(L.ndim):
+        for i in range(job.n_pieces[j]):
+            if job.pieces[j][i].count != L.chunk[j]:
+                return False
+    return True
+
+
 cdef int transfer_part(
     const job_t *job, worker_t *w, index_t address, index_t at, char *user,
     const index_t *stride, const index_t *first, index_t *count
@@ -424,14 +511,11 @@ cdef int transfer_part(
     cdef index_t offset = address * L.chunk_bytes
     cdef char *chunk
     cdef int failure
-    if L.base != NULL and job.write and L.touched != NULL and not touched_get(L.touched, address):
-        if (L.chunk_bytes >= LEAST_DIRECT
-                and size_of(count, L.ndim, L.itemsize) == L.chunk_bytes and L.place == NULL):
-            # A whole chunk, for the first time: through the file, the kernel need not clear the
-            # pages first, and makes large ones.
-            failure = write_part(job, w, offset, user, stride, count)
-            if failure == 0:
-                touched_set(L.touched, address)
+    if w.is_direct and not touched_get(L.touched, address):
+        return write_fresh(job, w, address, user, stride, count)
+    if w.n_fresh:
+        failure = end_fresh(job, w)     # the stage may be needed
+        if failure:
             return failure
     failure = reach(L, address, job.write)
     if failure == THROUGH_FILE:
@@ -538,7 +622,7 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
             p[j] = low[j]
             j -= 1
         if j < 0:
-            return 0
+            return end_fresh(job, w) if w.n_fresh else 0
 
 
 # -- the whole transfer --------------------------------------------------------------------------
@@ -566,6 +650,8 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
     cdef worker_t w
     w.stage = NULL
     w.stage_bytes = 0
+    w.n_fresh = 0
+    w.is_direct = goes_direct(job)
     for j in range(ndim):
         low[j] = first if j == axis else 0
         high[j] = stop if j == axis else job.n_pieces[j]
@@ -625,6 +711,8 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
             j -= 1
         if j < 0:
             break
+    if failure == 0 and w.n_fresh:
+        failure = end_fresh(job, &w)
     free(w.stage)
     if job.stream:
         xa_stream_end()

@@ -26,6 +26,9 @@ __all__ = ["Agreement", "Step", "agreed", "is_agreed", "leave_together", "portab
 
 # Of numbers that a step finds the largest of.
 _NUMBERS = 3
+# What `tell` sends at once: a message of so many bytes, and before it their number.
+_SHORT = 1016
+_HEAD = 8
 
 
 class Agreement:
@@ -40,6 +43,7 @@ class Agreement:
         self.comm = comm
         self._largest = library().MAX
         self._all = np.empty(3 + _NUMBERS, np.int64)
+        self._message = bytearray(_HEAD + _SHORT)
 
     @classmethod
     @contextmanager
@@ -75,6 +79,43 @@ class Agreement:
         Step
         """
         return Step(self)
+
+    def tell(self, message: Any = None) -> Any:
+        """Have all ranks know what rank 0 says; collective.
+
+        Parameters
+        ----------
+        message : object
+            Of rank 0; what the others give does not count.  It can be pickled.
+
+        Returns
+        -------
+        object
+
+        Notes
+        -----
+        One call of MPI where the message is short, as news of a growth are: a rank that waits for
+        its turn on a processor waits once.  (``comm.bcast`` sends the length before it.)
+        """
+        comm, room = self.comm, self._message
+        if comm.size == 1:
+            return message
+        if not comm.rank:
+            data = pickle.dumps(message)
+            first = len(data).to_bytes(_HEAD, "little") + data[:_SHORT]
+            room[: len(first)] = first
+            comm.Bcast(room)
+            if len(data) > _SHORT:
+                comm.Bcast(data[_SHORT:])
+            return message
+        comm.Bcast(room)
+        n = int.from_bytes(room[:_HEAD], "little")
+        data = bytes(room[_HEAD : _HEAD + n])
+        if n > _SHORT:
+            rest = bytearray(n - _SHORT)
+            comm.Bcast(rest)
+            data += rest
+        return pickle.loads(data)
 
     def settle(
         self, arguments: str | None, error: BaseException | None, numbers: list[int]

@@ -310,19 +310,19 @@ class CollectiveChanges(ParallelIO):
             # Also after an error: an interrupt may have come when all was done.
             known = self._known if self.axial is axial else 0  # other axes, all is new
             news = news_since(store, self.axial, known, attrs)
-            self.comm.bcast(_Outcome(news, error))
+            self._agreement.tell(_Outcome(news, error))
             self._follow_axes()
 
     def _follow(self, fill: Callable[[], Transfer] | None) -> None:
         """What the other ranks do while rank 0 makes a change."""
         mark = self.axial._mark()
-        message = self.comm.bcast(None)
+        message = self._agreement.tell()
         if isinstance(message, _Allocation):
             assert fill is not None
             try:
                 self._fill_together(message, fill)
             finally:
-                message = self.comm.bcast(None)
+                message = self._agreement.tell()
                 self._take(message.news, mark)
         else:
             self._take(message.news, mark)
@@ -356,7 +356,7 @@ class CollectiveChanges(ParallelIO):
         # On rank 0, in the middle of an append: room is made, and nothing is committed.
         growth = growth_since(self.axial, self._known)
         allocation = _Allocation(growth, self.axial.size * self.chunk_bytes)
-        self.comm.bcast(allocation)
+        self._agreement.tell(allocation)
         self._fill_together(allocation, values)
 
     def _fill_together(self, allocation: _Allocation, fill: Callable[[], Transfer]) -> None:

@@ -259,10 +259,7 @@ class Layout:
         -----
         O(patches), however many ranks there are.
         """
-        sides = [
-            list(_along(some, cuts, ghosts))
-            for some, cuts, ghosts in zip(box.ranges, self._cuts, self.ghosts, strict=True)
-        ]
+        sides = list(map(_along, box.ranges, self._cuts, self.ghosts))
         grid = self.zones.process_grid
         for parts in itertools.product(*sides):
             places, extents, remote, local = zip(*parts, strict=True)
@@ -339,25 +336,28 @@ class Layout:
         return np.asarray(found, np.int64) * self.dtype.itemsize
 
 
-def _along(some: range, cuts: list[int], ghosts: int) -> Iterator[tuple[int, int, slice, slice]]:
-    """What the places of the process grid have of a range, along one axis.
+# Of a place of the process grid: its number, the extent of memory there, and the part in that
+# memory and in the range.
+_Side = tuple[int, int, slice, slice]
 
-    Of each: the place, the extent of memory there, and the part in that memory and in the range.
-    """
-    if not some:
-        return
-    at = bisect_right(cuts, some[0]) - 1
-    done = 0
-    while done < len(some):
+
+def _along(some: range, cuts: list[int], ghosts: int) -> list[_Side]:
+    """What the places of the process grid have of a range, along one axis."""
+    n, start, step = len(some), some.start, some.step
+    if not n:
+        return []
+    at, done, found = bisect_right(cuts, start) - 1, 0, []
+    while done < n:
         # Of the next elements those before the next cut.
-        stop = min(-((some.start - cuts[at + 1]) // some.step), len(some))
+        low, high = cuts[at], cuts[at + 1]
+        stop = min(-((start - high) // step), n)
         if stop > done:
-            extent = cuts[at + 1] - cuts[at] + 2 * ghosts
-            shift = ghosts - cuts[at]
-            remote = slice(some[done] + shift, some[stop - 1] + shift + 1, some.step)
-            yield at, extent, remote, slice(done, stop)
+            shift = start + ghosts - low
+            remote = slice(done * step + shift, (stop - 1) * step + shift + 1, step)
+            found.append((at, high - low + 2 * ghosts, remote, slice(done, stop)))
             done = stop
         at += 1
+    return found
 
 
 def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:

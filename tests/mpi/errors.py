@@ -12,6 +12,7 @@ from mpi4py import MPI
 from mpierrors import raises
 
 import extarray as xa
+from extarray.mpi.agreement import Agreement
 
 comm = MPI.COMM_WORLD
 path, engine = sys.argv[1:]
@@ -23,6 +24,12 @@ def create(**options):
     given = {"shape": (4, 6), "dtype": "i4", "chunks": (2, 3), "engine": engine, "comm": comm}
     return xa.create(options.pop("path", path), **{**given, **options})
 
+
+# What rank 0 says, in one call of MPI or in two.
+with Agreement.on_duplicate(comm) as agreement:
+    for n in (0, 600, *range(1000, 1024), 5000):
+        assert agreement.tell(b"x" * n if not comm.rank else None) == b"x" * n
+agreement.comm.Free()
 
 # Opening.
 with raises(xa.MissingError):
