@@ -47,6 +47,8 @@ cdef enum:
     # In a transfer of no more than this, page faults cost more than to join new chunks, however
     # small; in a larger one the kernel reads ahead, and there are few of them.
     FEW_BYTES = 1 << 22
+    # Several times what the kernel reads ahead.
+    FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
 
@@ -479,9 +481,10 @@ cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
 cdef bint goes_direct(const job_t *job) noexcept nogil:
     """Whether chunks are written through the file for the first time, where they are mapped.
 
-    Not if any is written in part: the kernel reads ahead of the first store to a page of it, which
-    makes pages of what is still to be written, and the write has to fill them once more.  And not
-    if there may be no space behind the rest of a page, which later stores have to find.
+    Not if any is written in part, unless they are large: the kernel reads ahead of the first store to
+    a page of it, which makes pages of what is still to be written, and the write has to fill them
+    once more.  And not if there may be no space behind the rest of a page, which later stores have
+    to find.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t n_chunks = 1
@@ -495,10 +498,11 @@ cdef bint goes_direct(const job_t *job) noexcept nogil:
         n_chunks *= job.n_pieces[j]
     if L.chunk_bytes < LEAST_DIRECT and n_chunks * L.chunk_bytes > FEW_BYTES:
         return False
-    for j in range(L.ndim):
-        for i in range(job.n_pieces[j]):
-            if job.pieces[j][i].count != L.chunk[j]:
-                return False
+    if L.chunk_bytes < FAR_AHEAD:
+        for j in range(L.ndim):
+            for i in range(job.n_pieces[j]):
+                if job.pieces[j][i].count != L.chunk[j]:
+                    return False
     return True
 
 
@@ -511,7 +515,8 @@ cdef int transfer_part(
     cdef index_t offset = address * L.chunk_bytes
     cdef char *chunk
     cdef int failure
-    if w.is_direct and not touched_get(L.touched, address):
+    if (w.is_direct and size_of(count, L.ndim, L.itemsize) == L.chunk_bytes
+            and not touched_get(L.touched, address)):
         return write_fresh(job, w, address, user, stride, count)
     if w.n_fresh:
         failure = end_fresh(job, w)     # the stage may be needed
