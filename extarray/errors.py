@@ -152,7 +152,7 @@ class StorageError(ExtArrayError, OSError):
     """
 
     def __str__(self) -> str:
-        if self.filename is not None and str(self.filename) in str(self.strerror):
+        if self.filename is not None and f"'{self.filename}'" in str(self.strerror):
             return f"[Errno {self.errno}] {self.strerror}"  # which has the name, with more around
         return super().__str__()
 

@@ -220,11 +220,10 @@ class SharedFileStore(FileStore):
             with family("cannot write to '{}'", f"{self.path}.xmd"):
                 self._write_head(self._head._replace(unsettled=False))
 
-    def begin_cut(self) -> None:
-        """Tell readers that chunks outside the bounds are about to become holes."""
-        with family("cannot read '{}'", f"{self.path}.xmd"):
-            self._cuts_made = self._read_cuts()  # others count, too
-        super().begin_cut()
+    def _count_cut(self) -> None:
+        """Raise the number of cuts, where holes do not hold the fill value."""
+        self._cuts_made = self._read_cuts()  # others count, too
+        super()._count_cut()
 
     def _begin_growth(self) -> None:
         """Have the files say that a writer is at work, before there is room for more."""

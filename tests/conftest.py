@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,10 @@ settings.register_profile("nightly", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
 
 ENGINES = ["mmap", "pread"]
+
+# A shell's background jobs ignore it, and what they start does: tests send it to what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

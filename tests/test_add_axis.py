@@ -442,6 +442,25 @@ def test_a_reader_takes_it_up(disk):
     assert reader.closed
 
 
+@pytest.mark.parametrize("fill", [0, 7])
+def test_a_reader_takes_it_up_wherever_it_is_by_then(tmp_path, monkeypatch, fill):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("elsewhere")
+    with xa.create("a", (4,), "i4", chunks=(2,), fill_value=fill) as array:
+        array[...] = [1, 2, 3, 4]
+        with xa.open("a") as reader, xa.open("a") as stale:
+            monkeypatch.chdir("elsewhere")
+            array.add_axis()
+            assert reader.refresh()
+            assert reader.shape == (1, 4)
+            array.shrink(1, 2)
+            if fill:
+                with pytest.raises(xa.ShapeError, match="gained an axis"):
+                    stale[...]
+            else:
+                assert stale[:2].tolist() == [1, 2]
+
+
 def test_a_reader_that_looks_before_the_name_is_given(disk, monkeypatch):
     array, model = grown(disk)
     reader = disk.open(array)

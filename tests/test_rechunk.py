@@ -283,6 +283,21 @@ def test_interrupted_work_goes_on_or_starts_anew(
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 
+def test_work_that_was_interrupted_at_its_very_end_goes_on(tmp_path, monkeypatch):
+    def stop(*arguments):
+        raise Stopped
+
+    values = np.arange(64 * 64).reshape(64, 64)
+    a = xa.from_array(values, chunks=(1, 64))
+    with monkeypatch.context() as patch:
+        patch.setattr("extarray.layout.transform.Transformation.check", stop)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **TWO)
+    with xa.rechunk(a, tmp_path / "new", resume=True, **TWO) as b:
+        assert_same(b[...], values)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
 def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
     a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
     with monkeypatch.context() as patch:

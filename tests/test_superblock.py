@@ -118,9 +118,18 @@ def test_what_would_not_fit_is_refused(changes):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("attrs_bytes", 2**32), ("end", 2**64), ("shape", (2**63, 0))]
+    ("name", "value"),
+    [("attrs_bytes", 2**32), ("end", 2**64), ("shape", (2**63, 0)), ("growth", 2**28)],
 )
 def test_what_is_too_large_is_refused(name, value):
     block = decode_superblock(packed(Superblock(*[0] * 12, bytes(16), (1, 2), (0, 0), (3, 4))), 2)
     with pytest.raises(OverflowError):
         encode_superblock(block._replace(**{name: value}))
+
+
+def test_what_is_no_tuple_is_refused():
+    block = [*Superblock(*[0] * 12, bytes(16), (), (), ())]
+    with pytest.raises(TypeError):
+        encode_superblock(block)
+    with pytest.raises(TypeError):
+        next_superblock(block, False, 0, 0, 0, (), (), ())

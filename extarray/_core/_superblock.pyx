@@ -34,6 +34,12 @@ cpdef Py_ssize_t superblock_bytes(Py_ssize_t ndim) noexcept:
     return HEAD_BYTES + 24 * ndim
 
 
+cdef inline object checked(block):
+    if not isinstance(block, tuple):    # what the casts below take it for
+        raise TypeError(f"no superblock: {block!r}")
+    return block
+
+
 def encode_superblock(block not None):
     """Bytes of a superblock.
 
@@ -54,10 +60,12 @@ def encode_superblock(block not None):
         sequence, sealed, unclean, n_segments, data_bytes, attrs_offset, attrs_bytes,
         attrs_capacity, attrs_crc, spare_offset, spare_capacity, end, group, shape, offset, grid,
         superseded, growth,
-    ) = <tuple> block
+    ) = <tuple> checked(block)
     cdef Py_ssize_t ndim = len(shape), size = superblock_bytes(ndim)
     if not len(group) == GROUP_BYTES or not len(offset) == len(grid) == ndim:
         raise ValueError(f"no superblock: {block!r}")
+    if growth >> (32 - GROWTH_BIT):
+        raise OverflowError(f"no growth policy: {growth}")
     data = PyBytes_FromStringAndSize(NULL, size)
     cdef uint8_t *first = <uint8_t *> PyBytes_AS_STRING(data)
     cdef uint8_t *at = first + CRC_BYTES
@@ -142,7 +150,7 @@ def next_superblock(
     (
         sequence, sealed, _, _, _, attrs_offset, attrs_bytes, attrs_capacity, attrs_crc,
         spare_offset, spare_capacity, _, group, _, _, _, _, growth,
-    ) = <tuple> block
+    ) = <tuple> checked(block)
     return tuple.__new__(type(block), (
         sequence + 1, sealed, unclean, n_segments, data_bytes, attrs_offset, attrs_bytes,
         attrs_capacity, attrs_crc, spare_offset, spare_capacity, end, group, shape, offset, grid,

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from extarray.config import config
+from extarray.errors import StorageError
 from extarray.layout.execute import Mover
 
 if TYPE_CHECKING:
@@ -94,16 +95,14 @@ class Crew:
                         threads.append(thread)
                 for _ in self._work(self._movers[0], left):
                     tell(self._moved())
-                for thread in threads:
-                    thread.join()
+                _join(threads)
             except BaseException:
                 self._is_stopped = True
+                _join(threads)
+                with contextlib.suppress(StorageError):  # the error before it is what counts
+                    tell(self._moved())
                 raise
-            finally:
-                # Whatever happens, the arrays may be closed only when nobody uses them.
-                for thread in threads:
-                    thread.join()
-                tell(self._moved())
+            tell(self._moved())
         if self._error is not None:
             raise self._error
 
@@ -143,3 +142,16 @@ class Crew:
         with self._lock:
             elements, self._elements = self._elements, 0
         return elements
+
+
+def _join(threads: Iterable[threading.Thread]) -> None:
+    """Wait for threads, also when interrupted: arrays are closed only when nobody uses them."""
+    interrupt = None
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt as error:
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt

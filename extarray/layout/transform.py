@@ -211,6 +211,8 @@ class Transformation:
                 for place in places:
                     remove_pair(place)
             raise
+        for place in places[:-1]:
+            remove_pair(place)
         return new
 
     def places(self, path: Path) -> list[Path]:
@@ -241,10 +243,10 @@ class Transformation:
                         stack.enter_context(source)
                     if new is None:
                         new = self._begin(places, i)
+                    if i > 1:  # what is begun now is what a later call goes on with
+                        remove_pair(places[i - 2])
                     with _closed_on_error(new):
                         self._carry_out(i, source, new, progress)
-                if i:
-                    remove_pair(places[i - 1])
                 if i + 1 < len(places):
                     new.close()
                     new = None

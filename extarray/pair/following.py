@@ -9,6 +9,7 @@ bounds as they are now.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from extarray._core._mapping import Counter, Region
@@ -236,7 +237,7 @@ class Follower(StateReader):
         """
         if self.mode == "r+":
             return None  # nobody else has the array alone
-        other = StateReader(self.path)
+        other = StateReader(Path(self.absolute))
         try:
             other._open_metadata()
             other._data = self._data
@@ -327,7 +328,7 @@ class Follower(StateReader):
         cut off since cannot be told without that axis.
         """
         if self._cuts_then is None:
-            other = StateReader(self.path)
+            other = StateReader(Path(self.absolute))
             try:
                 other._open_metadata()
                 if other.header.uuid == self.header.uuid and other.header.ndim > self.header.ndim:
