@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 
-__all__ = ["peaks"]
+import pytest
+
+__all__ = ["of_memory", "peaks"]
+
+#: For tests of how much memory is taken: a sanitizer keeps what is freed for a while.
+of_memory = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory"
+)
 
 #: Runs the set-up, then each call, and prints by how many MiB the anonymous memory grew at most.
 _SCRIPT = """

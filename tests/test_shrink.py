@@ -14,6 +14,7 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
+from peaks import of_memory
 from strategies import built, cases, sides
 
 import extarray as xa
@@ -146,6 +147,7 @@ def test_small_chunks_give_whole_pages_back(place, engine, chunk):
         assert disk_bytes(array) <= 6 * 8 * chunk + 3 * 4096
 
 
+@of_memory
 def test_memory_of_small_chunks_rolls_on(script):
     script("""
 import numpy as np, extarray as xa
