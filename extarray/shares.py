@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from extarray.config import config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["run_in_shares"]
+__all__ = ["join_all", "run_in_shares"]
 
 # The least share of a thread.
 _SHARE = 1 << 23
@@ -64,7 +64,29 @@ def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit:
             call(*share)
         call(*shares[0])
     finally:
-        for thread in threads:
-            thread.join()
+        join_all(threads)
     if errors:
         raise errors[0]
+
+
+def join_all(threads: Iterable[threading.Thread]) -> None:
+    """Wait for threads, also when interrupted: what they use may be closed only behind them.
+
+    Parameters
+    ----------
+    threads : iterable of threading.Thread
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The last that came meanwhile, when all have ended.
+    """
+    interrupt = None
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt as error:
+                interrupt = error
+    if interrupt is not None:
+        raise interrupt

@@ -5,14 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-import pytest
-
-__all__ = ["of_memory", "peaks"]
-
-#: For tests of how much memory is taken: a sanitizer keeps what is freed for a while.
-of_memory = pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory"
-)
+__all__ = ["FREED_AT_ONCE", "peaks"]
 
 #: Runs the set-up, then each call, and prints by how many MiB the anonymous memory grew at most.
 _SCRIPT = """
@@ -49,8 +42,20 @@ for call in calls:
 print(json.dumps(peaks))
 """
 
-#: Freed memory goes back to the system at once, so that each call begins without any.
-_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+#: An environment in which freed memory goes back to the system at once: from the C library, and
+#: from AddressSanitizer, which else keeps it for a while to find later uses.
+FREED_AT_ONCE = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "ASAN_OPTIONS": ":".join(
+        [
+            *filter(None, [os.environ.get("ASAN_OPTIONS")]),
+            "quarantine_size_mb=0",
+            "thread_local_quarantine_size_kb=0",
+            "allocator_release_to_os_interval_ms=0",
+        ]
+    ),
+}
 
 
 def peaks(script, setup: str, calls: list[str]) -> dict[str, float]:
@@ -58,5 +63,5 @@ def peaks(script, setup: str, calls: list[str]) -> dict[str, float]:
 
     `setup` defines the names that the calls use.
     """
-    lines = script(_SCRIPT, env=_ENVIRONMENT, text=json.dumps([setup, calls]))
+    lines = script(_SCRIPT, env=FREED_AT_ONCE, text=json.dumps([setup, calls]))
     return dict(zip(calls, json.loads(lines), strict=True))

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from peaks import of_memory, peaks
+from peaks import peaks
 
 import extarray as xa
 
@@ -172,7 +172,6 @@ _CALLS = {
 }
 
 
-@of_memory
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_streams_in_bounded_memory(script, tmp_path, engine):
     setup = f"folder, engine = {str(tmp_path)!r}, {engine!r}\n{_SETUP}"

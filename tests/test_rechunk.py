@@ -14,7 +14,7 @@ import pytest
 from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
-from peaks import of_memory, peaks
+from peaks import peaks
 from tasks import Counted, tasks
 
 import extarray as xa
@@ -489,7 +489,6 @@ run("rows", "64 MiB", chunks=(300, 300))
 """
 
 
-@of_memory
 def test_the_memory_bound_holds(script):
     calls = {
         'run("rows", "8 MiB", chunks=(2048, 8))': 8,

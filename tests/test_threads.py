@@ -253,3 +253,22 @@ def test_a_range_in_shares(threads, monkeypatch):
 
             with pytest.raises(OSError, match="no space"):
                 shares.run_in_shares(fail, 12, 10_007, 12)
+
+
+def test_threads_are_waited_for_however_often_that_is_interrupted(monkeypatch):
+    interrupts = iter([KeyboardInterrupt("first"), KeyboardInterrupt("last")])
+    ended = threading.Event()
+    join = threading.Thread.join
+
+    def interrupted(thread):
+        if (interrupt := next(interrupts, None)) is not None:
+            raise interrupt
+        ended.set()
+        join(thread)
+
+    monkeypatch.setattr(threading.Thread, "join", interrupted)
+    threads = [threading.Thread(target=ended.wait), threading.Thread()]
+    threads[0].start()  # the other one is as where the system has no more threads
+    with pytest.raises(KeyboardInterrupt, match="last"):
+        shares.join_all(threads)
+    assert not threads[0].is_alive()

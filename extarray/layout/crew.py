@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from extarray.config import config
 from extarray.errors import StorageError
 from extarray.layout.execute import Mover
+from extarray.shares import join_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -95,10 +96,10 @@ class Crew:
                         threads.append(thread)
                 for _ in self._work(self._movers[0], left):
                     tell(self._moved())
-                _join(threads)
+                join_all(threads)
             except BaseException:
                 self._is_stopped = True
-                _join(threads)
+                join_all(threads)
                 with contextlib.suppress(StorageError):  # the error before it is what counts
                     tell(self._moved())
                 raise
@@ -142,16 +143,3 @@ class Crew:
         with self._lock:
             elements, self._elements = self._elements, 0
         return elements
-
-
-def _join(threads: Iterable[threading.Thread]) -> None:
-    """Wait for threads, also when interrupted: arrays are closed only when nobody uses them."""
-    interrupt = None
-    for thread in threads:
-        while thread.is_alive():
-            try:
-                thread.join()
-            except KeyboardInterrupt as error:
-                interrupt = error
-    if interrupt is not None:
-        raise interrupt

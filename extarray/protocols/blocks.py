@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.config import config
 from extarray.protocols.notices import SaidOnce
+from extarray.shares import join_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -312,8 +313,6 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
         failures.append(error)
         raise
     finally:
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+        join_all(threads)
     if failures:
         raise failures[0]
