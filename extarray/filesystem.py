@@ -27,6 +27,7 @@ __all__ = [
     "fresh_name",
     "publish",
     "read_all",
+    "read_into",
     "real_name",
     "reserve_zeros",
     "resolve_path",
@@ -230,6 +231,34 @@ def read_all(fd: int, length: int, offset: int) -> bytes:
             break
         data += more
     return data
+
+
+def read_into(fd: int, target: memoryview, offset: int) -> int:
+    """Read bytes of a file to where they belong: all that there are, up to a length.
+
+    Parameters
+    ----------
+    fd : int
+    target : memoryview of bytes
+        As long as what is wanted.
+    offset : int
+
+    Returns
+    -------
+    int
+        Bytes that were read: fewer than wanted at the end of the file only.
+
+    Raises
+    ------
+    OSError
+    """
+    done = 0
+    while done < len(target):  # more than once at the end of the file, or rare: a signal
+        n = os.preadv(fd, [target[done:]], offset + done)
+        if n == 0:
+            break
+        done += n
+    return done
 
 
 def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:

@@ -207,6 +207,25 @@ WRITE(pwrite64, off64_t)
 READ(pread, off_t)
 READ(pread64, off64_t)
 
+/* What Python's os.preadv calls; our own gives one piece. */
+#define READ_PIECES(NAME, TYPE) \
+    ssize_t NAME(int fd, const struct iovec *pieces, int n, TYPE offset, int flags) { \
+        struct iovec first; \
+        int fault; \
+        ssize_t done; \
+        REAL(NAME); \
+        if (!watched(fd) || n != 1) return real(fd, pieces, n, offset, flags); \
+        fault = meet("pread"); \
+        if (fails(fault, 1)) return -1; \
+        first.iov_base = pieces->iov_base; \
+        first.iov_len = share(fault, pieces->iov_len); \
+        done = real(fd, &first, 1, offset, flags); \
+        after(fault); \
+        return done; \
+    }
+READ_PIECES(preadv2, off_t)
+READ_PIECES(preadv64v2, off64_t)
+
 /* -- length and space ------------------------------------------------------------------------- */
 
 #define CUT(NAME, TYPE) \

@@ -37,7 +37,8 @@ cdef struct axial_t:
     index_t *start_address      # (n_segments,)             M*
     index_t *constant           # (n_segments,)
     index_t *coefficient        # (n_segments, ndim)        C; negative along an axis grown at its start
-    index_t *before             # (n_segments, 2, ndim)     extents of all sides; on its own side: N*
+    index_t *first              # (n_segments,)             N*: what it found on its own side
+    index_t *starts             # (n_segments, ndim)        what it found at the starts; NULL: nothing
     side_t sides[2][MAX_NDIM]
 
 
@@ -62,6 +63,9 @@ cdef class Axial:
 
     @cython.final
     cdef int _make_room(self, int32_t more) except -1
+
+    @cython.final
+    cdef int _note_starts(self) except -1
 
     @cython.final
     cdef int _add_segment(self, int axis, int side) except -1
@@ -97,11 +101,6 @@ cdef inline index_t extent_of(const axial_t *s, int j) noexcept nogil:
     return s.sides[END][j].extent + s.sides[START][j].extent
 
 
-# What extents a segment found on one side of all axes.
-cdef inline const index_t *before_of(const axial_t *s, int32_t segment, int side) noexcept nogil:
-    return s.before + (2 * <size_t> segment + side) * s.ndim
-
-
 # The segment that introduced chunk index `i` of axis `j`.
 cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogil:
     cdef int which = END if i >= 0 else START
@@ -117,7 +116,7 @@ cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogi
     high = side.n_segments
     while high - low > 1:
         middle = (low + high) // 2
-        if before_of(s, side.segments[middle], which)[j] <= i:
+        if s.first[side.segments[middle]] <= i:
             low = middle
         else:
             high = middle
@@ -162,7 +161,7 @@ cdef inline int32_t index_at(
 ) noexcept nogil:
     cdef int32_t segment = segment_at(s, address, hint)
     cdef const index_t *c = s.coefficient + <size_t> segment * s.ndim
-    cdef const index_t *low = before_of(s, segment, START)
+    cdef const index_t *low = NULL if s.starts == NULL else s.starts + <size_t> segment * s.ndim
     cdef index_t rest = address - s.start_address[segment]
     cdef index_t quotient
     cdef int j, axis = s.axis[segment], side = s.side[segment]
@@ -170,11 +169,11 @@ cdef inline int32_t index_at(
         return segment
     quotient = rest // (c[axis] if side == END else -c[axis])
     rest -= quotient * (c[axis] if side == END else -c[axis])
-    quotient += before_of(s, segment, side)[axis]
+    quotient += s.first[segment]
     index[axis] = quotient if side == END else ~quotient
     for j in range(s.ndim):
         if j != axis:
             quotient = rest // c[j]
-            index[j] = quotient - low[j]
+            index[j] = quotient if low == NULL else quotient - low[j]
             rest -= quotient * c[j]
     return segment

@@ -23,7 +23,7 @@ import numpy as np
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from ._types cimport MAX_NDIM, index_t, xa_add_overflows, xa_mul_overflows
 
@@ -68,29 +68,29 @@ cdef inline bint describe(
     """
     cdef int ndim = s.ndim, j
     cdef index_t *coefficient = s.coefficient + <size_t> n * ndim
-    cdef index_t *ends_before = s.before + 2 * <size_t> n * ndim
-    cdef index_t *starts_before = ends_before + ndim
     cdef index_t total = 0, run = 1
     cdef uint64_t constant = 0
     cdef bint overflow = False
+    if s.starts != NULL:
+        memcpy(s.starts + <size_t> n * ndim, starts, ndim * sizeof(index_t))
     for j in range(ndim - 1, -1, -1):
-        ends_before[j] = grid[j] - starts[j]
-        starts_before[j] = starts[j]
         if j != axis:
             coefficient[j] = run
             constant += <uint64_t> run * <uint64_t> starts[j]
             # Beside an axis of length 0 the product may overflow though there is no chunk yet; such
             # a grid could never be filled.
             overflow |= xa_mul_overflows(run, grid[j], &run)
+    s.first[n] = 0
     if ndim:
+        s.first[n] = grid[axis] - starts[axis] if side == END else starts[axis]
         overflow |= xa_mul_overflows(run, grid[axis], &total)
         # The row of chunks that is added first stands at the start address.
         if side == END:
             coefficient[axis] = run
-            constant += <uint64_t> total - <uint64_t> run * <uint64_t> (grid[axis] - starts[axis])
+            constant += <uint64_t> total - <uint64_t> run * <uint64_t> s.first[n]
         else:
             coefficient[axis] = -run
-            constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~starts[axis]
+            constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~s.first[n]
     s.axis[n] = axis
     s.side[n] = side
     s.start_address[n] = total
@@ -107,6 +107,20 @@ cdef inline void note_owner(axial_t *s, int axis, int side, int32_t segment) noe
     cdef side_t *own = &s.sides[side][axis]
     own.segments[own.n_segments] = segment
     own.n_segments += 1
+
+
+cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:
+    """Extent of a side of axis `j` when segment n began: the next one to grow it found that much."""
+    cdef const side_t *own = &s.sides[side][j]
+    # Segment 0 owns indices of every axis, but has grown axis 0.
+    cdef int32_t low = j > 0 and side == END, high = own.n_segments, middle
+    while low < high:
+        middle = (low + high) // 2
+        if own.segments[middle] < n:
+            low = middle + 1
+        else:
+            high = middle
+    return own.extent if low == own.n_segments else s.first[own.segments[low]]
 
 
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1:
@@ -193,7 +207,8 @@ cdef class Axial:
         free(self.state.start_address)
         free(self.state.constant)
         free(self.state.coefficient)
-        free(self.state.before)
+        free(self.state.first)
+        free(self.state.starts)
         for j in range(self.state.ndim):
             for side in range(2):
                 free(self.state.sides[side][j].segments)
@@ -246,11 +261,23 @@ cdef class Axial:
             s.start_address, n * sizeof(index_t), capacity * sizeof(index_t))
         s.constant = <index_t *> self._resized(
             s.constant, n * sizeof(index_t), capacity * sizeof(index_t))
-        s.before = <index_t *> self._resized(
-            s.before, 2 * n * ndim * sizeof(index_t), 2 * capacity * max(ndim, 1) * sizeof(index_t))
+        s.first = <index_t *> self._resized(
+            s.first, n * sizeof(index_t), capacity * sizeof(index_t))
         s.coefficient = <index_t *> self._resized(
             s.coefficient, n * ndim * sizeof(index_t), capacity * max(ndim, 1) * sizeof(index_t))
+        if s.starts != NULL:
+            s.starts = <index_t *> self._resized(
+                s.starts, n * ndim * sizeof(index_t), capacity * ndim * sizeof(index_t))
         self.segment_capacity = capacity
+        return 0
+
+    cdef int _note_starts(self) except -1:
+        """Keep from now on what segments find at the starts; those so far have found nothing."""
+        cdef axial_t *s = &self.state
+        cdef size_t row = s.ndim * sizeof(index_t)
+        if s.starts == NULL:
+            s.starts = <index_t *> self._resized(NULL, 0, self.segment_capacity * row)
+            memset(s.starts, 0, s.n_segments * row)
         return 0
 
     cdef int _add_segment(self, int axis, int side) except -1:
@@ -265,6 +292,8 @@ cdef class Axial:
             starts[j] = s.sides[START][j].extent
         if n == self.segment_capacity:
             self._make_room(1)
+        if side == START:
+            self._note_starts()
         if not describe(s, n, axis, side, grid, starts):
             raise too_many()
         if n == 0:
@@ -333,7 +362,7 @@ cdef class Axial:
         stop = extent
         for m in range(<int32_t> n - 1, -1, -1):
             segment = own.segments[m]
-            start = 0 if m == 0 else before_of(s, segment, side)[axis]
+            start = 0 if m == 0 else s.first[segment]
             for i in range(max(start, first), stop):
                 own.table[i] = segment
             stop = min(stop, start)
@@ -487,7 +516,8 @@ cdef class Axial:
         cdef axial_t *s = &self.state
         cdef int32_t n = self._segment(segment)
         cdef int j
-        grid = tuple([before_of(s, n, END)[j] + before_of(s, n, START)[j] for j in range(s.ndim)])
+        grid = tuple(
+            [extent_before(s, n, j, END) + extent_before(s, n, j, START) for j in range(s.ndim)])
         return s.axis[n], s.side[n], grid
 
     def _with_axis(self, position):
@@ -505,7 +535,7 @@ cdef class Axial:
 
         Notes
         -----
-        O(E k) for E segments.  These vectors stay as they are: who reads by them may go on.
+        O(E k log E) for E segments.  These vectors stay as they are: who reads by them may go on.
 
         Examples
         --------
@@ -526,7 +556,7 @@ cdef class Axial:
             axes[i] = s.axis[i] + (s.axis[i] >= at)
             sides[i] = s.side[i]
             for j in range(ndim):
-                grids[i, j + (j >= at)] = before_of(s, i, END)[j] + before_of(s, i, START)[j]
+                grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
         # The initial segment is a growth of axis 0, from nothing to what it had come to when the
         # next one began.
         if at == 0 and ndim:
@@ -560,14 +590,12 @@ cdef class Axial:
         cdef axial_t *s = &self.state
         cdef int32_t n = self._segment(segment)
         cdef int j
-        # The last segment may be lengthened meanwhile, and others may follow it.
-        cdef bint is_last = n + 1 == s.n_segments
         start = []
         stop = []
         for j in range(s.ndim):
             zero = s.sides[START][j].extent
-            start.append(zero - (zero if is_last else before_of(s, n + 1, START)[j]))
-            stop.append(zero + (s.sides[END][j].extent if is_last else before_of(s, n + 1, END)[j]))
+            start.append(zero - extent_before(s, n + 1, j, START))
+            stop.append(zero + extent_before(s, n + 1, j, END))
         return s.axis[n], s.side[n], tuple(start), tuple(stop)
 
     cdef int32_t _segment(self, segment) except -1:
@@ -667,6 +695,8 @@ cdef class Axial:
             for j in range(ndim):
                 for side in range(2):
                     self._make_room_for_owners(j, side, owned[side][j])
+                if owned[START][j]:
+                    self._note_starts()
             last = s.axis[s.n_segments - 1]
             side = s.side[s.n_segments - 1]
             for i in range(n + 1):
@@ -1042,10 +1072,10 @@ cdef class Axial:
         rows = []
         for m in range(s.sides[START][j].n_segments - 1, -1, -1):
             n = s.sides[START][j].segments[m]
-            rows.append((n, zero + ~before_of(s, n, START)[j]))
+            rows.append((n, zero + ~s.first[n]))
         for m in range(1 if j else 0, s.sides[END][j].n_segments):     # segment 0 is axis 0's
             n = s.sides[END][j].segments[m]
-            rows.append((n, zero + before_of(s, n, END)[j]))
+            rows.append((n, zero + s.first[n]))
         k = s.ndim
         return (
             np.array([start for _, start in rows], np.int64),

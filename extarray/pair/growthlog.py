@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.errors import CorruptError
-from extarray.filesystem import read_all, reserve_zeros, write_all
+from extarray.filesystem import read_all, read_into, reserve_zeros, write_all
 from extarray.metadata.header import Header
 from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
@@ -68,9 +68,10 @@ def read_records(
     # Address space and no more, as yet: what is no log fails its checksum before much is read.
     checked = first
     try:
-        records = np.empty((stop - first, size), np.uint8)
+        data = np.empty((stop - first) * size, np.uint8)
     except MemoryError:
         raise CorruptError("the growth log is longer than memory") from None
+    place, records = memoryview(data), data.reshape(-1, size)
     extents = list(known) or [header.first_extent]
     before = number = 0  # records in the extents before this one; number of this one
     while before < stop:
@@ -83,11 +84,9 @@ def read_records(
         low, high = max(first, before), min(stop, before + capacity)
         if low < high:
             offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
-            part = read_all(fd, (high - low) * size, offset)
-            if len(part) != (high - low) * size:
+            part = place[(low - first) * size : (high - first) * size]
+            if read_into(fd, part, offset) < len(part):
                 raise CorruptError("the growth log is cut off")
-            rows = records[low - first : high - first]
-            rows[...] = np.frombuffer(part, np.uint8).reshape(rows.shape)
             if (high - checked) * size > CHECKED_BYTES:
                 check_records(records[checked - first : high - first], uuid, checked)
                 checked = high
