@@ -125,5 +125,5 @@ class Tables:
         self.addresses = axial.addresses
         self.indices = axial.indices
         # As `_axial.pxd` declares them: records, their places in axial vectors, and tables.
-        records = len(owners) * (4 + 1 + 8 + 8 + 8 * k + 16 * k + 4)
+        records = len(owners) * (4 + 1 + 8 + 8 + 8 * k + 8 + 4)
         self.nbytes = records + 4 * int(grids[-1][grown > 0].sum())
