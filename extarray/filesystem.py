@@ -71,7 +71,7 @@ def resolve_path(path: Any) -> Path:
         if text.endswith(suffix):
             text = text[: -len(suffix)]
             break
-    if not text or text.endswith(os.sep) or "\0" in text:
+    if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} names no file")
     try:
         os.fsencode(text)

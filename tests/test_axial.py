@@ -440,6 +440,14 @@ def test_records_of_no_axis(figure, axis):
         figure.axial.records(axis)
 
 
+def test_records_of_axes_counted_from_the_end(figure):
+    for axis in (0, 1):
+        for one, other in zip(
+            figure.axial.records(axis), figure.axial.records(axis - 2), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_records_are_copies(figure):
     starts, addresses, coefficients = figure.axial.records(0)
     for part in (starts, addresses, coefficients):

@@ -150,6 +150,30 @@ def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
     assert "ml_dtypes" in text
 
 
+@pytest.mark.parametrize("dtype", ["'bfloat16'", "[('a', 'bfloat16'), ('b', 'i4')]"])
+def test_ml_dtypes_by_name(script, dtype):
+    """Whether somebody has imported the package before does not matter."""
+    pytest.importorskip("ml_dtypes", exc_type=ImportError)
+    text = script(
+        "import sys\n"
+        "import extarray as xa\n"
+        "assert 'ml_dtypes' not in sys.modules\n"
+        f"print(xa.zeros(2, {dtype}).dtype)\n"
+    )
+    assert "bfloat16" in text
+    text = script(
+        "import sys\n"
+        "sys.modules['ml_dtypes'] = None\n"
+        "import extarray as xa\n"
+        "try:\n"
+        f"    xa.zeros(2, {dtype})\n"
+        "except TypeError as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
+    assert text.startswith("DTypeError")
+    assert "extarray[dtypes]" in text
+
+
 @pytest.mark.parametrize(
     "spec",
     ["f4", "<f4", np.float32, np.dtype("f4"), "float32", float, int, bool, complex, "i8, f4"],

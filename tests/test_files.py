@@ -75,7 +75,7 @@ def test_what_is_no_path(bad):
         xa.open(bad)
 
 
-@pytest.mark.parametrize("bad", ["", ".xmd", "folder/", "a\0b"])
+@pytest.mark.parametrize("bad", ["", ".xmd", "folder/", "folder/.", "..", "a\0b"])
 def test_paths_that_name_no_file(bad):
     with pytest.raises(xa.ArgumentError, match="path"):
         xa.create(bad, shape=(1,))

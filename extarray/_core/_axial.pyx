@@ -377,7 +377,7 @@ cdef class Axial:
         Parameters
         ----------
         axis : int
-            In [0, ndim).
+            In [-ndim, ndim).
         by : int
             Chunks, at least 0.
         side : {"end", "start"}
@@ -760,9 +760,9 @@ cdef class Axial:
 
     def _axis(self, axis):
         axis = _integer(axis)
-        if not 0 <= axis < self.state.ndim:
+        if not -self.state.ndim <= axis < self.state.ndim:
             raise AxisError(axis, self.state.ndim)
-        return axis
+        return axis % self.state.ndim
 
     cdef tuple _extents(self, int side):
         cdef int j
@@ -1032,7 +1032,7 @@ cdef class Axial:
         Parameters
         ----------
         axis : int
-            In [0, ndim).
+            In [-ndim, ndim).
 
         Returns
         -------

@@ -36,10 +36,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
     ArgumentError
         A ValueError: a sub-array type, whose elements would add axes.
     """
-    try:
-        result: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
-        raise DTypeError(f"{dtype!r} is no data type: {error}") from None
+    result = _understood(dtype)
     if result.hasobject or result.char == "T":
         raise DTypeError(
             f"elements of {result} have no fixed size in bytes; use fixed-length bytes or text "
@@ -60,6 +57,27 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
     if _depth(result) > _DEEPEST:
         raise DTypeError(f"a type of records in records, deeper than {_DEEPEST}; make it flatter")
     return result
+
+
+def _understood(dtype: Any) -> np.dtype[Any]:
+    """What NumPy understands, and the names that it knows as soon as `ml_dtypes` is imported."""
+    understood: np.dtype[Any]
+    try:
+        understood = np.dtype(dtype)
+        return understood
+    except TypeError as error:
+        problem = str(error)
+    from extarray.extras import require
+
+    try:
+        require("ml_dtypes", "dtypes", "a name such as 'bfloat16'")
+        understood = np.dtype(dtype)
+        return understood
+    except TypeError as error:
+        problem = str(error)
+    except ImportError as error:
+        problem = f"{problem}; {error}"
+    raise DTypeError(f"{dtype!r} is no data type: {problem}")
 
 
 def _depth(dtype: np.dtype[Any]) -> int:
