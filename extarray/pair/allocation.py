@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Region, Views, punch_range, reserve_range, zero_range
@@ -188,8 +189,22 @@ class Allocator(Committer):
     def punch_postponed(self) -> None:
         """Give disk space back to the file system, where it can punch holes."""
         runs, self.postponed = self.postponed, []
-        for start, stop in runs:
-            punch_range(self._data, start, stop - start)
+        with family("cannot give back space of '{}'", f"{self.path}.xta"):
+            for start, stop in runs:
+                punch_range(self._data, start, stop - start)
+                self._erase_split(start, stop)
+
+    def _erase_split(self, start: int, stop: int) -> None:
+        """Erase what is left of elements that lie in a hole in part.
+
+        A hole has whole pages.  Readers that know these elements still find them old or erased.
+        """
+        size = self.header.dtype.itemsize
+        first, last = start + -start % PAGESIZE, stop - stop % PAGESIZE
+        if first < last:
+            for edge in (first, last):
+                if edge % size:
+                    erase_range(self._data, edge - edge % size, edge + -edge % size)
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
