@@ -135,6 +135,11 @@ class Allocator(Committer):
                     self._sync_data()
                 self._sync_state()
 
+    def begin_renewal(self) -> None:
+        """Make ready to write to what a cut, or an append that failed, has left."""
+        self._check_length()  # as in `begin_append`; and a load through a mapping would not return
+        self.settle()
+
     def reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
         if self.header.sparse or not CAN_RESERVE:
