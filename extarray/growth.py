@@ -456,7 +456,7 @@ class Extendible(StoredArray):
                 "was cut off is needed until the end of the block; grow behind it"
             )
         store = self._store
-        store.settle()
+        store.begin_renewal()
         self._forget_touched()
         parts = list(change.old_chunks_of_new_parts())
         if not parts:

@@ -117,6 +117,9 @@ class MemoryStore:
     def settle(self) -> None:
         """Nothing to do."""
 
+    def begin_renewal(self) -> None:
+        """Nothing to do."""
+
     def reserve_again(self, start: int, stop: int) -> None:
         """Nothing to do: memory comes when it is touched."""
 

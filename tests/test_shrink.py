@@ -348,6 +348,15 @@ def test_a_reader_that_has_not_refreshed(disk, fill):
             assert_same(reader[...], array[...])
 
 
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_elements_that_lie_on_two_pages_are_cut_off_as_a_whole(disk, side):
+    with disk.array((1200, 2), "V13", chunks=(1, 2)) as array:
+        array[...] = b"?" * 13
+        with disk.open(array) as reader:
+            array.shrink(0, 1000, side)
+            assert set(reader[...].ravel().tolist()) == {b"?" * 13, bytes(13)}
+
+
 def test_nothing_is_cut_by_a_mode_that_cannot_write(disk):
     with disk.array((4, 3)) as array:
         array.flush()

@@ -116,6 +116,18 @@ def test_writers_find_out_before_they_grow_and_when_they_close(
     assert os.path.getsize(f"{path}.xta") == length, "nothing covers it up"
 
 
+def test_growth_into_what_was_cut_finds_out_before_it_looks_there(path, engine):
+    array = xa.create(path, (6, 1024), "i4", chunks=(4, 512), engine=engine)
+    array[...] = 1
+    array.flush()
+    os.truncate(f"{path}.xta", CUT)
+    array.shrink(0, 1)
+    for end in (lambda: array.extend(0, 1), array.close):
+        with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):
+            end()
+    assert os.path.getsize(f"{path}.xta") == CUT
+
+
 SIGNALLED = """
 import os, sys
 import extarray as xa

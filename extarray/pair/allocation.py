@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Region, Views, punch_range, reserve_range, zero_range
@@ -134,6 +135,11 @@ class Allocator(Committer):
                     self._sync_data()
                 self._sync_state()
 
+    def begin_renewal(self) -> None:
+        """Make ready to write to what a cut, or an append that failed, has left."""
+        self._check_length()  # as in `begin_append`; and a load through a mapping would not return
+        self.settle()
+
     def reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
         if self.header.sparse or not CAN_RESERVE:
@@ -188,8 +194,22 @@ class Allocator(Committer):
     def punch_postponed(self) -> None:
         """Give disk space back to the file system, where it can punch holes."""
         runs, self.postponed = self.postponed, []
-        for start, stop in runs:
-            punch_range(self._data, start, stop - start)
+        with family("cannot give back space of '{}'", f"{self.path}.xta"):
+            for start, stop in runs:
+                punch_range(self._data, start, stop - start)
+                self._erase_split(start, stop)
+
+    def _erase_split(self, start: int, stop: int) -> None:
+        """Erase what is left of elements that lie in a hole in part.
+
+        A hole has whole pages.  Readers that know these elements still find them old or erased.
+        """
+        size = self.header.dtype.itemsize
+        first, last = start + -start % PAGESIZE, stop - stop % PAGESIZE
+        if first < last:
+            for edge in (first, last):
+                if edge % size:
+                    erase_range(self._data, edge - edge % size, edge + -edge % size)
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
