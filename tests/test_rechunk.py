@@ -310,6 +310,29 @@ def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda a: a, lambda a: a.T),
+        (lambda a: a, lambda a: a.lazy[::-1]),
+        (lambda a: a.lazy[:, [0, *range(63)]], lambda a: a.lazy[:, [1, *range(63)]]),
+        (lambda a: a, lambda a: a.append(a[:8]) or a.shrink(0, 8, side="start") or a),
+    ],
+)
+def test_what_is_left_of_other_elements_is_not_used(tmp_path, monkeypatch, one, other):
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    arguments = {"chunks": (16, 4), "max_memory": 6000}
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(8, 8))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(Stopped):
+            xa.rechunk(one(a), tmp_path / "new", **arguments)
+    src = other(a)
+    with xa.rechunk(src, tmp_path / "new", resume=True, **arguments) as b:
+        assert_same(b[...], src[...])
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
 KILLED = """
 import os, signal, sys
 import extarray as xa
