@@ -199,6 +199,14 @@ def test_a_plan_fits_and_no_pass_of_it_could_go(problem):
             assert cost < one_pass.bytes_read + once
 
 
+@given(problems())
+def test_with_memory_for_all_of_the_array_each_chunk_is_read_once(problem):
+    task, _ = problem
+    for memory in (least_memory(task.shape, task.source_chunks, 1), 1 << 30):
+        (p,) = plan_passes(task, memory)
+        assert p.bytes_read == p.bytes_written
+
+
 def test_reading_again_is_cheaper_than_a_second_pass():
     plan = xa.rechunk_plan(
         (8192, 8192), source_chunks=(16, 4096), chunks=(4096, 16), max_memory="100 MiB"

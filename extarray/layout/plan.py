@@ -586,7 +586,7 @@ def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
     much as reading the array once, or where nothing else is possible.
     """
     task = check_memory(task, budget)
-    small = task.in_one_step(task.shape)
+    small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
     if small.memory <= min(budget, STEP_BYTES):
         return [small]  # one step has the whole array
 
