@@ -223,6 +223,14 @@ def test_steepest_descent_finds_what_is_not_in_the_lists(monkeypatch):
     assert few.bytes_read <= 1.1 * all_.bytes_read
 
 
+def test_many_axes_are_not_tried_in_all_combinations():
+    plan = xa.rechunk_plan(
+        (3,) * 20, source_chunks=(1, 2) * 10, chunks=(2, 1) * 10, dtype="u1", max_memory="64 KiB"
+    )
+    assert plan.memory <= 64 << 10
+    assert plan.bytes_read == plan.bytes_written == 2 * 3**20
+
+
 # -- published cases -----------------------------------------------------------------------------
 
 
