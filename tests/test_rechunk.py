@@ -193,8 +193,14 @@ def test_what_is_not_possible(cube, tmp_path):
         xa.rechunk(a, order="X")
     with pytest.raises(xa.ArgumentError, match="threads"):
         xa.rechunk(a, workers=0)
-    with pytest.raises(ValueError, match="axes"):
+    with pytest.raises(xa.ArgumentError, match="each of the 3 axes once"):
         xa.rechunk(a, axes=(0, 1))
+    with pytest.raises(xa.ArgumentError, match="each of the 3 axes once"):
+        xa.rechunk(a, axes=(0, 1, -2))
+    with pytest.raises(xa.AxisError, match="axis 3 is out of bounds"):
+        xa.rechunk(a, axes=(0, 1, 3))
+    with pytest.raises(xa.ArgumentTypeError, match="sequence of ints"):
+        xa.rechunk(a, axes="012")
     with pytest.raises(xa.ChunksError):
         xa.rechunk(a, chunks=(0, 1, 1))
     with pytest.raises(xa.MissingError):
