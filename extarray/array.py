@@ -233,6 +233,11 @@ class ExtArray(
         return tuple([(0, 1, n, j) for j, n in enumerate(self.shape)])
 
     @property
+    def _extract(self) -> list[Any]:
+        """What it has of the elements that were ever stored, as JSON values."""
+        return [-n for n in self.origin]
+
+    @property
     def lazy(self) -> Lazy:
         """Views, which read late and write through: ``a.lazy[...]`` reads nothing.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from extarray._core._crc import crc32c
 from extarray.casting import astype
 from extarray.config import config
 from extarray.errors import (
@@ -230,6 +231,11 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     @property
     def _layout(self) -> tuple[Line, ...]:
         return tuple(_line(part) for part in self._parts)
+
+    @property
+    def _extract(self) -> list[Any]:
+        """What it has of the elements that were ever stored, as JSON values."""
+        return list(map(_told, self._parts, self._zero))
 
     @property
     def _is_mapped(self) -> bool:
@@ -770,6 +776,14 @@ def _line(part: Part) -> Line:
         return 0, 1, 0, None
     low = int(indices.min())
     return low, 1, int(indices.max()) - low + 1, None
+
+
+def _told(part: Part, zero: int) -> list[int]:
+    """A part in numbers, from an origin of the axis on: of a list of indices their checksum."""
+    if isinstance(part, Progression):
+        return [part.dim, part.start - zero, part.step, part.count]
+    indices = np.ascontiguousarray(part.indices[0] - zero, np.int64)
+    return [*part.dims, crc32c(indices.view(np.uint8))]
 
 
 def _ends(line: Line) -> tuple[int, int]:

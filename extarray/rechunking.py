@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
@@ -15,7 +16,7 @@ from extarray.chunking import check_chunks, check_shape
 from extarray.config import config, parse_bytes
 from extarray.creation import open as open_array
 from extarray.dims import known_dims
-from extarray.errors import ArgumentError, ArgumentTypeError
+from extarray.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.filesystem import resolve_path
 from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
@@ -74,7 +75,8 @@ def rechunk(
         Elements are cast as by ``astype``; None: the present one.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
-        chunk.  Besides, each thread stages up to 2 MiB.  With `comm`, of each rank.
+        chunk.  With `comm`, of each rank.  Besides, each thread stages up to 2 MiB, and an array in
+        order "Z" or "H" has a table of 8 bytes for each element of a chunk; 24 while it is made.
     workers : int, optional
         Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
         `max_memory` is enough for.
@@ -258,7 +260,7 @@ def _wanted(
     """The source with its axes in the order of the target, and what the target is."""
     base: ExtArray = array.base if isinstance(array, LazyView) else array
     base._check()
-    source: Any = array if axes is None else np.transpose(array, axes)
+    source: Any = array if axes is None else np.transpose(array, _permutation(axes, array.ndim))
     kind = source.dtype if dtype is None else check_dtype(dtype)
     old = base._store.header
     extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
@@ -277,6 +279,21 @@ def _wanted(
         else:
             values["dims"] = list(source.dims)
     return source, header, encode_attrs(values)
+
+
+def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Which axis each new axis is."""
+    try:
+        given = [operator.index(axis) for axis in axes]
+    except TypeError:
+        raise ArgumentTypeError(f"axes must be a sequence of ints, not {axes!r}") from None
+    for axis in given:
+        if not -ndim <= axis < ndim:
+            raise AxisError(axis, ndim)
+    result = tuple(axis % ndim for axis in given)
+    if sorted(result) != list(range(ndim)):
+        raise ArgumentError(f"axes {axes!r} have to name each of the {ndim} axes once")
+    return result
 
 
 def rechunk_plan(
@@ -346,11 +363,7 @@ def rechunk_plan(
     itemsize = check_dtype(float if dtype is None else dtype).itemsize
     old = check_chunks(source_chunks, shape, itemsize)
     if axes is not None:
-        # A stand-in knows what NumPy says to such axes.
-        standin = np.lib.stride_tricks.as_strided(
-            np.zeros(1, "u1"), shape=(1,) * len(shape), strides=range(len(shape))
-        )
-        turned = np.transpose(standin, axes).strides
+        turned = _permutation(axes, len(shape))
         shape, old = (tuple(values[j] for j in turned) for values in (shape, old))
     new = old if chunks is None else check_chunks(chunks, shape, itemsize)
     if 0 in shape:

@@ -193,8 +193,14 @@ def test_what_is_not_possible(cube, tmp_path):
         xa.rechunk(a, order="X")
     with pytest.raises(xa.ArgumentError, match="threads"):
         xa.rechunk(a, workers=0)
-    with pytest.raises(ValueError, match="axes"):
+    with pytest.raises(xa.ArgumentError, match="each of the 3 axes once"):
         xa.rechunk(a, axes=(0, 1))
+    with pytest.raises(xa.ArgumentError, match="each of the 3 axes once"):
+        xa.rechunk(a, axes=(0, 1, -2))
+    with pytest.raises(xa.AxisError, match="axis 3 is out of bounds"):
+        xa.rechunk(a, axes=(0, 1, 3))
+    with pytest.raises(xa.ArgumentTypeError, match="sequence of ints"):
+        xa.rechunk(a, axes="012")
     with pytest.raises(xa.ChunksError):
         xa.rechunk(a, chunks=(0, 1, 1))
     with pytest.raises(xa.MissingError):
@@ -307,6 +313,29 @@ def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
     other = xa.from_array(np.zeros((64, 64)), chunks=(1, 64))
     with xa.rechunk(other, tmp_path / "new", resume=True, **TWO) as b:
         assert not b[...].any()
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda a: a, lambda a: a.T),
+        (lambda a: a, lambda a: a.lazy[::-1]),
+        (lambda a: a.lazy[:, [0, *range(63)]], lambda a: a.lazy[:, [1, *range(63)]]),
+        (lambda a: a, lambda a: a.append(a[:8]) or a.shrink(0, 8, side="start") or a),
+    ],
+)
+def test_what_is_left_of_other_elements_is_not_used(tmp_path, monkeypatch, one, other):
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    arguments = {"chunks": (16, 4), "max_memory": 6000}
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(8, 8))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(Stopped):
+            xa.rechunk(one(a), tmp_path / "new", **arguments)
+    src = other(a)
+    with xa.rechunk(src, tmp_path / "new", resume=True, **arguments) as b:
+        assert_same(b[...], src[...])
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 

@@ -313,6 +313,7 @@ def _search(
     target chunk along an axis are taken as long as they lead down (steepest descent), which matters
     where not all templates were in the lists.
     """
+    lists = _shortened(lists)
     costs = [
         [axis.elements_read(n) for n in tried] for axis, tried in zip(axes, lists, strict=True)
     ]
@@ -332,6 +333,15 @@ def _search(
         if best is None or found < best:
             best = found
     return None if best is None else _descend(axes, [tried[0] for tried in lists], best, fits)
+
+
+def _shortened(lists: list[list[int]]) -> list[list[int]]:
+    """Templates to try, fewer where many axes together have too many; the smallest stay."""
+    lists = list(lists)
+    while math.prod(map(len, lists[:-1])) > _TRIED_TOGETHER:
+        j = max(range(len(lists) - 1), key=lambda j: len(lists[j]))
+        lists[j] = lists[j][::2]
+    return lists
 
 
 def _descend(
@@ -586,7 +596,7 @@ def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
     much as reading the array once, or where nothing else is possible.
     """
     task = check_memory(task, budget)
-    small = task.in_one_step(task.shape)
+    small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
     if small.memory <= min(budget, STEP_BYTES):
         return [small]  # one step has the whole array
 

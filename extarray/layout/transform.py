@@ -264,6 +264,11 @@ class Transformation:
         total = sum(p.bytes_written for p in self.passes)
         return Progress(total, "rechunk", self.progress)
 
+    @property
+    def what(self) -> list[Any]:
+        """Which elements are moved, in which order of axes: JSON values."""
+        return [self.source._origin.hex(), *self.source._extract]
+
     def journal(self, i: int, store: FileStore) -> Journal:
         """The notes of a pass.
 
@@ -279,7 +284,7 @@ class Transformation:
         Journal
         """
         job = {
-            "source": self.source._origin.hex(),
+            "source": self.what,
             "pass": i,
             "passes": [
                 [p.shape, p.source_chunks, p.target_chunks, p.task.lead, p.template, p.blocks]

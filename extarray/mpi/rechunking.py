@@ -61,7 +61,7 @@ def rechunk_together(
             work.ranks = agreement.comm.size
             work.progress = work.progress and not agreement.comm.rank
             step.arguments = (
-                f"rechunk the array {work.source._origin.hex()} of shape {work.source.shape} to "
+                f"rechunk the elements {work.what} of shape {work.source.shape} to "
                 f"'{path}' of dtype {work.header.dtype}, order {work.header.order}, attributes "
                 f"{work.attrs}, verify {work.verify}, resume {resume}, by {work.passes}"
             )
