@@ -189,6 +189,8 @@ with raises(xa.ClosedError):
     a.read()
 with raises(xa.ClosedError):
     a.extend(0, 1)
+with raises(xa.ClosedError):
+    a.distribute()
 
 # No room at a write, for the last rank alone.  (Stores to a mapping know no such limit.)
 a = create(path=path + "-sparse", shape=(1 << 12, 64), chunks=(64, 64), sparse=True)
