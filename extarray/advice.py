@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -36,6 +36,8 @@ _PAGE = 4096
 #: no more.
 _MOST_ROWS = 1 << 14
 _MOST_ALONG = 1 << 12
+#: Rows that are tried together at most: the axes of larger arrays take turns, two at a time.
+_MOST_TOGETHER = 1 << 16
 _MEASURES = ("chunks", "bytes", "pages")
 
 
@@ -212,7 +214,12 @@ def _requests(
     access: Any, shape: tuple[int, ...], growing: frozenset[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Extents of the requests, a row each, and their weights, which sum to 1."""
-    pairs = list(getattr(access, "access", access))
+    try:
+        pairs = list(getattr(access, "access", access))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"access must be pairs of a request and a weight, or a log, not {access!r}"
+        ) from None
     if not pairs:
         raise ArgumentError(
             "access has no request; give pairs such as ((1, 5, 4), 0.7), or a log of "
@@ -288,6 +295,10 @@ def _rounded(cost: float) -> float:
     return float(f"{cost:.12g}")
 
 
+#: For the extents that are tried along an axis: mean numbers of chunks, and the waste.
+_Table: TypeAlias = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
+
+
 @dataclass
 class _Problem:
     """The search for the chunk shape of the least cost."""
@@ -332,15 +343,16 @@ class _Problem:
 
     def rest(
         self, head: tuple[int, ...], last: NDArray[np.int64]
-    ) -> Iterable[tuple[int, int, int]]:
+    ) -> Iterable[tuple[int, float, int]]:
         """By what shapes of the same cost are compared: pages, what is allocated, the larger."""
         elements = math.prod(head) * last
         pages = -(-elements * self.itemsize // _PAGE)
         *shape, end = [max(n, 1) for n in self.shape]
-        allocated = elements * math.prod(grid_of(shape, head)) * -(-end // last)
+        # As floats: more than 63 bits are possible.
+        allocated = elements * float(math.prod(grid_of(shape, head))) * -(-end // last)
         return zip(pages.tolist(), allocated.tolist(), (-elements).tolist(), strict=True)
 
-    def compared(self, chunks: tuple[int, ...]) -> tuple[float, int, int, int]:
+    def compared(self, chunks: tuple[int, ...]) -> tuple[float, int, float, int]:
         """By what shapes are compared."""
         waste = math.prod(float(self.waste(j, np.array([c]))[0]) for j, c in enumerate(chunks))
         (rest,) = self.rest(chunks[:-1], np.array(chunks[-1:]))
@@ -349,20 +361,49 @@ class _Problem:
     def solve(self, limit: int) -> tuple[int, ...]:
         """The best shape of at most so many elements."""
         tried = self._candidates(limit)
+        tables = [(self.met(j, values), self.waste(j, values)) for j, values in enumerate(tried)]
+        everything = [range(len(values)) for values in tried[:-1]]
+        if math.prod(map(len, everything)) <= _MOST_TOGETHER:
+            return self._descend(self._best(limit, tried, tables, everything), limit)
+        return self._descend(self._by_pairs(limit, tried, tables), limit)
+
+    def _by_pairs(
+        self, limit: int, tried: list[NDArray[np.int64]], tables: list[_Table]
+    ) -> tuple[int, ...]:
+        """A shape that is not better with other extents of two axes, or of one and the last."""
+        found: tuple[int, ...] = (1,) * len(tried)
+        while True:
+            before = found
+            for pair in itertools.combinations(range(len(tried) - 1), 2):
+                places = [
+                    range(len(values)) if j in pair else np.searchsorted(values, [c]).tolist()
+                    for j, (values, c) in enumerate(zip(tried[:-1], found, strict=False))
+                ]
+                found = self._best(limit, tried, tables, places)
+            if found == before:
+                return found
+
+    def _best(
+        self,
+        limit: int,
+        tried: list[NDArray[np.int64]],
+        tables: list[_Table],
+        places: Sequence[Sequence[int]],
+    ) -> tuple[int, ...]:
+        """The best shape that has one of some extents along each axis, and any along the last."""
         last = tried[-1]
-        met_last, waste_last = self.met(len(tried) - 1, last), self.waste(len(tried) - 1, last)
-        met = [self.met(j, values) for j, values in enumerate(tried[:-1])]
-        waste = [self.waste(j, values) for j, values in enumerate(tried[:-1])]
-        best = (math.inf, 0, 0, 0)
+        *firsts, (met_last, waste_last) = tables
+        best = (math.inf, 0, 0.0, 0)
         found: tuple[int, ...] = ()
-        for place in itertools.product(*[range(len(values)) for values in tried[:-1]]):
+        for place in itertools.product(*places):
             head = tuple(int(values[i]) for values, i in zip(tried, place, strict=False))
             elements = math.prod(head)
             n = int(np.searchsorted(last, limit // elements, side="right"))
             if n == 0:
                 continue
-            row = self.weights * math.prod(m[:, i] for m, i in zip(met, place, strict=True))
-            factor = math.prod(w[i] for w, i in zip(waste, place, strict=True))
+            chosen = list(zip(firsts, place, strict=True))
+            row = self.weights * math.prod(met[:, i] for (met, _), i in chosen)
+            factor = math.prod(waste[i] for (_, waste), i in chosen)
             costs = (row @ met_last[:, :n]) * waste_last[:n] * factor
             costs = costs * self.size(last[:n] * elements)
             low = costs.min()
@@ -372,7 +413,7 @@ class _Problem:
             rank, c = min(zip(self.rest(head, same), same.tolist(), strict=True))
             if (_rounded(low), *rank) < best:
                 best, found = (_rounded(low), *rank), (*head, c)
-        return self._descend(found, limit)
+        return found
 
     def longest(self, limit: int) -> list[int]:
         """Extents of chunks that make sense along each axis, at most."""

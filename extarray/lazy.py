@@ -903,7 +903,7 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     if view is None:
         return NotImplemented
     np.squeeze(shadow(view), axis)  # raises what NumPy raises
-    if axis is None:
+    if axis is None or not view.ndim:  # without axes, NumPy takes the first and the last as well
         gone = [d for d, n in enumerate(view.shape) if n == 1]
     else:
         gone = list(normalize_axis_tuple(axis, view.ndim))

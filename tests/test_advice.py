@@ -83,6 +83,16 @@ def test_without_all_shapes_a_good_one_is_found(problem):
     assert found.cost <= 2 * xa.advise_chunks(shape, "u1", access, block_bytes=limit).cost
 
 
+@given(problems(k=3, longest=5))
+def test_axes_in_turn_find_a_good_one(problem):
+    shape, access, limit = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("extarray.advice._MOST_TOGETHER", 1)
+        found = xa.advise_chunks(shape, "u1", access, block_bytes=limit)
+    assert math.prod(found) <= limit
+    assert found.cost <= 2 * xa.advise_chunks(shape, "u1", access, block_bytes=limit).cost
+
+
 def test_the_example_of_the_thesis():
     """Of 2 x 10 x 12, a request of 1 x 5 x 4 lies in a run of 60 of a row-major file.
 
@@ -152,6 +162,10 @@ def test_large_arrays():
     )
     assert best.cost < {o.reason: o.cost for o in best.alternatives}["what create chooses"]
     assert xa.advise_chunks((10**12,), "u1", [((1000,), 1)]) == (2**18,)
+    assert math.prod(xa.advise_chunks((1000,) * 8, "u1", [((10,) * 8, 1)])) <= 2**18
+    many = xa.advise_chunks((3,) * 14, "u1", [(("plane", -1), 1)], block_bytes=3**9)
+    assert sorted(many) == [1] * 5 + [3] * 9
+    assert many[-1] == 1
     assert xa.advise_chunks((), "u1", [((), 1)]) == ()
 
 
@@ -166,6 +180,7 @@ def test_large_arrays():
         ({"access": [((0, 1), 1)]}, xa.ShapeError, "give 1 to 4"),
         ({"access": [(("plane", 2), 1)]}, xa.AxisError, "out of bounds"),
         ({"access": [(1, 2, 3)]}, xa.ArgumentTypeError, "no pair"),
+        ({"access": None}, xa.ArgumentTypeError, "pairs"),
         ({"access": [(("rows", 1), 1)]}, xa.ArgumentTypeError, "no pair"),
         ({"grow": 2}, xa.AxisError, "out of bounds"),
         ({"grow": "x"}, xa.ArgumentTypeError, "axes"),

@@ -242,6 +242,26 @@ def test_what_is_assigned_is_what_was_there(factory):
         assert_same(array[...], data)
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1, ()])
+def test_squeezed_without_axes(axis):
+    a = xa.full((), 7)
+    view = np.squeeze(a, axis=axis)
+    assert isinstance(view, LazyView)
+    assert (view.shape, int(view)) == (np.squeeze(np.array(7), axis=axis).shape, 7)
+
+
+@pytest.mark.parametrize("dtype", ["S3", "U3", "M8[s]", "f8", [("t", "S2")]])
+def test_an_element_of_any_dtype_is_assigned(factory, dtype):
+    """To one element, too, where NumPy converts values otherwise than arrays."""
+    data = sample(np.dtype(dtype), (3,), 1)
+    with factory.array((3,), data.dtype) as array:
+        array[...] = data
+        lone = array.lazy[2]
+        array[0] = lone
+        array[1] = lone.astype(dtype)
+        assert_same(array[...], data[[2, 2, 2]])
+
+
 # -- NumPy's functions ---------------------------------------------------------------------------
 
 EXPRESSIONS = {

@@ -98,6 +98,20 @@ def test_conversion(convert, dtype, shape):
     compared(lambda: convert(a), lambda: convert(n))
 
 
+@pytest.mark.parametrize("spec", ["", ".2f", ">8", "x"])
+@pytest.mark.parametrize("data", [np.array(2.5), np.array(7), np.array("ab")], ids=str)
+def test_format(data, spec):
+    a = xa.from_array(data)
+    compared(lambda: format(a, spec), lambda: format(data, spec))
+
+
+def test_format_of_many():
+    a = xa.ones(1)
+    assert f"{a}" == str(a)
+    with pytest.raises(TypeError, match="format string"):
+        f"{a:.2f}"
+
+
 def test_the_truth_of_many_is_not_read(path):
     many = "truth value of an array with more than one element"
     with (

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from compare import assert_same_outcome
 from operands import check, check_out
-from streaming import compared, small_boxes
+from streaming import compared, outcome, small_boxes
 
+import extarray as xa
 from extarray.protocols.functions import streamed
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "numpy-functions.md"
@@ -67,6 +68,7 @@ compress([True, False, True], x, axis=0)  compress(b.ravel(), x)
 concatenate((x, y))  concatenate((x, y), axis=None)  concatenate((x, h), 1)  concatenate((x, v))
 concatenate((x, k[0].T), dtype="f4", casting="same_kind")
 copyto(x, y)  copyto(x, y, where=b)  copyto(k, 300)  copyto(x, y[0])  copyto(j, x)
+copyto(x, y, where=[1, 0, 2, 0])  copyto(x, y, where=j)  copyto(x, y, where=None)
 corrcoef(x)  corrcoef(x, y, rowvar=False)  corrcoef(c)
 count_nonzero(j)  count_nonzero(t, axis=(0, 1))  count_nonzero(b, 1, keepdims=True)
 compress([True, False, True], x, 1)
@@ -75,10 +77,10 @@ cumprod(x, 1)  cumsum(x)  cumsum(t, 1)  cumsum(k, 0)  cumsum(x, 7)  cumsum(b)
 cumulative_prod(v)  cumulative_sum(x, axis=0)  cumulative_sum(v, include_initial=True)
 diagonal(x)  diagonal(t, 1, 1, 2)  diagonal(x, -2)
 broadcast_to(x, (2, *x.shape))  expand_dims(x, 1)  matrix_transpose(t)  moveaxis(t, 0, 2)
-squeeze(x[:1])  swapaxes(t, 0, 1)  transpose(t, (1, 0, 2))
+squeeze(x[:1])  squeeze(o, 1)  swapaxes(t, 0, 1)  transpose(t, (1, 0, 2))
 diff(x)  diff(t, 2, 0)  diff(v, prepend=1.0)  diff(d)  diff(x, 0)
 digitize(x, [-1, 0, 1])  digitize(v, s)
-dot(x, q)  dot(v, w)  dot(t, y)  dot(x, y)  dot(x, 2)  dot(j, np.arange(4))
+dot(x, q)  dot(v, w)  dot(t, y)  dot(x, y)  dot(x, 2)  dot(j, np.arange(4))  dot(z, i[:3])
 dstack((x, y))  dstack((v, w))
 einsum("ij,jk", x, q)  einsum("ij,ij->i", x, y)  einsum("kji->ik", t)
 einsum("...i,ji", t, q[:, :0])
@@ -94,7 +96,7 @@ histogram(v)  histogram(t, 4, (-2, 3))  histogram(x, [-1, 0, 1])  histogram(v, 5
 histogram(v, 5, density=True)  histogram(v, "auto")  histogram(v, "fd")  histogram(v, "doane")
 histogram2d(v, w, 3)  histogram_bin_edges(x)  histogram_bin_edges(v, "scott")
 histogramdd((v, w), 3)  histogramdd(x, (2, 2, 2, 2))
-hstack((x, y))  hstack((v, w))  i0(x)  imag(c)  imag(x)  inner(x, y)  inner(v, w)
+hstack((x, y))  hstack((v, w))  i0(x)  imag(c)  imag(x)  inner(x, y)  inner(v, w)  inner(z, i[:3])
 interp(x, [-1, 1], [0, 5])  interp(v, s, w)
 intersect1d(i, j)  isclose(x, y, atol=1)  isclose(n, n, equal_nan=True)  iscomplex(c)
 iscomplexobj(c)  isin(i, [1, 2])  isin(j, i, invert=True)  isneginf(x / 0.0)  isposinf(x)
@@ -123,7 +125,7 @@ place(x, b, [1, 2])  place(x, x > 9, [1])  place(k, k > 1, 300)  place(k, k > 1,
 place(k, k > 9, 300)  place(p, [True, False, True] * 2, [(1, 2)])  prod(x, 0)  prod(k)  ptp(x)
 ptp(t, 1)
 put(x, [0, -1, 0], [5, 6, 7])  put(x, [40], 1)  put(k, [70], 1, mode="wrap")
-put(k, [0], 300)  put(k, [], [])  put(k, [1.5], 2.5)  put(k, np.ones(1), 1)
+put(k, [0], 300)  put(k, [], [])  put(k, [70], [])  put(k, [1.5], 2.5)  put(k, np.ones(1), 1)
 put(k, [0], np.full(1, 300))  put(p, [0, -1], [(1, 2), (3, 4)])
 putmask(x, b, y)  putmask(x, b, [1, 2, 3])  putmask(k, k > 1, 3)  putmask(k, k > 1, 300)
 putmask(k, k > 1, np.full(60, 3))  putmask(o, True, 3)  put(o, 0, 3)  place(o, True, 3)
@@ -138,9 +140,11 @@ size(x, 1)  sort(x)  sort(t, 0)  sort(x, None)  sort(d)  stack((x, y))  stack((v
 std(x)  std(t, 1)  std(c, 0, ddof=1)  std(k)  std(x, where=b)  std(h)  stack((x, t))
 sum(x)  sum(t, (0, 2))  sum(k)  sum(x, 0, dtype="f4")  sum(b)  sum(x, where=b)  sum(h, 1)  sum(e, 0)
 sum(x, 0, where=[True, False, True, False])  sum(x, axis=9)  sum(x, initial=5)
+sum(x, 0, where=[1, 0, 2, 0])  sum(x, where=1)  sum(x, where=j)  nansum(n, where=0)
 take(x, [3, 0, 3], 1)  take(x, [[0, -1]])  take(x, 9, 0)  take(x, [7], 0, mode="clip")  take(v, 3)
 take(x, [])  take(x, [1.5])
 tensordot(x, y)  tensordot(t, x, ([2, 1], [0, 1]))  tensordot(x, q, 1)  tensordot(x, q)
+tensordot(z, i[:3], 1)
 trace(x)  trace(t, 1, 0, 2)  trace(k)
 union1d(i, j)  unique(i)  unique(j, return_index=True, return_counts=True)  unique(n)
 unique(x, axis=0)  unique(i.astype(">i4"))
@@ -311,3 +315,35 @@ def test_rounds_into_an_output_as_numpy_does(memory):
             )
         np.testing.assert_array_equal(a.clip(2), n.clip(2))
         np.testing.assert_array_equal(a.clip(max=2), n.clip(max=2))
+
+
+@pytest.mark.parametrize("dtype", ["i4", "c16", ">f8", "?"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "median(x, 0)",
+        "nanmedian(n)",
+        "nanpercentile(n, 30, 1)",
+        "quantile(x, 0.3, 1)",
+        "take(x, [1, 0], 1)",
+        'take(x, [9, 0], 1, mode="clip")',
+        "compress([True, False, True], x, 0)",
+        'einsum("ij->j", x)',
+        'einsum("ij,ij->i", x, y)',
+    ],
+)
+def test_into_out_of_another_dtype(memory, call, dtype):
+    """What is cast into ``out=``, and what is refused, are as in NumPy."""
+    plain, arrays = operation(call)
+    into, _ = operation(f"{call[:-1]}, out=out)")
+    shape = np.shape(plain(*arrays))
+    expected, got = np.zeros(shape, dtype), xa.zeros(shape, dtype)
+    done, _ = outcome(lambda: into(*arrays, out=expected))
+    ours = [xa.from_array(x, chunks=2) for x in arrays]
+    with small_boxes():
+        found, _ = outcome(lambda: into(*ours, out=got))
+    if isinstance(done, Exception):
+        assert isinstance(found, TypeError) and isinstance(done, TypeError)
+    else:
+        assert found is got
+        np.testing.assert_allclose(got[...], expected, rtol=1e-12)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
 from strategies import built, cases, chunk_shapes
-from streaming import compared, masks, numbers, small_boxes
+from streaming import compared, masks, numbers, outcome, small_boxes
 
 import extarray as xa
 
@@ -289,6 +289,39 @@ def test_at_with_values_that_broadcast():
     np.add.at(n, [1, 1, 5], values)
     np.add.at(a, [1, 1, 5], values)
     np.testing.assert_array_equal(a[...], n)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "c16", ">f8"])
+@pytest.mark.parametrize(
+    "shape", [(5,), (1,), (), (3, 1), (1, 5), (3, 5), (4,), (0,), (2, 1), (1, 3, 5)], ids=str
+)
+def test_at_gives_each_element_its_value(shape, dtype):
+    n = np.arange(30.0).reshape(6, 5).astype(dtype)
+    a = xa.from_array(n, chunks=(4, 2))
+    values = np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    got, _ = outcome(lambda: np.add.at(a, [1, -1, 1], values))
+    expected, _ = outcome(lambda: np.add.at(n, [1, -1, 1], values))
+    assert str(got) == str(expected)
+    assert expected is None or isinstance(got, type(expected))
+    np.testing.assert_array_equal(a[...], n)
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "m8[s]", ">M8[D]", ">f8", "f2"])
+def test_reduceat_of_any_dtype(dtype):
+    n = np.arange(20).reshape(5, 4).astype(dtype)
+    a = xa.from_array(n, chunks=2)
+    compared(lambda: np.maximum.reduceat(a, [0, 3], 0), lambda: np.maximum.reduceat(n, [0, 3], 0))
+
+
+@pytest.mark.parametrize("where", [[1, 0, 2, 0], [[1], [0], [1]], 1, None, "", [[[True]]], (1, 2)])
+def test_a_mask_is_what_is_true(where):
+    n = np.arange(12.0).reshape(3, 4)
+    a, out = xa.from_array(n, chunks=2), np.zeros((3, 4))
+    compared(
+        lambda: np.negative(a, where=where, out=xa.zeros((3, 4)))[...],
+        lambda: np.negative(n, where=where, out=out),
+    )
+    compared(lambda: np.add.reduce(a, where=where), lambda: np.add.reduce(n, where=where))
 
 
 @pytest.mark.parametrize("indices", [[7], [0.5], ([0], [0], [0])])

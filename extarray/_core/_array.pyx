@@ -135,10 +135,10 @@ cdef class ArrayCore(Transfers):
                 memcpy(item, place, self.layout.itemsize)
                 try:
                     PyArray_Pack(self.kind, item, value)
-                except TypeError:
+                except (TypeError, ValueError):
                     if not is_late(value):
                         raise
-                    self._write(key, value)     # which raises what NumPy raises for arrays
+                    self._write(key, value)     # as an array: NumPy takes no other text or date
                     return
                 self._check_writable()
                 if rank != self.rank:

@@ -29,6 +29,8 @@ _NUMBERS = 3
 # What `tell` sends at once: a message of so many bytes, and before it their number.
 _SHORT = 1016
 _HEAD = 8
+# Attribute of an error that some processes have raised together: their numbers.
+_MARK = "_extarray_agreed"
 
 
 class Agreement:
@@ -216,12 +218,14 @@ def is_agreed(error: BaseException | None, comm: Any) -> bool:
     They may have done so as ranks of another communicator, if it has all of them: then an array of
     either can be closed by all of its ranks.
     """
-    together = getattr(error, "_extarray_agreed", None)
-    if together is None:
-        return False
-    processes = _processes(comm)
+    return hasattr(error, _MARK) and _is_of(error, _processes(comm))
+
+
+def _is_of(error: BaseException | None, processes: frozenset[int]) -> bool:
+    """Whether some processes, and perhaps more, have raised an error together."""
+    together = getattr(error, _MARK, None)
     # Processes that were spawned later cannot be told apart: where there are some, all say no.
-    return library().UNDEFINED not in processes and processes <= together
+    return together is not None and (library().UNDEFINED not in processes and processes <= together)
 
 
 def agreed(error: BaseException, comm: Any) -> BaseException:
@@ -236,7 +240,7 @@ def agreed(error: BaseException, comm: Any) -> BaseException:
     -------
     BaseException
     """
-    error._extarray_agreed = _processes(comm)  # type: ignore[attr-defined]
+    setattr(error, _MARK, _processes(comm))
     return error
 
 
@@ -256,14 +260,14 @@ def leave_together(close: Callable[[], None], error: BaseException | None, comm:
     BaseException
         What was asked for by others inside the statement meanwhile, unless there is `error`.
     """
-    first = error
+    first, processes = error, _processes(comm)  # `close` may free the communicator, and then raise
     while True:
         try:
             close()
             break
         except BaseException as problem:
             # What the others ask for inside the statement, they raise as well.
-            if not is_agreed(problem, comm):
+            if not _is_of(problem, processes):
                 raise
             first = first or problem
     if first is not error and first is not None:

@@ -163,6 +163,12 @@ class ParallelArray(CollectiveChanges):
     def close(self) -> None:
         """Let go of the files and of the writer's lock; collective.
 
+        Raises
+        ------
+        TruncatedError
+            A ValueError, on all ranks: another program has cut the file of a writer off.  It is
+            closed.
+
         Notes
         -----
         Closing twice is allowed.  A with statement that one rank leaves by an error of its own
@@ -183,9 +189,12 @@ class ParallelArray(CollectiveChanges):
             self._views.close()
         if self._alone is not None:
             self._alone.close()
-        ExtArray.close(self)
-        self.comm.Barrier()  # the lock is free
-        self.comm.Free()
+        try:
+            with self._agreement.step():
+                ExtArray.close(self)
+            # Now the lock is free.
+        finally:
+            self.comm.Free()
 
     def __exit__(
         self,

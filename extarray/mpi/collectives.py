@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentTypeError, ShapeError
+from extarray.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.mpi.access import OneSidedAccess
 from extarray.mpi.array import ParallelArray
+from extarray.mpi.runtime import library
 from extarray.mpi.values import as_item, check_same_kind
 
 if TYPE_CHECKING:
@@ -52,22 +53,32 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         a : ParallelArray
-            Of the same shape; elements are cast by the rule "same_kind".
+            Of the same ranks and of the same shape; elements are cast by the rule "same_kind".
 
         Raises
         ------
-        ArgumentTypeError, ShapeError, CastingError, ReadOnlyError, StorageError
+        ArgumentError, ArgumentTypeError, ShapeError, CastingError
+        ReadOnlyError, ClosedError, StorageError
             On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.to_array(a)  # doctest: +SKIP
         """
-        with self._start("write to files"):
+        with self._start("write to files") as step:
             if not isinstance(a, ParallelArray):
                 raise ArgumentTypeError(
                     f"a must be an array that was opened with comm=, not {type(a).__name__}"
                 )
+            a._check("write to")
+            # Each rank writes its zone, and nobody else does.
+            MPI = library()
+            if MPI.Comm.Compare(a.comm, self.comm) == MPI.UNEQUAL:
+                raise ArgumentError(
+                    f"'{a.path}' is open on other ranks than those of the global array; open it "
+                    "with the communicator by which that was created"
+                )
+            step.arguments = f"write to '{a.path}'"
             if a.shape != self.shape:
                 raise ShapeError(
                     f"cannot write {self.shape} elements to an array of shape {a.shape}"

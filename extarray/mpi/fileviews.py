@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import PartnerError, StorageError
+from extarray.errors import PartnerError, StorageError, TruncatedError
 from extarray.mpi.runtime import library, loses_errors, make_info, storage_error_of
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class FileViews:
         if self._is_own:
             try:
                 self.transfer_alone(rounds, write)
-            except (StorageError, MemoryError) as error:
+            except (StorageError, TruncatedError, MemoryError) as error:
                 return error
             return None
         with self._lock:
@@ -235,7 +235,7 @@ class FileViews:
 
         Raises
         ------
-        StorageError
+        StorageError, TruncatedError
         """
         with self._lock:
             for edges in rounds.views:
@@ -281,9 +281,27 @@ class FileViews:
                 except MPI.Exception as error:
                     failure = storage_error_of(error, self._what(write))
                 done += n
+            if lengths and not write:
+                failure = self._cut_off(places[-1] + lengths[-1]) or failure
         finally:
             file_type.Free()
         return failure
+
+    def _cut_off(self, end: int) -> Exception | None:
+        """What went wrong where the file ends before the last byte that was read.
+
+        ROMIO says that all bytes were read, and leaves the buffer as it was.
+        """
+        try:
+            size = self._file.Get_size()
+        except library().Exception as error:
+            return storage_error_of(error, self._what(False))
+        if size >= end:
+            return None
+        return TruncatedError(
+            f"{self._what(False)} up to byte {end}: it has {size} bytes, another program has cut "
+            "it off; restore it from a copy"
+        )
 
     def _what(self, write: bool) -> str:
         return f"cannot {'write to' if write else 'read'} '{self._path}'"

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from extarray.errors import StorageError
+from extarray.errors import StorageError, TruncatedError
 from extarray.mpi import additions, direct, transfers
 from extarray.mpi.fileviews import FileViews, Rounds
 from extarray.mpi.requests import ThreadRequest
@@ -428,6 +428,6 @@ def _done(call: Callable[[], Any]) -> Future[Any]:
     future: Future[Any] = Future()
     try:
         future.set_result(call())
-    except StorageError as error:
+    except (StorageError, TruncatedError) as error:
         future.set_exception(error)
     return future

@@ -50,6 +50,8 @@ class Request(ABC):
         ------
         StorageError
             An OSError: the transfer failed.
+        TruncatedError
+            A ValueError: another program has cut the file off.
         """
 
 

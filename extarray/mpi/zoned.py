@@ -52,7 +52,7 @@ class ZonedArray(ExtArray):
 
         Raises
         ------
-        ArgumentError, ArgumentTypeError, ShapeError
+        ArgumentError, ArgumentTypeError, ShapeError, ClosedError
 
         Notes
         -----
@@ -63,8 +63,8 @@ class ZonedArray(ExtArray):
         --------
         >>> a.distribute("block_cyclic", block=2)  # doctest: +SKIP
         """
+        self._check()
         with self._agreement.step() as step:
-            self._check()
             chosen = Distribution.of(kind, block, process_grid, self.ndim, self.comm.size)
             step.arguments = f"distribute {chosen}"
         self._distribution = chosen

@@ -108,6 +108,8 @@ def reduceat(
     if misfit or (firsts.size and not 0 <= firsts[0] <= firsts[-1] < x.shape[along]):
         ufunc.reduceat(shadow(x), firsts, axis, None, shadow(given))
         raise AssertionError(f"NumPy takes the indices {indices!r} and out {given!r} for {x!r}")
+    # Of dates, a dtype as an argument cannot have the unit; they stay what they are.
+    chosen = None if dtype.kind in "mM" else dtype
     aside = given is None or isinstance(given, Source) or meet(x, given)
     target = new_result(shape, dtype, "reduceat") if aside else given
 
@@ -122,7 +124,7 @@ def reduceat(
                 starts = np.concatenate([[0], starts])
             if not starts.size:
                 continue
-            found = ufunc.reduceat(part_of(x, box), starts, along, dtype)
+            found = ufunc.reduceat(part_of(x, box), starts, along, chosen)
             place = target[tuple(slice(None) if j == along else s for j, s in enumerate(box))]
             if goes_on:
                 before = place[_at(along, slice(begin - 1, begin))]

@@ -96,8 +96,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
         before, after, n = a.shape[:axis], a.shape[axis + 1 :], a.shape[axis]
         shape = (*before, *indices.shape, *after)
     places: Any = _places(indices, n, mode, 0 if axis is None else axis)
-    # In mode "raise" NumPy buffers the output, and casts it as it pleases.
-    target = target_for(out, shape, a.dtype, "take", "unsafe" if mode == "raise" else "same_kind")
+    _refuse(a, out)
+    target = target_for(out, shape, a.dtype, "take", "unsafe")
     a = separate(a, out)
     everywhere = tuple(slice(0, m) for m in before), tuple(slice(0, m) for m in after)
     row = math.prod((*before, *after)) * a.dtype.itemsize
@@ -111,6 +111,15 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
             values = _at(a, (*everywhere[0], chosen))
         store(target, (*everywhere[0], *box, *everywhere[1]), values)
     return target if out is not None or shape else target[()]
+
+
+def _refuse(a: Any, out: Any) -> None:
+    """Raise what NumPy raises where elements cannot be taken into an output.
+
+    It buffers one of another dtype, which has to be cast safely to that of the elements.
+    """
+    if isinstance(out, (Source, np.ndarray)):
+        np.take(np.zeros(1, a.dtype), [0], out=np.zeros(1, out.dtype))
 
 
 def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
@@ -199,6 +208,7 @@ def _where_true(condition: Any, x: Any, out: Any, name: str) -> Any:
             at = max(n, piece.start)
             raise BoundsError(f"index {at} is out of bounds for axis 0 with size {x.shape[0]}")
     count = sum(int(np.count_nonzero(part_of(condition, (p,)))) for p in pieces(condition))
+    _refuse(x, out)
     target = target_for(out, (count,), x.dtype, name, "unsafe")
     x = separate(x, out)
     at = 0
@@ -225,6 +235,8 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
     places = np.ravel(converted(in_memory(ind, "put"), np.intp))
     values = np.ravel(converted(in_memory(v, "put"), a.dtype))
     np.put(np.empty(0, a.dtype), np.empty(0, places.dtype), values[:0], mode)  # type: ignore[arg-type]
+    if not len(values):
+        return None  # NumPy looks at no place
     scatter(a, _places(places, math.prod(a.shape), mode, 0), values)
     return None
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "apart",
+    "as_mask",
     "as_operand",
     "assigning",
     "chunks_for",
@@ -217,6 +218,28 @@ def as_operand(x: Any) -> Any:
     if isinstance(x, (Source, np.ndarray, np.generic, bool, int, float, complex)):
         return x
     return np.asarray(x)
+
+
+def as_mask(where: Any) -> Any:
+    """What NumPy takes for ``where=``: arrays as they are, the truth of anything else.
+
+    Parameters
+    ----------
+    where : array_like
+
+    Returns
+    -------
+    Source, ndarray or True
+        Of arrays, NumPy refuses those that are not of truth values.
+
+    Examples
+    --------
+    >>> as_mask([1, 0])
+    array([ True, False])
+    """
+    if where is True or isinstance(where, (Source, np.ndarray)):
+        return where
+    return np.asarray(where, bool)
 
 
 def shape_of(x: Any) -> tuple[int, ...]:

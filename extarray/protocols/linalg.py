@@ -52,7 +52,7 @@ class _Contraction:
     ) -> None:
         self.a, self.b = a, b
         self._a_labels, self._b_labels, self._labels = a_labels, b_labels, labels
-        self._dtype = np.dtype(dtype)
+        self._dtype = np.dtype(dtype).newbyteorder("=")
         self._extents: dict[str, int] = {}
         for own, x in ((a_labels, a), (b_labels, b)):
             for label, n in zip(own, x.shape, strict=True):
@@ -168,6 +168,8 @@ def _contract(
     """The result of a product, in `out` where it is given: `exact`, then of no other dtype."""
     # NumPy's own choice of the dtype, and its refusals.
     dtype = function(np.zeros(1, a.dtype), np.zeros(1, b.dtype)).dtype
+    if dtype.kind == "m":  # matmul, of which all products are made, knows no time differences
+        return NotImplemented
     a, b = separate(a, out), separate(b, out)
     work = _Contraction(a, a_labels, b, b_labels, labels, dtype)
     if exact and out is not None and (out.dtype != dtype or out.shape != work.shape):
@@ -312,7 +314,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         b_labels[k] = a_labels[j]
     labels = [x for x in a_labels if x not in b_labels] + [x for x in b_labels if x not in a_labels]
     result = _contract(np.dot, a, a_labels, b, b_labels, labels)
-    return np.asarray(result)  # an array also without axes
+    # An array also without axes.
+    return result if result is NotImplemented else np.asarray(result)
 
 
 @streams(np.einsum)

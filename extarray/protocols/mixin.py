@@ -256,6 +256,10 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     def __index__(self) -> int:
         return operator.index(self._lone())
 
+    def __format__(self, spec: str) -> str:
+        # As NumPy: the element of an array without axes; else the array, without a format.
+        return super().__format__(spec) if self.shape else format(self._fetch(), spec)
+
     def _lone(self) -> NDArray[Any]:
         """The only element, as an array; where there are more, NumPy refuses what it is for."""
         return self._fetch() if self.size <= 1 else shadow(self)

@@ -10,7 +10,14 @@ import numpy as np
 from extarray.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.protocols.blocks import Source
 from extarray.protocols.choosing import nonzero
-from extarray.protocols.elementwise import as_operand, assigning, elementwise, shape_of, stream
+from extarray.protocols.elementwise import (
+    as_mask,
+    as_operand,
+    assigning,
+    elementwise,
+    shape_of,
+    stream,
+)
 from extarray.protocols.functions import streams
 from extarray.protocols.operands import hollow, in_memory
 
@@ -184,7 +191,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     src = as_operand(src)
     if len(shape_of(src)) > len(dst.shape):
         return NotImplemented
-    mask = where if isinstance(where, (bool, np.bool)) else as_operand(where)
+    mask = as_mask(where)
     np.copyto(np.empty(0, dst.dtype), _sample(src), casting=casting, where=_sample(mask))
     for shape in (shape_of(src), shape_of(mask)):
         if not _fits(shape, dst.shape):

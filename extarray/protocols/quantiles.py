@@ -66,12 +66,14 @@ def _reduce_lanes(
     if not isinstance(a, Source) or not a.shape or 0 in a.shape:
         return NotImplemented
     keepdims = False if keepdims is _ABSENT else bool(keepdims)
-    dtype = np.asarray(function(single(a), axis=axis, keepdims=keepdims)).dtype
+    sample = np.asarray(function(single(a), axis=axis, keepdims=keepdims))
+    if isinstance(out, (Source, np.ndarray)):  # NumPy's refusals
+        function(single(a), axis=axis, keepdims=keepdims, out=np.empty(sample.shape, out.dtype))
     axes = all_axes(axis, len(a.shape))
     kept = [1 if j in axes else n for j, n in enumerate(a.shape)]
     shape = [n for j, n in enumerate(kept) if keepdims or j not in axes]
     name = getattr(function, "__name__", "the reduction")
-    target = target_for(out, (*lead, *shape), dtype, name)
+    target = target_for(out, (*lead, *shape), sample.dtype, name, "unsafe")
     whole = tuple(slice(0, n) for n in lead)
 
     def put(box: Box, values: Any) -> None:

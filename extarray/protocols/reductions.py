@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from extarray.protocols.elementwise import as_operand
+from extarray.protocols.elementwise import as_mask
 from extarray.protocols.folding import Fold, fold
 from extarray.protocols.functions import streams
 from extarray.protocols.operands import as_array
@@ -124,7 +124,7 @@ def reduce_with(
     if not can_stream(x):
         return NotImplemented
     if "where" in options:
-        options = {**options, "where": as_operand(options["where"])}
+        options = {**options, "where": as_mask(options["where"])}
     with np.errstate(all="ignore"):
         one = function(
             single(x),
@@ -141,7 +141,7 @@ def reduce_with(
         make(),
         x,
         all_axes(axis, x.ndim),
-        as_operand(options.get("where", True)),
+        options.get("where", True),
         out,
         bool(options.get("keepdims", False)),
         np.asarray(one).dtype,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.errors import ShapeError
 from extarray.protocols.accumulations import accumulate, reduceat
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import call_late, computed, has_late, late_type
 from extarray.protocols.derived import widened
-from extarray.protocols.elementwise import as_operand, new_result, shape_of, stream
+from extarray.protocols.elementwise import as_mask, as_operand, new_result, shape_of, stream
 from extarray.protocols.functions import fall_back, foreign, plain, streamed
 from extarray.protocols.limits import check_result
 from extarray.protocols.operands import as_array, in_memory
@@ -103,8 +104,7 @@ def _call(
         return form(*inputs, **({"out": out[0]} if out else {}), **options)
     operands = [as_operand(x) for x in inputs]
     outs = out or (None,) * ufunc.nout
-    if where is not True:
-        where = as_operand(where)
+    where = as_mask(where)
     dtypes = _result_types(ufunc, operands, outs, where, options)
     shape = _result_shape(ufunc, operands, outs, where, options)
     order = options.pop("order", "C")
@@ -189,9 +189,21 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
     flat, inverse = np.unique(np.ravel_multi_index(places, a.shape), return_inverse=True)
     key = np.unravel_index(flat, a.shape)
     elements = a._fetch(key)
-    ufunc.at(elements, inverse.reshape(shape), *values)
+    # Along one axis, and with a value for each: for a lone axis NumPy 2 reads values that are to be
+    # broadcast as if they were not.
+    ufunc.at(elements, inverse.reshape(-1), *[_spread(value, shape) for value in values])
     a._put(key, elements)
     return None
+
+
+def _spread(value: Any, shape: tuple[int, ...]) -> Any:
+    """A value for each selected element, along one axis; a lone value stays one."""
+    if not np.ndim(value):
+        return value
+    try:
+        return np.broadcast_to(value, shape).reshape(-1)
+    except ValueError:
+        raise ShapeError("array is not broadcastable to correct shape") from None
 
 
 _METHODS: dict[str, Callable[..., Any]] = {

@@ -189,6 +189,8 @@ with raises(xa.ClosedError):
     a.read()
 with raises(xa.ClosedError):
     a.extend(0, 1)
+with raises(xa.ClosedError):
+    a.distribute()
 
 # No room at a write, for the last rank alone.  (Stores to a mapping know no such limit.)
 a = create(path=path + "-sparse", shape=(1 << 12, 64), chunks=(64, 64), sparse=True)
@@ -236,3 +238,18 @@ with raises(xa.PartnerError, "overwritten", when=engine == "mpi-io"):
     assert np.array_equal(b.read(collective=False), model)
 assert len(os.listdir("/dev/fd")) == files
 b.close()
+
+# Another program cuts the file off: nobody reads what is not there, and all ranks can close it.
+a = create(path=path + "-cut", shape=(64, 64), chunks=(16, 16))
+comm.Barrier()
+if last:
+    os.truncate(path + "-cut.xta", 5000)
+comm.Barrier()
+if engine != "mmap":  # which has a signal for it
+    with raises(xa.TruncatedError, "another program"):
+        a.read((slice(None), comm.rank))
+    with raises(xa.TruncatedError, "another program"):
+        a.iread((slice(None), comm.rank)).wait()
+with raises(xa.TruncatedError, "another program"), a:
+    assert np.array_equal(a.read(0), np.zeros(64))
+assert a.closed

@@ -202,6 +202,25 @@ with xa.create(path, shape, chunks=(2, 3), comm=comm) as a:
             g.to_array(whole)
         with xa.create(path + "n", (2, 2), comm=comm) as small, pytest.raises(xa.ShapeError):
             g.to_array(on_last(small, a))
+        if size > 1:
+            # Nobody would write the zones of the others.
+            with (
+                xa.create(f"{path}-{rank}", shape, comm=MPI.COMM_SELF) as own,
+                pytest.raises(xa.ArgumentError, match="other ranks"),
+            ):
+                g.to_array(on_last(own, a))
+            with (
+                xa.create(path + "s", shape, comm=comm) as second,
+                pytest.raises(xa.ArgumentError, match="different things"),
+            ):
+                g.to_array(on_last(second, a))
+        with pytest.raises(xa.ClosedError):
+            g.to_array(on_last(small, a))
+        turned = comm.Split(0, -rank)
+        with xa.create(path + "t", shape, chunks=1, comm=turned) as other:
+            g.to_array(other)
+            assert np.array_equal(other.read(), 2 * model)
+        turned.Free()
     assert np.array_equal(a.read(), 2 * model)
     # Zones are those of the array also where chunks do not begin at index 0, and stay so.
     a.distribute("block", process_grid=(1, size))
