@@ -302,10 +302,11 @@ def rechunk_plan(
     chunks: Shape | None = None,
     source_chunks: Shape | None = None,
     axes: Sequence[SupportsIndex] | None = None,
+    order: Order | str | None = None,
     dtype: DTypeLike | None = None,
     max_memory: int | str = "256 MiB",
 ) -> RechunkPlan:
-    """How `rechunk` would go on.
+    """How `rechunk` would go on, into files: an array in memory takes one pass.
 
     Parameters
     ----------
@@ -318,6 +319,8 @@ def rechunk_plan(
         Present chunk shape, where `src` is a shape; None: the one that `create` would choose.
     axes : sequence of int, optional
         As for `rechunk`.
+    order : {"C", "F", "Z", "H"}, optional
+        As for `rechunk`.  Whole chunks are moved, so plans are the same for all orders.
     dtype : dtype_like, optional
         As for `rechunk`; where `src` is a shape, that of both arrays, by default float64.
     max_memory : int or str
@@ -356,9 +359,11 @@ def rechunk_plan(
             array: Any = src
             if not isinstance(src, (ExtArray, LazyView)):
                 array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
-            source, header, _ = _wanted(array, chunks, axes, None, dtype)
+            source, header, _ = _wanted(array, chunks, axes, order, dtype)
             passes = passes_between(source, header.chunks, header.dtype, budget)
             return RechunkPlan(source.shape, tuple(passes))
+    if order is not None:
+        check_order(order)
     shape = check_shape(src)  # type: ignore[arg-type]
     itemsize = check_dtype(float if dtype is None else dtype).itemsize
     old = check_chunks(source_chunks, shape, itemsize)

@@ -283,6 +283,15 @@ def test_axes_of_a_shape_are_permuted():
         xa.rechunk_plan((6, 4), axes=(0, 0, 1))
 
 
+def test_plans_are_the_same_for_all_orders():
+    a = xa.zeros((20, 30), chunks=(4, 5))
+    for src, present in ((a, {}), (a.shape, {"source_chunks": a.chunks})):
+        plans = {repr(xa.rechunk_plan(src, chunks=7, order=order, **present)) for order in "CH"}
+        assert plans == {repr(xa.rechunk_plan(a, chunks=7))}
+        with pytest.raises(xa.ArgumentError, match="order"):
+            xa.rechunk_plan(src, order="X")
+
+
 def test_nothing_to_do_and_no_axes():
     assert xa.rechunk_plan((0, 4), chunks=(2, 2)).passes == ()
     assert "nothing to do" in repr(xa.rechunk_plan((0, 4)))

@@ -53,6 +53,23 @@ def test_too_large(huge, call):
     assert isinstance(caught.value, xa.ExtArrayError)
 
 
+@pytest.mark.parametrize(
+    ("function", "way"),
+    [
+        (np.sqrt, "out="),
+        (np.fft.fft, "out="),
+        (np.sort, "in place"),
+        (np.diff, "a.lazy"),
+        (np.argsort, "a.lazy"),
+        (np.sinc, "a.lazy"),
+    ],
+)
+def test_the_other_way_is_one_that_there_is(function, way):
+    a = xa.zeros((64, 64), chunks=(16, 16))
+    with xa.config.set(max_result=1000), pytest.raises(xa.ResultError, match=way):
+        function(a)
+
+
 def test_large_results_warn_where_the_user_is():
     a = xa.zeros((64, 64), chunks=(16, 16))
     with xa.config.set(warn_result=1000):

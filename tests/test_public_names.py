@@ -141,6 +141,7 @@ PEXTA = {
     "open": "filename mode",
     "close": "d_a",
     "delete": "d_a",
+    "copy": "d_a name filename mode reqdims",
     "extend": "d_a axis by",
     "inquire": "d_a",
     "distribution": "d_a rank",

@@ -148,8 +148,8 @@ with xa.open(path) as reader:
     assert dict(reader.attrs) == {"a": 1, "b": 2}
 """
 
-EACH_CALL = """
-kind, sparse = {kind!r}, {sparse}
+MOUNT = """
+kind = {kind!r}
 if kind == "ext4":
     image = f"{folder}.image"
     with open(image, "wb") as file:
@@ -158,6 +158,10 @@ if kind == "ext4":
     subprocess.run(["mount", "-o", "loop", image, folder], check=True)
 else:
     fulldisk.mount(folder, "2m")
+"""
+
+EACH_CALL = """
+sparse = {sparse}
 
 
 def state(array):
@@ -235,6 +239,37 @@ with xa.open(path, "r+", engine=engine) as array:
     assert (array[:65, 0] == 8).all() and (array[64, 1:] == 9).all()
     assert not array[4:64, 4:].any() and not array[65:].any()
     array.extend(0, 3)
+"""
+
+# Chunks of one page each, of which the system's cache keeps many as one.
+BESIDE_HOLES = """
+options.update(shape=(150, 512), dtype="f8", chunks=(1, 512))
+sparse = xa.create(path, sparse=True, **options)
+dense = xa.create(f"{folder}/dense", **options)
+dense[...] = 1
+dense.flush()
+dense[...] = 2  # still to be written when there are holes beside it
+dense.shrink(0, 37, "start")
+fulldisk.fill(folder)
+os.sync()
+fulldisk.fill(folder)
+os.truncate(f"{folder}/ballast", os.path.getsize(f"{folder}/ballast") - 40_960)
+written = []
+with contextlib.suppress(xa.errors.StorageError):
+    for i in range(0, 150, 9):
+        sparse[i, 3] = 5
+        written.append(i)
+assert written
+assert (sparse[written, 3] == 5).all() and np.count_nonzero(sparse) == len(written)
+dense[:40, 3] = 5
+assert (dense[:40, 3] == 5).all() and (dense[:, 4:] == 2).all()
+with contextlib.suppress(xa.errors.StorageError):
+    for i in range(1, 38):
+        dense.extend(0, 1, "start")
+        dense[0] = 6
+assert (dense[:-113] == 6).all() and (dense[-113:, 4:] == 2).all()
+sparse.close()
+dense.close()
 """
 
 AHEAD_AND_AXIS = """
@@ -357,7 +392,15 @@ def file_system(request, private_mount, tmp_path):
 def test_full_disk_at_each_call(private_mount, script, tmp_path, engine, file_system, sparse):
     folder = tmp_path / "full"
     folder.mkdir()
-    code = EACH_CALL.replace("{kind!r}", repr(file_system)).replace("{sparse}", str(sparse))
+    code = (MOUNT + EACH_CALL).replace("{kind!r}", repr(file_system))
+    code = code.replace("{sparse}", str(sparse))
+    script(PREAMBLE + code, folder, engine, prefix=private_mount)
+
+
+def test_stores_beside_holes_on_a_full_disk(private_mount, script, tmp_path, engine, file_system):
+    folder = tmp_path / "full"
+    folder.mkdir()
+    code = (MOUNT + BESIDE_HOLES).replace("{kind!r}", repr(file_system))
     script(PREAMBLE + code, folder, engine, prefix=private_mount)
 
 

@@ -69,6 +69,7 @@ concatenate((x, y))  concatenate((x, y), axis=None)  concatenate((x, h), 1)  con
 concatenate((x, k[0].T), dtype="f4", casting="same_kind")
 copyto(x, y)  copyto(x, y, where=b)  copyto(k, 300)  copyto(x, y[0])  copyto(j, x)
 copyto(x, y, where=[1, 0, 2, 0])  copyto(x, y, where=j)  copyto(x, y, where=None)
+cov(n, fweights=[1, 0, 0, 2])  cov(n, aweights=[0.0, 1, 2, 0])
 corrcoef(x)  corrcoef(x, y, rowvar=False)  corrcoef(c)
 count_nonzero(j)  count_nonzero(t, axis=(0, 1))  count_nonzero(b, 1, keepdims=True)
 compress([True, False, True], x, 1)

@@ -306,6 +306,18 @@ def test_at_gives_each_element_its_value(shape, dtype):
     np.testing.assert_array_equal(a[...], n)
 
 
+def test_at_refuses_dtypes_before_places():
+    n = np.zeros((0, 3))
+    a = xa.from_array(n)
+    compared(lambda: np.bitwise_or.at(a, [0], 1), lambda: np.bitwise_or.at(n, [0], 1))
+
+
+def test_accumulate_into_more_axes():
+    n, out = np.arange(6.0).reshape(2, 3), np.zeros((2, 3, 1))
+    a, ours = xa.from_array(n, chunks=2), xa.zeros((2, 3, 1))
+    compared(lambda: np.cumsum(a, 0, out=ours)[...], lambda: np.cumsum(n, 0, out=out))
+
+
 @pytest.mark.parametrize("dtype", ["M8[ns]", "m8[s]", ">M8[D]", ">f8", "f2"])
 def test_reduceat_of_any_dtype(dtype):
     n = np.arange(20).reshape(5, 4).astype(dtype)

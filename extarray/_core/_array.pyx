@@ -519,6 +519,11 @@ cdef class ArrayCore(Transfers):
         if self.is_writable and self.layout.sparse:
             if not touched_get(self.layout.touched, address):
                 self._reserve(address)
+                failure = region.populate_ends(
+                    address * self.layout.chunk_bytes, (address + 1) * self.layout.chunk_bytes)
+                if failure:
+                    raise self._failed(
+                        errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use write")
                 touched_set(self.layout.touched, address)
         elif self.layout.hollow or (self.layout.place != NULL and not whole):
             failure = region.populate(address * self.layout.chunk_bytes, self.layout.chunk_bytes)

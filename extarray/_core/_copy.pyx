@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._axial cimport axial_t, segment_of
-from ._mapping cimport reserve_range, touched_get, touched_set
+from ._mapping cimport populate_ends, reserve_range, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -401,10 +401,22 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
                 return THROUGH_FILE
             if failure:
                 return failure
-            touched_set(L.touched, address)
+            if not note_touched(L, address, 1):
+                return THROUGH_FILE
     elif L.hollow and (L.touched == NULL or not touched_get(L.touched, address)):
         return THROUGH_FILE
     return 0
+
+
+cdef bint note_touched(const layout_t *L, index_t address, index_t n) noexcept nogil:
+    """Have stores go through the mapping to n chunks that have their disk space, if they can."""
+    cdef index_t i
+    if L.sparse and populate_ends(
+            L.base, address * L.chunk_bytes, (address + n) * L.chunk_bytes):
+        return False
+    for i in range(n):
+        touched_set(L.touched, address + i)
+    return True
 
 
 cdef void copy_block(
@@ -433,7 +445,7 @@ cdef int write_fresh(
     if L.chunk_bytes > PIECE // 2:
         failure = write_part(job, w, address * L.chunk_bytes, user, stride, count)
         if failure == 0:
-            touched_set(L.touched, address)
+            note_touched(L, address, 1)
         return failure
     if w.n_fresh and (
             address != w.first_fresh + w.n_fresh or (w.n_fresh + 1) * L.chunk_bytes > PIECE):
@@ -473,8 +485,7 @@ cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
                     return failure
             else:
                 memcpy(L.base + offset + i * L.chunk_bytes, w.stage + i * L.chunk_bytes, L.chunk_bytes)
-    for i in range(n):
-        touched_set(L.touched, w.first_fresh + i)
+    note_touched(L, w.first_fresh, n)
     return 0
 
 

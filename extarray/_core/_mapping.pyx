@@ -20,7 +20,7 @@ from posix.mman cimport (
     PROT_WRITE, mmap, mprotect, munmap,
 )
 from posix.types cimport off_t
-from posix.unistd cimport pread
+from posix.unistd cimport _SC_PAGESIZE, pread, sysconf
 
 from ._types cimport index_t
 
@@ -67,6 +67,12 @@ cdef extern from *:
         if (low >= high) return 0;
         return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
     }
+    /* Write what the cache has of a range, and with `wait` until it is written. */
+    static void xa_write_back(int fd, off_t offset, off_t length, int wait) {
+        unsigned flags = SYNC_FILE_RANGE_WRITE;
+        if (wait) flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
+        (void) sync_file_range(fd, offset, length, flags);
+    }
     /* All of the range, which keeps its space. */
     static int xa_zero(int fd, off_t offset, off_t length) {
         return xa_fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, length);
@@ -74,6 +80,7 @@ cdef extern from *:
     #else
     #define xa_reserve(fd, offset, length) EOPNOTSUPP
     #define xa_punch(fd, offset, length) EOPNOTSUPP
+    #define xa_write_back(fd, offset, length, wait) ((void) 0)
     #define xa_zero(fd, offset, length) EOPNOTSUPP
     #endif
 
@@ -85,16 +92,20 @@ cdef extern from *:
         memset(base, 0, length);
     }
 
-    /* 0, or an errno where a load would be a SIGBUS.  A kernel that does not know the advice lets
-     * the load find out. */
-    static int xa_populate(char *base, size_t length) {
+    /* 0, or an errno where a load (or, with `store`, a store) would be a SIGBUS.  A kernel that does
+     * not know the advice lets it find out. */
+    static int xa_populate(char *base, size_t length, int store) {
     #if defined(__linux__)
     #ifndef MADV_POPULATE_READ
     #define MADV_POPULATE_READ 22
     #endif
-        if (madvise(base, length, MADV_POPULATE_READ) && errno != EINVAL) return errno;
+    #ifndef MADV_POPULATE_WRITE
+    #define MADV_POPULATE_WRITE 23
+    #endif
+        while (madvise(base, length, store ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+            if (errno != EINTR) return errno == EINVAL ? 0 : errno;
     #else
-        (void) base; (void) length;
+        (void) base; (void) length; (void) store;
     #endif
         return 0;
     }
@@ -124,10 +135,11 @@ cdef extern from *:
     """
     int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
     int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
+    void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
     int xa_zero(int fd, off_t offset, off_t length) noexcept nogil
     void xa_discard(char *base, size_t length) noexcept nogil
     long xa_filesystem(int fd) noexcept
-    int xa_populate(char *base, size_t length) noexcept nogil
+    int xa_populate(char *base, size_t length, int store) noexcept nogil
     void xa_advise_huge(char *base, size_t length) noexcept nogil
     void *xa_publish(void **slot, void *fresh) noexcept nogil
     void *xa_load_pointer(void **slot) noexcept nogil
@@ -166,9 +178,37 @@ cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
     return xa_reserve(fd, offset, length)
 
 
+cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
+    """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
+
+    The system's cache may keep many pages as one, and a store to one of them needs the space of all.
+    So what lies beside the part may need space, too, and there may be none.  Pages in between are
+    kept with none but each other and the ends.
+    """
+    cdef size_t page = sysconf(_SC_PAGESIZE)
+    cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
+    cdef int failure = xa_populate(base + first, page, True)
+    if failure == 0 and last != first:
+        failure = xa_populate(base + last, page, True)
+    return failure
+
+
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
     """Make the pages that lie in a range of a file a hole, which reads as zeros."""
     return xa_punch(fd, offset, length)
+
+
+cpdef void write_back_ends(int fd, index_t start, index_t stop, bint wait) noexcept nogil:
+    """Write the pages around both ends of a range of a file: begin with it, or wait until it is done.
+
+    The system can part pages that it keeps as one (see `populate_ends`) where they are written.  So
+    this comes before a hole is made of the range.
+    """
+    cdef off_t page = sysconf(_SC_PAGESIZE)
+    cdef off_t first = (start + page - 1) & -page, last = stop & -page
+    if first < last:
+        xa_write_back(fd, max(first - page, 0), 2 * page, wait)
+        xa_write_back(fd, last - page, 2 * page, wait)
 
 
 cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil:
@@ -593,7 +633,26 @@ cdef class Region:
         """
         cdef size_t page = os.sysconf("SC_PAGE_SIZE")
         cdef size_t low = start & ~(page - 1)
-        return xa_populate(self.base + low, start + length - low)
+        return xa_populate(self.base + low, start + length - low, False)
+
+    def populate_ends(self, size_t start, size_t stop):
+        """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
+
+        Parameters
+        ----------
+        start, stop : int
+            Bytes.
+
+        Returns
+        -------
+        int
+            0, or an errno: there is no space, see `populate_ends`.
+        """
+        cdef char byte
+        # What is read alone the system keeps alone: the holes beside it stay holes.
+        pread(self.fd, &byte, 1, start)
+        pread(self.fd, &byte, 1, stop - 1)
+        return populate_ends(self.base, start, stop)
 
     def discard(self, size_t start, size_t stop):
         """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them.

@@ -8,8 +8,15 @@ import os
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
-from extarray._core._mapping import Region, Views, punch_range, reserve_range, zero_range
-from extarray.errors import storage_error
+from extarray._core._mapping import (
+    Region,
+    Views,
+    punch_range,
+    reserve_range,
+    write_back_ends,
+    zero_range,
+)
+from extarray.errors import StorageError, storage_error
 from extarray.filesystem import CAN_RESERVE, erase_range, family, fill_range, write_all
 from extarray.metadata.places import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.pair.commits import Committer
@@ -65,7 +72,8 @@ class Allocator(Committer):
                 self._lengthen(new, ahead=old > 0)
             if not is_zero and self.sums is not None:
                 self.sums.doubt()
-            for start, stop in ((old, new),) if runs is None else runs:
+            parts = [(old, new)] if runs is None else list(runs)
+            for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start:
                     os.posix_fallocate(self._data, start, stop - start)
                 if not is_zero:
@@ -84,14 +92,17 @@ class Allocator(Committer):
                 f"cannot make room for {new - old} bytes in '{{}}' ({advice})",
                 f"{self.path}.xta",
             ) from None
-        if self.region is not None and not self.region.holds(new):
-            if self.held is not None:
-                self.held.outgrown.append(self.region)
-            try:
+        try:
+            if self.region is not None and not self.region.holds(new):
+                if self.held is not None:
+                    self.held.outgrown.append(self.region)
                 self.region = self._map(new, True, True)
-            except BaseException:
-                self.release(old)
-                raise
+            if runs is not None:
+                for start, stop in parts:
+                    self._make_ready_for_stores(start, stop)
+        except BaseException:
+            self.release(old)
+            raise
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
@@ -150,6 +161,20 @@ class Allocator(Committer):
                 self._reserve_by_writing(start, stop)
             elif failure:
                 raise OSError(failure, os.strerror(failure))
+        self._make_ready_for_stores(start, stop)
+
+    def _make_ready_for_stores(self, start: int, stop: int) -> None:
+        """Have the space that stores through a mapping need for bytes that lie beside holes."""
+        region = self.region  # of a sparse array each chunk is made ready at its first store
+        if region is None or not region.mapped or self.header.sparse:
+            return
+        if region.populate_ends(start, stop):
+            raise StorageError(
+                errno.ENOSPC,
+                f"no room beside the holes of '{self.path}.xta'; free some space, or use "
+                "engine='pread'",
+                f"{self.path}.xta",
+            )
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
         """What the system does where it cannot reserve: nobody else may write to this range."""
@@ -167,6 +192,7 @@ class Allocator(Committer):
                 erase_range(fd, start, stop)  # what is left of pages, or all
             elif zero_range(fd, start, stop - start):
                 erase_range(fd, start, stop)
+        self._make_ready_for_stores(start, stop)  # the pages that there were may be gone
 
     # -- what no longer counts -------------------------------------------------------------------
 
@@ -195,6 +221,9 @@ class Allocator(Committer):
         """Give disk space back to the file system, where it can punch holes."""
         runs, self.postponed = self.postponed, []
         with family("cannot give back space of '{}'", f"{self.path}.xta"):
+            for wait in (False, True):
+                for start, stop in runs:
+                    write_back_ends(self._data, start, stop, wait)
             for start, stop in runs:
                 punch_range(self._data, start, stop - start)
                 self._erase_split(start, stop)

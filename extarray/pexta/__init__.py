@@ -8,6 +8,8 @@ raise an error of the family.  From the top down:
     Between `extarray.mpi.GlobalArray` in memory and arrays on the disk.
 ``requests``
     What a transfer is made of: which rank moves what, at once or bit by bit.
+``copies``
+    Disk arrays laid out for other requests.
 ``diskarrays``
     Making, opening and growing arrays on the disk.
 ``session``
@@ -16,6 +18,7 @@ raise an error of the family.  From the top down:
     Chunk shapes for requests; which element goes where: pure functions.
 """
 
+from extarray.pexta.copies import copy
 from extarray.pexta.diskarrays import (
     C_DBL,
     C_DCPL,
@@ -73,6 +76,7 @@ __all__ = [
     "Request",
     "W",
     "close",
+    "copy",
     "create",
     "create_config",
     "delete",

@@ -35,12 +35,15 @@ __all__ = [
     "C_LONG",
     "C_LONGLONG",
     "C_SCPL",
+    "NAME",
     "RW",
     "DiskArray",
     "Inquiry",
     "Mode",
     "R",
     "W",
+    "check_mode",
+    "check_name",
     "check_open",
     "close",
     "create",
@@ -76,8 +79,8 @@ class Mode(enum.IntEnum):
 
 R, W, RW = Mode.R, Mode.W, Mode.RW
 
-# The attribute that has the name of an array.
-_NAME = "name"
+#: The attribute that has the name of an array.
+NAME = "name"
 
 
 class DiskArray:
@@ -245,11 +248,10 @@ def _create(
     session = current()
     with session.agreement.step() as step:
         session.check_handles()
-        shape, dtype, permitted = check_shape(dims), check_dtype(type), _mode(mode)
+        shape, dtype, permitted = check_shape(dims), check_dtype(type), check_mode(mode)
         if as_int(ndim, "ndim") != len(shape):
             raise ShapeError(f"ndim {ndim} and dims {shape} do not fit; give one extent an axis")
-        if not isinstance(name, str):
-            raise ArgumentTypeError(f"name must be a str, not {name!r}")
+        check_name(name)
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
         info = session.hints if config is None else io_hints(*config)
@@ -260,7 +262,7 @@ def _create(
         dtype,
         chunks=chunks,
         overwrite=overwrite,
-        attrs={_NAME: name},
+        attrs={NAME: name},
         comm=session.comm,
         info=info,
     )
@@ -293,7 +295,7 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
     session = current()
     with session.agreement.step() as step:
         session.check_handles()
-        permitted = _mode(mode)
+        permitted = check_mode(mode)
         step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
     access = "r" if permitted is Mode.R else "r+"
     array = creation.open(filename, access, comm=session.comm, info=session.hints)
@@ -307,18 +309,47 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
 
 
 def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: Mode) -> DiskArray:
-    name = array.attrs.get(_NAME)
+    name = array.attrs.get(NAME)
     place = fsdecode(filename)
     handle = DiskArray(array, name if isinstance(name, str) else place, place, mode)
     session.arrays.append(handle)
     return handle
 
 
-def _mode(value: Any) -> Mode:
+def check_mode(value: Any) -> Mode:
+    """What may be done with an array, checked.
+
+    Parameters
+    ----------
+    value : int
+
+    Returns
+    -------
+    Mode
+
+    Raises
+    ------
+    ArgumentError
+    """
     try:
         return Mode(value)
     except ValueError:
         raise ArgumentError(f"mode {value!r} is not possible; use R, W or RW") from None
+
+
+def check_name(name: Any) -> None:
+    """Refuse a name that is no text.
+
+    Parameters
+    ----------
+    name : str
+
+    Raises
+    ------
+    ArgumentTypeError
+    """
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"name must be a str, not {name!r}")
 
 
 def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:

@@ -13,7 +13,7 @@ import numpy as np
 from extarray._core._array import is_of_a_chunk
 from extarray.errors import ShapeError
 from extarray.protocols.blocks import Grain, Source, box_bytes, load, run, tiles
-from extarray.protocols.limits import check_result
+from extarray.protocols.limits import check_result, other_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -311,7 +311,7 @@ def new_result(
     ResultError
     """
     kind = np.dtype(dtype)
-    check_result(math.prod(shape) * kind.itemsize, f"the result of {name}", "out= with an ExtArray")
+    check_result(math.prod(shape) * kind.itemsize, f"the result of {name}", other_way(name))
     return np.empty(shape, kind, "F" if order == "F" else "C")
 
 

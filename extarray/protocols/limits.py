@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from contextlib import suppress
+from functools import cache
+
+import numpy as np
+
 from extarray.config import config
 from extarray.errors import ResultError, ResultWarning
 from extarray.info import format_bytes
 from extarray.protocols.notices import warn
 
-__all__ = ["check_result"]
+__all__ = ["check_result", "other_way"]
 
 
 def check_result(nbytes: int, what: str, streamed_way: str) -> None:
@@ -51,3 +57,35 @@ config.max_result allows; use out= with an ExtArray
             f"{what} takes {format_bytes(nbytes)} of memory; to avoid it, use {streamed_way}",
             ResultWarning,
         )
+
+
+@cache
+def other_way(name: str) -> str:
+    """What to use instead of a result in memory, in the words of `check_result`.
+
+    Parameters
+    ----------
+    name : str
+        Of NumPy's function, or of what is done.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> other_way("add"), other_way("sort")
+    ('out= with an ExtArray', 'the method sort, which works in place')
+    """
+    if name in ("sort", "partition"):
+        return f"the method {name}, which works in place"
+    for module in (np, np.fft, np.linalg):
+        function = getattr(module, name, None)
+        if inspect.isroutine(function):
+            with suppress(
+                ValueError
+            ):  # some versions of NumPy have compiled ones without signature
+                if "out" not in inspect.signature(function).parameters:
+                    return "parts of the arrays, as a.lazy[...] gives them"
+            break
+    return "out= with an ExtArray"

@@ -102,6 +102,10 @@ class _Comoments:
         """Take up observations, one a column."""
         weight = block.shape[1] if weights is None else weights.sum()
         if weight == 0:
+            # Nothing comes of numbers; but of NaN, and of infinity, NaN.
+            nothing = (block * (0 if weights is None else weights)).sum(axis=1)
+            self._means += nothing
+            self.products += nothing[:, None] + nothing
             return
         means = np.average(block, axis=1, weights=weights)
         block -= means[:, None]

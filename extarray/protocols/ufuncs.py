@@ -170,7 +170,8 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
     """Unbuffered operation on a selection: each element is read once, and written once."""
     if not isinstance(a, Source):
         return NotImplemented
-    values = tuple([in_memory(value, "at") for value in values])
+    values = tuple([as_operand(in_memory(value, "at")) for value in values])
+    ufunc.at(empty(a), np.empty(0, np.intp), *map(empty, values))  # NumPy's refusal of dtypes
     if not a.shape:
         whole = a._fetch()
         ufunc.at(whole, indices, *values)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
+from mpierrors import raises
 
+import extarray as xa
 from extarray import pexta
 from extarray.mpi import GlobalArray
 
@@ -100,6 +102,22 @@ for _ in range(TURNS):
     assert np.array_equal(g_b.get(box(glo, ghi)), model[box(glo, ghi)])
     g_b.sync()
 assert np.array_equal(d_a.array.read(), disk)
+
+# The same in chunks for other requests, and transposed.
+d_b = pexta.copy(d_a, "B", str(folder / "dra.file2"), pexta.R, (N, N, 2))
+assert pexta.inquire(d_b)[2:4] == ((M, M, M), "B")
+assert d_b.array.chunks == (N, N, 2)
+assert np.array_equal(d_b.array.read(), disk)
+d_c = pexta.copy(d_b, "C", str(folder / "dra.file3"), pexta.RW, (-1, -1, -1), transp=True)
+assert d_c.array.chunks == (2, N, N)
+assert np.array_equal(d_c.array.read(), disk.T)
+pexta.wait(pexta.write_section(False, g_a, glo, ghi, d_c, dlo, dhi))
+with raises(xa.ReadOnlyError):
+    pexta.write_section(False, g_a, glo, ghi, d_b, dlo, dhi)
+with raises(xa.ExistsError):
+    pexta.copy(d_a, "C", d_c.filename, pexta.RW, (-1, -1, -1))
+pexta.delete(d_b)
+pexta.delete(d_c)
 pexta.delete(d_a)
 g_a.destroy()
 g_b.destroy()
