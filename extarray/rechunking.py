@@ -270,7 +270,7 @@ def _wanted(
         dtype=kind,
         chunks=extents,
         order=old.order if order is None else check_order(order),
-        fill=np.frombuffer(old.fill, old.dtype).astype(kind).tobytes(),
+        fill=_cast_fill(old, kind),
     )
     values = decode_attrs(base._store.attrs)
     if known_dims(values.get("dims"), base.ndim) is not None:
@@ -279,6 +279,14 @@ def _wanted(
         else:
             values["dims"] = list(source.dims)
     return source, header, encode_attrs(values)
+
+
+def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:
+    """The fill value in another dtype; zero where there is none for it: no number is ''."""
+    try:
+        return np.frombuffer(old.fill, old.dtype).astype(kind).tobytes()
+    except ValueError:
+        return bytes(kind.itemsize)
 
 
 def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:

@@ -113,6 +113,12 @@ def test_another_dtype(cube):
     assert_same(xa.rechunk(b, dtype="u1")[...], values.astype("u1"))
 
 
+def test_numbers_in_words():
+    b = xa.rechunk(xa.from_array(np.array(["1", "22"])), dtype="i4")
+    assert_same(b[...], np.array([1, 22], "i4"))
+    assert b.fill_value == 0
+
+
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,)])
 def test_small_shapes(tmp_path, shape):
     a = xa.full(shape, 7)

@@ -98,7 +98,7 @@ histogram(v, 5, density=True)  histogram(v, "auto")  histogram(v, "fd")  histogr
 histogram2d(v, w, 3)  histogram_bin_edges(x)  histogram_bin_edges(v, "scott")
 histogramdd((v, w), 3)  histogramdd(x, (2, 2, 2, 2))
 hstack((x, y))  hstack((v, w))  i0(x)  imag(c)  imag(x)  inner(x, y)  inner(v, w)  inner(z, i[:3])
-interp(x, [-1, 1], [0, 5])  interp(v, s, w)
+inner(h[:, :0], z[:0])  interp(x, [-1, 1], [0, 5])  interp(v, s, w)
 intersect1d(i, j)  isclose(x, y, atol=1)  isclose(n, n, equal_nan=True)  iscomplex(c)
 iscomplexobj(c)  isin(i, [1, 2])  isin(j, i, invert=True)  isneginf(x / 0.0)  isposinf(x)
 isreal(c)  isrealobj(c)

@@ -167,8 +167,8 @@ def _contract(
 ) -> Any:
     """The result of a product, in `out` where it is given: `exact`, then of no other dtype."""
     # NumPy's own choice of the dtype, and its refusals.
-    dtype = function(np.zeros(1, a.dtype), np.zeros(1, b.dtype)).dtype
-    if dtype.kind == "m":  # matmul, of which all products are made, knows no time differences
+    dtype = np.asarray(function(np.zeros(1, a.dtype), np.zeros(1, b.dtype))).dtype
+    if dtype.kind in "mO":  # matmul, of which all products are made, knows no time differences
         return NotImplemented
     a, b = separate(a, out), separate(b, out)
     work = _Contraction(a, a_labels, b, b_labels, labels, dtype)

@@ -105,6 +105,10 @@ with raises(xa.ArgumentError, "is too little"):
     xa.rechunk(path, next_path(), max_memory=8, comm=comm)
 with raises(xa.ArgumentError, "different things", several):
     xa.rechunk(path, next_path(), chunks=2 + comm.rank, comm=comm).close()
+square, _ = make_source((20, 20), (4, 4))
+with raises(xa.ArgumentError, "different things", several):
+    axes = (0, 1) if comm.rank else (1, 0)
+    xa.rechunk(square, next_path(), axes=axes, comm=comm).close()
 summed = next_path()
 if not comm.rank:
     xa.ones((4, 4), path=summed, checksum=True).close()
