@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,14 @@ def address_runs(axial: Axial, start: Index, stop: Index) -> Iterator[tuple[int,
     >>> list(address_runs(Axial((4, 3)), (1, 1), (3, 3)))
     [(4, 6), (7, 9)]
     """
-    indices = itertools.product(*map(range, start, stop))
-    while some := list(itertools.islice(indices, _LOOKED_UP)):
-        addresses = np.sort(axial.addresses(np.array(some, np.int64).reshape(len(some), -1)))
+    extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
+    size = math.prod(extents)
+    for place in range(0, size, _LOOKED_UP):
+        rest = np.arange(place, min(size, place + _LOOKED_UP))
+        indices = np.empty((rest.size, len(extents)), np.int64)
+        for j in reversed(range(len(extents))):
+            rest, indices[:, j] = np.divmod(rest, extents[j])
+        addresses = np.sort(axial.addresses(indices + np.array(start, np.int64)))
         ends = np.flatnonzero(np.diff(addresses) > 1)
         for first, last in zip([0, *(ends + 1)], [*ends, len(addresses) - 1], strict=True):
             yield int(addresses[first]), int(addresses[last]) + 1
