@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import mmap
 import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -25,7 +26,7 @@ from extarray.errors import (
 from extarray.metadata.places import LIMIT
 from extarray.policy import decode_policy
 from extarray.stored import StoredArray
-from extarray.walk import address_runs
+from extarray.walk import address_runs, runs_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -492,13 +493,30 @@ class Extendible(StoredArray):
             self._forget_touched()
             self._note_cut()
             start = stop = 0
-            for run in itertools.chain.from_iterable(map(self._byte_runs, boxes)):
+            for run in self._runs_with_pages(boxes, change.chunks_needed):
                 if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
                     start, stop = self._with_unneeded(*run, change.chunks_needed)
                     if store.sums is not None:
                         self._note_bytes(start, stop)
                     store.give_back(start, stop)
             self._give_back_postponed()
+
+    def _runs_with_pages(
+        self, boxes: list[tuple[Index, Index]], needed: tuple[Index, Index]
+    ) -> Iterator[tuple[int, int]]:
+        """Runs of bytes that boxes of chunks take, but those too small for a page.
+
+        Those lie between chunks that are needed, and may be very many.
+        """
+        size, end = self.chunk_bytes, self.axial.size
+        for box in boxes:
+            for firsts, lasts in runs_together(self.axial, *box):
+                small = (lasts - firsts) * size < mmap.PAGESIZE
+                for at, inside in ((firsts - 1, firsts > 0), (lasts, lasts < end)):
+                    small &= inside
+                    small[small] = self._are_in(needed, at[small])
+                firsts, lasts = firsts[~small] * size, lasts[~small] * size
+                yield from zip(firsts.tolist(), lasts.tolist(), strict=True)
 
     def _give_back_postponed(self) -> None:
         """Have the store give back what it has kept as long as views were out."""
@@ -544,8 +562,13 @@ class Extendible(StoredArray):
     def _those_in(self, box: tuple[Index, Index], first: int, stop: int) -> NDArray[np.int64]:
         """Which of the chunks first ... stop - 1 lie in a box."""
         addresses = np.arange(first, stop)
+        return addresses[self._are_in(box, addresses)]
+
+    def _are_in(self, box: tuple[Index, Index], addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether chunks lie in a box."""
         indices = self.axial.indices(addresses)
-        return addresses[((indices >= box[0]) & (indices < box[1])).all(axis=1)]
+        inside: NDArray[np.bool_] = np.all((indices >= box[0]) & (indices < box[1]), axis=1)
+        return inside
 
     def _note_bytes(self, start: int, stop: int) -> None:
         """Have chunks count as written in which bytes start ... stop - 1 of the file lie."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,11 @@ from extarray.errors import BoundsError, SelectionError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from extarray._core._axial import Axial
 
-__all__ = ["address_runs", "chunk_indices", "region", "segment_boxes"]
+__all__ = ["address_runs", "chunk_indices", "region", "runs_together", "segment_boxes"]
 
 Index = tuple[int, ...]
 
@@ -118,12 +121,36 @@ def address_runs(axial: Axial, start: Index, stop: Index) -> Iterator[tuple[int,
     >>> list(address_runs(Axial((4, 3)), (1, 1), (3, 3)))
     [(4, 6), (7, 9)]
     """
-    indices = itertools.product(*map(range, start, stop))
-    while some := list(itertools.islice(indices, _LOOKED_UP)):
-        addresses = np.sort(axial.addresses(np.array(some, np.int64).reshape(len(some), -1)))
+    for firsts, lasts in runs_together(axial, start, stop):
+        yield from zip(firsts.tolist(), lasts.tolist(), strict=True)
+
+
+def runs_together(
+    axial: Axial, start: Index, stop: Index
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """As `address_runs`, many runs at a time.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Yields
+    ------
+    firsts, lasts : ndarray of int64
+        Of one run each; the last is not one of the run.
+    """
+    extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
+    size = math.prod(extents)
+    for place in range(0, size, _LOOKED_UP):
+        rest = np.arange(place, min(size, place + _LOOKED_UP))
+        indices = np.empty((rest.size, len(extents)), np.int64)
+        for j in reversed(range(len(extents))):
+            rest, indices[:, j] = np.divmod(rest, extents[j])
+        addresses = np.sort(axial.addresses(indices + np.array(start, np.int64)))
         ends = np.flatnonzero(np.diff(addresses) > 1)
-        for first, last in zip([0, *(ends + 1)], [*ends, len(addresses) - 1], strict=True):
-            yield int(addresses[first]), int(addresses[last]) + 1
+        yield addresses[np.append(0, ends + 1)], addresses[np.append(ends, -1)] + 1
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:

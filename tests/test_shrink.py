@@ -20,6 +20,7 @@ from strategies import built, cases, sides
 import extarray as xa
 from extarray import filesystem
 from extarray._core import _mapping
+from extarray.growth import Extendible
 from extarray.metadata.places import LIMIT
 
 FILLS = [0, 7]
@@ -145,6 +146,23 @@ def test_small_chunks_give_whole_pages_back(place, engine, chunk):
                 array.shrink(0, chunk, side="start")
         assert (array[...].reshape(-1, chunk) == np.arange(295.0, 300)[:, None]).all()
         assert disk_bytes(array) <= 6 * 8 * chunk + 3 * 4096
+
+
+def test_small_chunks_between_others_are_not_looked_at_one_by_one(disk, monkeypatch):
+    looked_at = []
+    look = Extendible._with_unneeded
+    monkeypatch.setattr(
+        Extendible, "_with_unneeded", lambda *args: looked_at.append(args) or look(*args)
+    )
+    with disk.array((1000, 4), "f8", chunks=(1, 2), fill_value=1) as array:
+        array.shrink(1, 2)
+        assert len(looked_at) == 1, "the last chunk of the file has no neighbour"
+        before = array.info()["disk_bytes"]
+        array.shrink(0, 990, "start")
+        assert array.info()["disk_bytes"] < before
+        array.extend(0, 990, "start")
+        array.extend(1, 2)
+        assert (array[...] == 1).all()
 
 
 def test_memory_of_small_chunks_rolls_on(script):
