@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from extarray import arranging  # noqa: F401 -- registers what gives views
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.access import AccessMixin

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
-from extarray._core._crc import crc32c
 from extarray.casting import astype
 from extarray.config import config
 from extarray.errors import (
@@ -29,17 +27,23 @@ from extarray.indexing.brackets import as_query
 from extarray.indexing.factors import Mask, Points, Progression, in_order
 from extarray.indexing.indexable import Accessor, Indexable
 from extarray.indexing.orthogonal import orthogonal_query
+from extarray.indexing.parts import (
+    are_same,
+    fingerprint,
+    is_orthogonal,
+    line_of,
+    moved_part,
+    selected_part,
+    true_points,
+)
 from extarray.indexing.query import Query
 from extarray.indexing.transfers import check_values, read_query, write_query
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
 from extarray.protocols.elementwise import apart, stream
-from extarray.protocols.functions import streams
 from extarray.protocols.limits import check_result
 from extarray.protocols.mixin import NumpyMixin
 from extarray.protocols.standard import StandardMixin
-from extarray.protocols.standins import shadow
-from extarray.stored import StoredArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,11 +52,10 @@ if TYPE_CHECKING:
 
     from extarray.casting import AsType
     from extarray.indexing.factors import Factor
+    from extarray.indexing.parts import Part
     from extarray.protocols.blocks import Box, Line
 
 __all__ = ["Lazy", "LazyView", "everything"]
-
-Part: TypeAlias = Progression | Points
 
 # Memory that a true place of a mask takes, as a point: in the tables, and for each axis as an index
 # into the view and as one into the array.
@@ -145,7 +148,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         """Count from an origin of the array."""
         self._own, self._zero = parts, zero
         self._shown = {part.dims[0]: part for part in parts if part.dims}
-        lines = [_line(part) for part in parts]
+        lines = [line_of(part) for part in parts]
         ends = [(_ends(line), line[2]) for line in lines]
         self._needed = tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends)
 
@@ -156,7 +159,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         if zero != self._zero:
             self._array._check_axes(len(self._own))
             # Growth at a start has shifted the indices; the view shows the same elements.
-            moved = map(_moved, self._own, map(operator.sub, zero, self._zero))
+            moved = map(moved_part, self._own, map(operator.sub, zero, self._zero))
             self._settle(tuple(moved), zero)
         return self._own
 
@@ -230,12 +233,12 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     @property
     def _layout(self) -> tuple[Line, ...]:
-        return tuple(_line(part) for part in self._parts)
+        return tuple(line_of(part) for part in self._parts)
 
     @property
     def _extract(self) -> list[Any]:
         """What it has of the elements that were ever stored, as JSON values."""
-        return list(map(_told, self._parts, self._zero))
+        return list(map(fingerprint, self._parts, self._zero))
 
     @property
     def _is_mapped(self) -> bool:
@@ -262,7 +265,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         parts = [
-            (part.axes, part.indices, part.dims) if isinstance(part, Points) else _line(part)
+            (part.axes, part.indices, part.dims) if isinstance(part, Points) else line_of(part)
             for part in self._parts
         ]
         return ("extarray.lazy", self._array.__dask_tokenize__(), parts, self._shape)
@@ -283,8 +286,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         return Lazy(self)
 
     def _select(self, query: Query) -> LazyView:
-        """The view of what a query selects, which `_is_orthogonal`."""
-        factors = [_points(f) if isinstance(f, Mask) else f for f in query.factors]
+        """The view of what a query selects, for which `is_orthogonal` holds."""
+        factors = [true_points(f) if isinstance(f, Mask) else f for f in query.factors]
         found = self._map(replace(query, factors=tuple(factors)))
         # A query that selects nothing may say nothing of an axis.
         parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
@@ -413,7 +416,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _write_selected(self, query: Query, value: Any) -> None:
         if isinstance(value, Source):
-            target = self._select(query) if _is_orthogonal(query) else self
+            target = self._select(query) if is_orthogonal(query) else self
             if query.field is None and target._is_same(value):
                 return  # the end of ``a.lazy[...] += 1``
             value = apart(value, [target])
@@ -441,7 +444,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
             isinstance(other, LazyView)
             and other._array is self._array
             and other._shape == self._shape
-            and all(map(_are_same, self._parts, other._parts))
+            and all(map(are_same, self._parts, other._parts))
         )
 
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
@@ -546,11 +549,11 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 if lifted is not None:
                     factors.append(lifted)
                     continue
-                factor = _points(factor)
+                factor = true_points(factor)
             if isinstance(factor, Points):
                 factors += self._map_points(factor)
             elif factor.axis in self._shown:
-                factors.append(_progress(self._shown[factor.axis], factor))
+                factors.append(selected_part(self._shown[factor.axis], factor))
         return replace(query, extents=self._bounds(), factors=in_order(factors))
 
     def _lifted(self, mask: Mask) -> Mask | None:
@@ -724,7 +727,7 @@ class Lazy:
         return Accessor(get, set)
 
     def _get(self, query: Query, key: Any) -> LazyView:
-        if not _is_orthogonal(query):
+        if not is_orthogonal(query):
             raise SelectionError(
                 f"{key!r} gives no view: it selects points; a view takes integers, slices, and "
                 "arrays of one axis each (lazy.oindex); read points with a[...] or a.vindex"
@@ -747,9 +750,6 @@ def everything(array: Any) -> LazyView:
     return LazyView(array, parts, array.shape)
 
 
-# -- parts ---------------------------------------------------------------------------------------
-
-
 def _restored(
     array: Any, parts: tuple[Part, ...], shape: tuple[int, ...], zero: tuple[int, ...] | None
 ) -> LazyView:
@@ -760,32 +760,6 @@ def _restored(
     return view
 
 
-def _moved(part: Part, by: int) -> Part:
-    """What is selected of an axis whose indices have shifted."""
-    if isinstance(part, Progression):
-        return replace(part, start=part.start + by)
-    return replace(part, indices=tuple(index + by for index in part.indices))
-
-
-def _line(part: Part) -> Line:
-    """Start, step and number of indices, and the dimension that has them in this order, if any."""
-    if isinstance(part, Progression):
-        return part.start, part.step, part.count, part.dim
-    (indices,) = part.indices
-    if not indices.size:
-        return 0, 1, 0, None
-    low = int(indices.min())
-    return low, 1, int(indices.max()) - low + 1, None
-
-
-def _told(part: Part, zero: int) -> list[int]:
-    """A part in numbers, from an origin of the axis on: of a list of indices their checksum."""
-    if isinstance(part, Progression):
-        return [part.dim, part.start - zero, part.step, part.count]
-    indices = np.ascontiguousarray(part.indices[0] - zero, np.int64)
-    return [*part.dims, crc32c(indices.view(np.uint8))]
-
-
 def _ends(line: Line) -> tuple[int, int]:
     """The least and the greatest index."""
     start, step, count, _ = line
@@ -793,38 +767,8 @@ def _ends(line: Line) -> tuple[int, int]:
     return min(start, last), max(start, last)
 
 
-def _are_same(a: Part, b: Part) -> bool:
-    if isinstance(a, Points) and isinstance(b, Points):
-        return a.dims == b.dims and np.array_equal(a.indices[0], b.indices[0])
-    return type(a) is type(b) and a == b
-
-
-def _progress(part: Part, cut: Progression) -> Part:
-    """An integer or a slice of what a part selects."""
-    if isinstance(part, Progression):
-        step = part.step * cut.step if cut.count > 1 else 1
-        return Progression(part.axis, part.start + cut.start * part.step, step, cut.count, cut.dim)
-    (indices,) = part.indices
-    if cut.dim < 0:
-        return Progression(part.axes[0], int(indices[cut.start]), 1, 1, -1)
-    places = cut.start + cut.step * np.arange(cut.count)
-    return Points(part.axes, (indices[places],), cut.dims)
-
-
-def _points(mask: Mask) -> Points:
-    """The true places of a mask, one by one."""
-    places = np.nonzero(mask.part())
-    indices = tuple(first + place for first, place in zip(mask.origin, places, strict=True))
-    return Points(mask.axes, indices, mask.dims)
-
-
 def _assign(part: NDArray[Any], out: tuple[NDArray[Any]]) -> None:
     np.copyto(out[0], part, casting="unsafe")
-
-
-def _is_orthogonal(query: Query) -> bool:
-    """Whether each axis is selected from by itself, to one dimension at most."""
-    return all(len(factor.axes) == 1 and len(factor.dims) <= 1 for factor in query.factors)
 
 
 def _index(item: Any, extent: int) -> int | None:
@@ -836,89 +780,3 @@ def _index(item: Any, extent: int) -> int | None:
     except TypeError:
         return None
     return i % extent if -extent <= i < extent else None
-
-
-# -- NumPy's functions that give views -----------------------------------------------------------
-
-# Of what is neither a view nor stored, an array that is read in another dtype say, they give NumPy
-# arrays.
-
-
-def _view_of(array: Any) -> LazyView | None:
-    """An array of ours as a view; None where there is no view of it."""
-    if isinstance(array, StoredArray):
-        array._check()
-        return everything(array)
-    return array if isinstance(array, LazyView) else None
-
-
-@streams(np.transpose)
-def _transpose(a: Any, axes: Any = None) -> Any:
-    view = _view_of(a)
-    if view is None:
-        return NotImplemented
-    return view._permute(lambda x: np.transpose(x, axes))
-
-
-@streams(np.matrix_transpose)
-def _matrix_transpose(x: Any, /) -> Any:
-    view = _view_of(x)
-    if view is None:
-        return NotImplemented
-    return view._permute(np.matrix_transpose)
-
-
-@streams(np.swapaxes)
-def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
-    view = _view_of(a)
-    if view is None:
-        return NotImplemented
-    return view._permute(lambda x: np.swapaxes(x, axis1, axis2))
-
-
-@streams(np.moveaxis)
-def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    view = _view_of(a)
-    if view is None:
-        return NotImplemented
-    return view._permute(lambda x: np.moveaxis(x, source, destination))
-
-
-@streams(np.expand_dims)
-def _expand_dims(a: Any, axis: Any) -> Any:
-    view = _view_of(a)
-    if view is None:
-        return NotImplemented
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    ndim = view.ndim + len(axes)
-    new = normalize_axis_tuple(axes, ndim)
-    old = iter(range(view.ndim))
-    dims = [None if d in new else next(old) for d in range(ndim)]
-    return view._arrange(dims, [1 if d is None else view.shape[d] for d in dims])
-
-
-@streams(np.squeeze)
-def _squeeze(a: Any, axis: Any = None) -> Any:
-    view = _view_of(a)
-    if view is None:
-        return NotImplemented
-    np.squeeze(shadow(view), axis)  # raises what NumPy raises
-    if axis is None or not view.ndim:  # without axes, NumPy takes the first and the last as well
-        gone = [d for d, n in enumerate(view.shape) if n == 1]
-    else:
-        gone = list(normalize_axis_tuple(axis, view.ndim))
-    dims = [d for d in range(view.ndim) if d not in gone]
-    return view._arrange(dims, [view.shape[d] for d in dims])
-
-
-@streams(np.broadcast_to)
-def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    view = _view_of(array)
-    if view is None:
-        return NotImplemented
-    extents = np.broadcast_to(shadow(view), shape).shape
-    missing = len(extents) - view.ndim
-    dims: list[int | None] = [None] * missing
-    for d, n in enumerate(view.shape):
-        dims.append(d if n == extents[missing + d] else None)
-    return view._arrange(dims, extents)

@@ -52,7 +52,7 @@ LAYERS = [
     ["extarray.mpi.ghosts", "extarray.mpi.requests"],
     ["extarray.mpi.plans", "extarray.mpi.runtime", "extarray.mpi.values", "extarray.mpi.zones"],
     ["extarray.array"],
-    ["extarray.axes"],
+    ["extarray.arranging", "extarray.axes"],
     [
         "extarray.access",
         "extarray.copies",
@@ -67,7 +67,7 @@ LAYERS = [
     ["extarray.indexing.indexable"],
     ["extarray.indexing.selections", "extarray.indexing.transfers"],
     ["extarray.indexing.brackets", "extarray.indexing.orthogonal", "extarray.indexing.pointwise"],
-    ["extarray.indexing.entries", "extarray.indexing.fields"],
+    ["extarray.indexing.entries", "extarray.indexing.fields", "extarray.indexing.parts"],
     ["extarray.indexing.query"],
     ["extarray.indexing.factors"],
     ["extarray.protocols.catalogue", "extarray.protocols.iteration", "extarray.protocols.ufuncs"],
