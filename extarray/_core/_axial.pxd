@@ -59,6 +59,12 @@ cdef class Axial:
     cdef int unpin(self) except -1
 
     @cython.final
+    cdef void *_allocated(self, size_t wanted) except NULL
+
+    @cython.final
+    cdef int _retire(self, void *old) except -1
+
+    @cython.final
     cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL
 
     @cython.final

@@ -202,12 +202,7 @@ cdef class Axial:
 
     def __dealloc__(self):
         cdef int j, side
-        free(self.state.axis)
-        free(self.state.side)
-        free(self.state.start_address)
-        free(self.state.constant)
-        free(self.state.coefficient)
-        free(self.state.first)
+        free(self.state.start_address)  # and what lies behind it, see _make_room
         free(self.state.starts)
         for j in range(self.state.ndim):
             for side in range(2):
@@ -232,16 +227,25 @@ cdef class Axial:
             self.retired = []
         return 0
 
-    cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL:
+    cdef void *_allocated(self, size_t wanted) except NULL:
         cdef void *new = malloc(wanted)
         if new == NULL:
             raise MemoryError(f"no memory for {wanted} bytes of axial vectors")
+        return new
+
+    cdef int _retire(self, void *old) except -1:
+        """Free memory, as soon as no kernel reads it."""
+        if old != NULL and self.n_pins:
+            self.retired.append(<size_t> old)
+        else:
+            free(old)
+        return 0
+
+    cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL:
+        cdef void *new = self._allocated(wanted)
         if old != NULL:
             memcpy(new, old, used)
-            if self.n_pins:
-                self.retired.append(<size_t> old)
-            else:
-                free(old)
+            self._retire(old)
         return new
 
     # -- growth ------------------------------------------------------------------------------
@@ -249,26 +253,34 @@ cdef class Axial:
     cdef int _make_room(self, int32_t more) except -1:
         """Room for more segments."""
         cdef axial_t *s = &self.state
-        cdef index_t n = s.n_segments, ndim = s.ndim, capacity
+        cdef axial_t old
+        cdef size_t n = s.n_segments, ndim = s.ndim, capacity
         if more > 0x7FFFFFFF - s.n_segments:
             raise LimitError("2**31 - 1 segments; copy the array into a fresh one")
         if s.n_segments + more <= self.segment_capacity:
             return 0
         capacity = max(4, n + more, min(n + n // 2, 0x7FFFFFFF))
-        s.axis = <int32_t *> self._resized(s.axis, n * sizeof(int32_t), capacity * sizeof(int32_t))
-        s.side = <uint8_t *> self._resized(s.side, n, capacity)
-        s.start_address = <index_t *> self._resized(
-            s.start_address, n * sizeof(index_t), capacity * sizeof(index_t))
-        s.constant = <index_t *> self._resized(
-            s.constant, n * sizeof(index_t), capacity * sizeof(index_t))
-        s.first = <index_t *> self._resized(
-            s.first, n * sizeof(index_t), capacity * sizeof(index_t))
-        s.coefficient = <index_t *> self._resized(
-            s.coefficient, n * ndim * sizeof(index_t), capacity * max(ndim, 1) * sizeof(index_t))
+        old = s[0]
         if s.starts != NULL:
             s.starts = <index_t *> self._resized(
                 s.starts, n * ndim * sizeof(index_t), capacity * ndim * sizeof(index_t))
-        self.segment_capacity = capacity
+        # One piece of memory has all.
+        s.start_address = <index_t *> self._allocated(
+            capacity * ((3 + ndim) * sizeof(index_t) + sizeof(int32_t) + sizeof(uint8_t)))
+        s.constant = s.start_address + capacity
+        s.first = s.constant + capacity
+        s.coefficient = s.first + capacity
+        s.axis = <int32_t *> (s.coefficient + capacity * ndim)
+        s.side = <uint8_t *> (s.axis + capacity)
+        if n:
+            memcpy(s.start_address, old.start_address, n * sizeof(index_t))
+            memcpy(s.constant, old.constant, n * sizeof(index_t))
+            memcpy(s.first, old.first, n * sizeof(index_t))
+            memcpy(s.coefficient, old.coefficient, n * ndim * sizeof(index_t))
+            memcpy(s.axis, old.axis, n * sizeof(int32_t))
+            memcpy(s.side, old.side, n * sizeof(uint8_t))
+        self.segment_capacity = <int32_t> capacity
+        self._retire(old.start_address)
         return 0
 
     cdef int _note_starts(self) except -1:
@@ -276,7 +288,7 @@ cdef class Axial:
         cdef axial_t *s = &self.state
         cdef size_t row = s.ndim * sizeof(index_t)
         if s.starts == NULL:
-            s.starts = <index_t *> self._resized(NULL, 0, self.segment_capacity * row)
+            s.starts = <index_t *> self._allocated(self.segment_capacity * row)
             memset(s.starts, 0, s.n_segments * row)
         return 0
 
