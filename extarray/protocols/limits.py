@@ -82,9 +82,7 @@ def other_way(name: str) -> str:
     for module in (np, np.fft, np.linalg):
         function = getattr(module, name, None)
         if inspect.isroutine(function):
-            with suppress(
-                ValueError
-            ):  # some versions of NumPy have compiled ones without signature
+            with suppress(ValueError):  # compiled ones have no signature in some versions of NumPy
                 if "out" not in inspect.signature(function).parameters:
                     return "parts of the arrays, as a.lazy[...] gives them"
             break
