@@ -509,6 +509,9 @@ class Extendible(StoredArray):
         Those lie between chunks that are needed, and may be very many.
         """
         size, end = self.chunk_bytes, self.axial.size
+        if size >= mmap.PAGESIZE:
+            yield from itertools.chain.from_iterable(map(self._byte_runs, boxes))
+            return
         for box in boxes:
             for firsts, lasts in runs_together(self.axial, *box):
                 small = (lasts - firsts) * size < mmap.PAGESIZE

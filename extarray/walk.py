@@ -149,8 +149,9 @@ def runs_together(
         for j in reversed(range(len(extents))):
             rest, indices[:, j] = np.divmod(rest, extents[j])
         addresses = np.sort(axial.addresses(indices + np.array(start, np.int64)))
-        ends = np.flatnonzero(np.diff(addresses) > 1)
-        yield addresses[np.append(0, ends + 1)], addresses[np.append(ends, -1)] + 1
+        parted = np.ones(len(addresses) + 1, bool)  # before each, and behind the last
+        np.greater(addresses[1:] - addresses[:-1], 1, out=parted[1:-1])
+        yield addresses[parted[:-1]], addresses[parted[1:]] + 1
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
