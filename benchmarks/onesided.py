@@ -1,10 +1,12 @@
-"""One-sided access to global arrays, beside the same patches through MPI's windows by hand.
+"""One-sided access to global arrays, beside MPI's windows by hand, and Global Arrays.
 
-    mpiexec -n 2 python -m mpi4py benchmarks/onesided.py
+    python benchmarks/onesided.py
 
-Rank 0 gets, puts and accumulates patches in the zone of rank 1.  By hand means: a window, the type
-of the patch made before, one call, and a flush; values lie in one run.  The two take turns.  Each
-time is the lower quartile, as half of all calls or more may have been interrupted where other
+Rank 0 of two gets, puts and accumulates patches in the zone of rank 1.  By hand means: a window,
+the type of the patch made before, one call, and a flush; values lie in one run.  Global Arrays
+("GA") are Debian's, with an MPI of their own, and left out where not found.  All take turns.
+
+Each time is the lower quartile, as half of all calls or more may have been interrupted where other
 programs run; each ratio is that of two such times.  ``MPIR_CVAR_NOLOCAL=1`` has MPICH take the
 ranks for those of two hosts: then everything goes through MPI.
 """
@@ -14,12 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 if __name__ == "__main__" and not __package__:
     # Run as a file: an installed extarray is preferred to an unbuilt one in the same place.
@@ -27,14 +30,15 @@ if __name__ == "__main__" and not __package__:
     sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from mpi4py import MPI
 
+from benchmarks.launching import CandidateError, Worker, in_turn, runtime_of
 from benchmarks.report import duration
-from extarray.mpi import GlobalArray
 
 #: From this size on a patch is large, and takes at most so many times as long as by hand.
 LARGE = 1 << 21
 TARGET = 1.3
+#: Modules of ranks/: ours and windows by hand, and Global Arrays.
+WINDOWS, GA = "windows", "ga"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Result:
     operation: str
     ours: float
     by_hand: float
+    ga: float | None
 
     @property
     def ratio(self) -> float:
@@ -76,106 +81,95 @@ def patches(rows: int, columns: int) -> Iterator[Patch]:
         n //= 16
 
 
-def in_turn(calls: Sequence[Callable[[], object]], seconds: float) -> list[float]:
-    """Lower quartiles of the times of calls that take turns."""
-    times: list[list[float]] = [[] for _ in calls]
-    for call in calls:
-        call()
-    end = time.perf_counter() + seconds
-    while len(times[0]) < 5 or time.perf_counter() < end:
-        for call, taken in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            taken.append(time.perf_counter() - start)
-    return [float(np.percentile(taken, 25)) for taken in times]
-
-
-def measure(comm: Any, rows: int, columns: int, seconds: float) -> list[Result]:
-    """Compare all operations on all patches; rank 0 has the results."""
-    results = []
-    window = MPI.Win.Allocate(8 * rows * columns, 1, comm=comm)
-    with GlobalArray.create((2 * rows, columns), "f8", comm, process_grid=(2, 1)) as g:
-        np.frombuffer(window.tomemory(), "f8")[:] = 0
-        window.Lock_all()
-        comm.Barrier()
-        if comm.rank == 0:
-            for patch in patches(rows, columns):
-                results += compare(g, window, rows, columns, patch, seconds)
-        comm.Barrier()
-        window.Unlock_all()
-    window.Free()
-    return results
-
-
 def compare(
-    g: GlobalArray, window: Any, rows: int, columns: int, patch: Patch, seconds: float
+    workers: dict[str, Worker], patch: Patch, rounds: int, seconds: float
 ) -> Iterator[Result]:
-    """Compare all operations on a patch."""
-    values, found, by_hand = (np.ones((patch.rows, patch.columns)) for _ in range(3))
-    selection = (slice(rows, rows + patch.rows), slice(0, patch.columns))
-    box = MPI.DOUBLE.Create_vector(patch.rows, patch.columns, columns).Commit()
-    target = (0, 1, box)
-
-    def completed(call: Callable[..., None], buffer: np.ndarray) -> Callable[[], None]:
-        def run() -> None:
-            call(buffer, 1, target)
-            window.Flush(1)
-
-        return run
-
-    pairs = {
-        "get": (lambda: g.get(selection, found), completed(window.Get, by_hand)),
-        "put": (lambda: g.put(selection, values), completed(window.Put, values)),
-        "accumulate": (
-            lambda: g.accumulate(selection, values),
-            completed(window.Accumulate, values),
-        ),
-    }
-    for operation, calls in pairs.items():
-        ours, theirs = in_turn(calls, seconds)
-        yield Result(patch.name, patch.nbytes, operation, ours, theirs)
-    box.Free()
-
-
-def table(results: Sequence[Result]) -> str:
-    """The results as text."""
-    lines = [f"{'patch':12}{'KiB':>8}  {'operation':12}{'ours':>10}{'by hand':>10}{'ratio':>7}"]
-    for r in results:
-        miss = "  MISS" if r.nbytes >= LARGE and r.ratio > TARGET else ""
-        lines.append(
-            f"{r.patch:12}{r.nbytes / 1024:8.1f}  {r.operation:12}{duration(r.ours):>10}"
-            f"{duration(r.by_hand):>10}{r.ratio:7.2f}{miss}"
+    """All operations on a patch."""
+    size = {"rows": patch.rows, "columns": patch.columns}
+    found = in_turn(workers, rounds, "measure", **size, seconds=seconds / rounds)
+    if WINDOWS not in found:
+        return
+    times: dict[tuple[str, str], list[float]] = {}
+    for measured in (one for several in found.values() for one in several):
+        for operation, taken in measured.items():
+            for who, some in taken.items():
+                times.setdefault((operation, who), []).extend(some)
+    quartiles = {key: float(np.percentile(taken, 25)) for key, taken in times.items()}
+    for operation in dict.fromkeys(operation for operation, _ in quartiles):
+        ours, by_hand = (quartiles[operation, who] for who in ("ours", "by hand"))
+        yield Result(
+            patch.name, patch.nbytes, operation, ours, by_hand, quartiles.get((operation, GA))
         )
+
+
+def heading() -> str:
+    return (
+        f"{'patch':12}{'KiB':>8}  {'operation':12}{'ours':>10}{'by hand':>10}{'GA':>10}"
+        f"{'ours / by hand':>16}{'ours / GA':>11}"
+    )
+
+
+def line(r: Result) -> str:
+    """A result as text."""
+    miss = "  MISS" if r.nbytes >= LARGE and r.ratio > TARGET else ""
+    ga, to_ga = ("–", "–") if r.ga is None else (duration(r.ga), f"{r.ours / r.ga:.2f}")
+    return (
+        f"{r.patch:12}{r.nbytes / 1024:8.1f}  {r.operation:12}{duration(r.ours):>10}"
+        f"{duration(r.by_hand):>10}{ga:>10}{r.ratio:16.2f}{to_ga:>11}{miss}"
+    )
+
+
+def summary(results: Sequence[Result]) -> str:
     large = [r.ratio for r in results if r.nbytes >= LARGE]
     held = sum(ratio <= TARGET for ratio in large)
-    lines.append(
-        f"\n{held} of {len(large)} large patches take at most {TARGET} of the time by hand"
-    )
-    return "\n".join(lines)
+    return f"{held} of {len(large)} large patches take at most {TARGET} of the time by hand"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; return 1 if ours failed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--rows", type=int, default=4096, help="rows of a zone (default: %(default)s)")
     add("--columns", type=int, default=1024, help="elements of a row (default: %(default)s)")
     add("--seconds", type=float, default=0.5, help="for each operation (default: %(default)s)")
+    add("--rounds", type=int, default=3, help="turns of the programs (default: %(default)s)")
     add("--quick", action="store_true", help="tiny sizes, once: only to see that all cases run")
+    add("--peers", nargs="*", choices=(GA,), default=(GA,), help="beside ours")
     add("--json", type=Path, metavar="FILE", help="write all figures to FILE")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.rows, options.columns, options.seconds = 32, 16, 0.0
-    comm = MPI.COMM_WORLD
-    if comm.size != 2:
-        raise SystemExit("this is for two ranks: mpiexec -n 2")
-    results = measure(comm, options.rows, options.columns, options.seconds)
-    if comm.rank == 0:
-        print(MPI.Get_library_version().split("\n")[0], *MPI.get_vendor())
-        print(table(results))
-        if options.json:
-            options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
+        options.rows, options.columns, options.seconds, options.rounds = 32, 16, 0.0, 1
+    results = []
+    with ExitStack() as stack:
+        folder = tempfile.mkdtemp(prefix="extarray-bench-")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        workers = {}
+        for name in (WINDOWS, *options.peers):
+            runtime = runtime_of(name, Path(folder))
+            if runtime is None:
+                print(f"{name}: not found")
+                continue
+            worker = Worker(name, runtime, 2, Path(folder, name), "patches.py")
+            stack.callback(worker.close)
+            try:
+                print(f"{name}: {worker.ask('describe')}", flush=True)
+                workers[name] = worker
+            except CandidateError as error:
+                print(f"{name}: not found ({error})")
+        in_turn(workers, 1, "make", rows=options.rows, columns=options.columns)
+        print(heading())
+        for patch in patches(options.rows, options.columns):
+            if WINDOWS not in workers:
+                return 1
+            for result in compare(workers, patch, options.rounds, options.seconds):
+                print(line(result), flush=True)
+                results.append(result)
+        in_turn(workers, 1, "remove")
+    print(f"\n{summary(results)}")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(result) for result in results], indent=1))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,26 +12,27 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PROGRAM = Path(__file__).resolve().parent / "ranks" / "program.py"
+if __name__ == "__main__" and not __package__:
+    # Run as a file: an installed extarray is preferred to an unbuilt one in the same place.
+    sys.path[0:1] = []
+    sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
+
+from benchmarks.launching import CandidateError, Worker, in_turn, runtime_of
+
 OURS = ("ours", "ours_mpi_io", "ours_pread")
 PLAIN = "plain"
 #: Must write the array anew when axes 1 and 2 grow.
 REORGANISERS = ("conventional", "pnetcdf", "dra")
-CANDIDATES = (*OURS, PLAIN, "conventional", "hdf5", "pnetcdf", "dra")
-#: These come with a Python and an MPI of their own, those of Debian.
-FOREIGN = ("hdf5", "pnetcdf", "dra")
-LONGEST = 600  # seconds for an order
+PEERS = ("hdf5", "pnetcdf", "dra")
+CANDIDATES = (*OURS, PLAIN, "conventional", *PEERS)
 
 
 @dataclass(frozen=True)
@@ -56,123 +57,8 @@ SCALES = {
 }
 
 
-class CandidateError(Exception):
-    """A candidate has ended, or does not answer."""
-
-
-class Runtime:
-    """A Python with mpi4py, and the launcher of its MPI library."""
-
-    def __init__(self, python: str, mpiexec: str, options: Sequence[str] = ()) -> None:
-        self.start = [mpiexec, *options]
-        self.python = [python, "-m", "mpi4py"]
-
-    def command(self, ranks: int, *arguments: str) -> list[str]:
-        return [*self.start, "-n", str(ranks), *self.python, *arguments]
-
-
-def python_with_ga(folder: Path) -> str | None:
-    """The system's Python with Global Arrays linked in; None where they are not there."""
-    libraries = Path("/usr/lib/x86_64-linux-gnu")
-    arrays, armci = (libraries / f"lib{name}-openmpi.a" for name in ("ga", "armci"))
-    python = sorted(libraries.glob("libpython3.*.so.1.0"))
-    program = folder / "python-with-ga"
-    if program.exists():
-        return str(program)
-    if not (arrays.exists() and armci.exists() and python):
-        return None
-    # BLAS and its like are not called: their names may stay open.
-    linking = "-no-pie -rdynamic -Wl,--unresolved-symbols=ignore-all -Wl,--whole-archive"
-    command = ["cc", "-o", program, PROGRAM.with_name("with_ga.c"), *linking.split(), arrays]
-    command += ["-Wl,--no-whole-archive", armci, python[0], libraries / "libmpi.so.40", "-lm"]
-    done = subprocess.run(command, capture_output=True, timeout=100, check=False)
-    return None if done.returncode else str(program)
-
-
-def runtime_of(name: str, folder: Path) -> Runtime | None:
-    """Where a candidate runs; None: nowhere."""
-    if name not in FOREIGN:
-        launcher = Path(sysconfig.get_path("scripts"), "mpiexec")
-        return Runtime(sys.executable, str(launcher)) if launcher.exists() else None
-    launcher = shutil.which("mpiexec.openmpi")
-    python = python_with_ga(folder) if name == "dra" else shutil.which("/usr/bin/python3")
-    if launcher is None or python is None:
-        return None
-    # Its ROMIO is several times faster here than its own MPI-IO.
-    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "io", "romio321"]
-    return Runtime(python, launcher, options)
-
-
-class Worker:
-    """A candidate at work on some ranks."""
-
-    def __init__(self, name: str, runtime: Runtime, ranks: int, folder: Path) -> None:
-        self.name = name
-        self.folder = folder
-        self._number = 0
-        folder.mkdir()
-        self._log = open(folder / "log", "w+")  # noqa: SIM115 (close does)
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        if name not in FOREIGN and "PYTHONPATH" in os.environ:
-            environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
-        environment["OMP_NUM_THREADS"] = environment["EXTARRAY_NUM_THREADS"] = "1"
-        # Ranks may outnumber the processors: who waits lets the others run.
-        environment["MPIR_CVAR_POLLS_BEFORE_YIELD"] = environment[
-            "OMPI_MCA_mpi_yield_when_idle"
-        ] = "1"
-        self._process = subprocess.Popen(
-            runtime.command(ranks, str(PROGRAM), name, str(folder), str(os.getpid())),
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-
-    def ask(self, what: str, **arguments: Any) -> Any:
-        """Give an order; returns what the candidate says when it has carried it out."""
-        order, result = (self.folder / f"{kind}-{self._number}" for kind in ("order", "result"))
-        self._number += 1
-        fresh = self.folder / "fresh-order"
-        fresh.write_text(json.dumps((what, arguments)))
-        fresh.rename(order)
-        end = time.monotonic() + LONGEST
-        while not result.exists():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self._log.flush()
-                lines = (self.folder / "log").read_text().strip().splitlines()
-                told = [line for line in lines if "Error" in line] or lines[-1:]
-                raise CandidateError(told[-1] if told else "it has ended")
-            time.sleep(0.001)
-        return json.loads(result.read_text())
-
-    def close(self) -> None:
-        with suppress(CandidateError):
-            if self._process.poll() is None:
-                (self.folder / f"order-{self._number}").write_text(json.dumps(("end", {})))
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.terminate()
-            self._process.wait(timeout=30)
-        self._log.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
 #: Least seconds, by name of the line, then of the candidate.
 Table = dict[str, dict[str, float]]
-
-
-def in_turn(workers: dict[str, Worker], rounds: int, what: str, **arguments: Any) -> dict[str, Any]:
-    """Have all candidates do something in turn, several times; who fails takes no more part."""
-    results: dict[str, list[Any]] = {}
-    for _ in range(rounds):
-        for name, worker in list(workers.items()):
-            try:
-                results.setdefault(name, []).append(worker.ask(what, **arguments))
-            except CandidateError as error:
-                print(f"{name} fails at {what} {arguments}: {error}", flush=True)
-                del workers[name]
-    return {name: found for name, found in results.items() if name in workers}
 
 
 def zones(workers: dict[str, Worker], scale: Scale, rounds: int) -> Iterator[tuple[str, Any]]:
@@ -230,7 +116,7 @@ def verdicts(table: Table) -> Iterator[tuple[bool, str]]:
         for name in REORGANISERS:
             if is_growth and name in ratios:
                 yield ratios[name] >= 10, f"{line}: {ratios[name]:.1f} times as fast as {name} (10)"
-        rivals = [name for name in FOREIGN if name in ratios]
+        rivals = [name for name in PEERS if name in ratios]
         if rivals:
             best = min(rivals, key=ratios.__getitem__)
             yield ratios[best] >= 1, f"{line}: {ratios[best]:.2f} times as fast as {best} (1)"

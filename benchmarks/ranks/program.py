@@ -1,22 +1,19 @@
-"""What every rank of a candidate runs: waits for orders of benchmarks/parallel.py, and measures.
+"""What every rank of a candidate of benchmarks/parallel.py runs: arrays in files.
 
-``python -m mpi4py program.py CANDIDATE FOLDER MASTER``.  Orders are files of the folder, numbered.
-Who waits sleeps, so that the candidate whose turn it is has the processors.  It runs on old
-versions of NumPy and mpi4py, too: parallel HDF5 brings its own.
+``python -m mpi4py program.py CANDIDATE FOLDER MASTER``.  It runs on old versions of NumPy and
+mpi4py, too: parallel HDF5 brings its own.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 from boxes import box_of, extents
 from mpi4py import MPI
+from orders import serve
 
 comm = MPI.COMM_WORLD
 #: Cut off on both sides for what is not aligned with chunks.
@@ -148,25 +145,5 @@ class Program:
         return comm.bcast(MPI.Wtime() - began)
 
 
-def main(name, folder, master):
-    program = Program(name, folder)
-    number = 0
-    while True:
-        order = Path(folder, f"order-{number}")
-        while not order.exists():
-            time.sleep(0.001)
-            os.kill(int(master), 0)  # an error, if whoever gives orders is there no more
-        what, arguments = json.loads(order.read_text())
-        if what == "end":
-            return
-        result = getattr(program, what)(**arguments)
-        comm.Barrier()
-        if comm.rank == 0:
-            fresh = Path(folder, "fresh")
-            fresh.write_text(json.dumps(result))
-            fresh.rename(os.path.join(folder, f"result-{number}"))
-        number += 1
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(Program, *sys.argv[1:])

@@ -1,0 +1,36 @@
+"""The ranks' end of benchmarks/launching.py: waits for orders, and carries them out.
+
+Orders are files of a folder, numbered.  Who waits sleeps, so that the candidate whose turn it is
+has the processors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from mpi4py import MPI
+
+
+def serve(make, name, folder, master):
+    """Carry out orders as methods of ``make(name, folder)``, until there is one to end."""
+    comm = MPI.COMM_WORLD
+    program = make(name, folder)
+    number = 0
+    while True:
+        order = Path(folder, f"order-{number}")
+        while not order.exists():
+            time.sleep(0.001)
+            os.kill(int(master), 0)  # an error, if whoever gives orders is there no more
+        what, arguments = json.loads(order.read_text())
+        if what == "end":
+            return
+        result = getattr(program, what)(**arguments)
+        comm.Barrier()
+        if comm.rank == 0:
+            fresh = Path(folder, "fresh")
+            fresh.write_text(json.dumps(result))
+            fresh.rename(os.path.join(folder, f"result-{number}"))
+        number += 1
