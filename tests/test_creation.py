@@ -334,6 +334,16 @@ def test_sparse_takes_no_space(disk):
             assert sparse or info["disk_bytes"] >= 2**22
 
 
+def test_elements_here_and_there_take_space_for_their_chunks_alone(disk):
+    places = np.arange(30) * 2**23 + 5
+    with disk.array((2**28,), "u1", chunks=2**16, sparse=True) as array:
+        before = array.info()["disk_bytes"]
+        array[places] = 7
+        for first in (places[:10] + 2**22).tolist():
+            array.chunk((first // 2**16,))[...] = 7
+        assert array.info()["disk_bytes"] - before <= 40 * (2**16 + 2 * 2**12)
+
+
 # Description -------------------------------------------------------------------------------------
 
 

@@ -110,6 +110,11 @@ cdef extern from *:
         return 0;
     }
 
+    /* Have pages of a file in the system's cache: these, each by itself, and none around them. */
+    static void xa_bring(char *base, size_t length) {
+        (void) madvise(base, length, MADV_WILLNEED);
+    }
+
     static void xa_advise_huge(char *base, size_t length) {
     #ifdef MADV_HUGEPAGE
         /* Advice: without huge pages everything works, slower. */
@@ -140,6 +145,7 @@ cdef extern from *:
     void xa_discard(char *base, size_t length) noexcept nogil
     long xa_filesystem(int fd) noexcept
     int xa_populate(char *base, size_t length, int store) noexcept nogil
+    void xa_bring(char *base, size_t length) noexcept nogil
     void xa_advise_huge(char *base, size_t length) noexcept nogil
     void *xa_publish(void **slot, void *fresh) noexcept nogil
     void *xa_load_pointer(void **slot) noexcept nogil
@@ -181,13 +187,19 @@ cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
     """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
 
-    The system's cache may keep many pages as one, and a store to one of them needs the space of all.
-    So what lies beside the part may need space, too, and there may be none.  Pages in between are
-    kept with none but each other and the ends.
+    The system's cache may keep many pages as one, and a store to one of them takes the space of all.
+    So what lies beside the part may need space, too, and there may be none.  The ends are therefore
+    brought in alone, where they are not there yet; pages in between are kept with none but each other.
     """
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
-    cdef int failure = xa_populate(base + first, page, True)
+    cdef int failure
+    if last - first < HUGE:
+        xa_bring(base + first, last - first + page)
+    else:
+        xa_bring(base + first, page)
+        xa_bring(base + last, page)
+    failure = xa_populate(base + first, page, True)
     if failure == 0 and last != first:
         failure = xa_populate(base + last, page, True)
     return failure
@@ -648,10 +660,6 @@ cdef class Region:
         int
             0, or an errno: there is no space, see `populate_ends`.
         """
-        cdef char byte
-        # What is read alone the system keeps alone: the holes beside it stay holes.
-        pread(self.fd, &byte, 1, start)
-        pread(self.fd, &byte, 1, stop - 1)
         return populate_ends(self.base, start, stop)
 
     def discard(self, size_t start, size_t stop):
