@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extarray.engine import is_fuse
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
 from extarray.shares import run_in_shares
 
@@ -333,15 +334,30 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         os.replace(temporary, name)
         return
     try:
-        os.link(temporary, name)
+        _link(temporary, name)
     except FileExistsError as error:
         raise FileExistsError(error.errno, error.strerror, name) from None
-    except OSError:  # no hard links here
+    except OSError:  # no hard links here, or none that help
         if os.path.lexists(name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
         os.rename(temporary, name)
     else:
         os.unlink(temporary)
+
+
+def _link(name: str, other: str) -> None:
+    """Give a file another name, by which it is the same file.
+
+    With FUSE the two may be two files to the system, each with a cache and locks of its own: who
+    opens one would neither see what is written through the other, nor be kept from writing.
+    """
+    fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    try:
+        if is_fuse(fd):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
+    finally:
+        os.close(fd)
+    os.link(name, other)
 
 
 def sync_folders(names: Iterable[str]) -> None:
