@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_RESERVE",
+    "absolute_names",
     "create_beside",
     "datasync",
     "erase_range",
@@ -94,6 +95,28 @@ def file_names(path: Path) -> tuple[str, str]:
     tuple of str
     """
     return f"{path}.xmd", f"{path}.xta"
+
+
+def absolute_names(path: Path) -> tuple[str, str]:
+    """Names of the metadata and of the principal array, wherever the process goes.
+
+    Parameters
+    ----------
+    path : Path
+        Without suffix.
+
+    Returns
+    -------
+    tuple of str
+
+    Raises
+    ------
+    MissingError
+        The path is relative to a working folder that is gone.
+    """
+    with family("no folder for '{}'", path):
+        metadata, principal = map(os.path.abspath, file_names(path))
+    return metadata, principal
 
 
 def real_name(name: str) -> str:

@@ -85,6 +85,18 @@ def test_what_may_not_be_written_is_not_overwritten(path):
         assert (array[...] == VALUES).all()
 
 
+@pytest.mark.parametrize(
+    "call", [xa.open, xa.check, lambda path: xa.create(path, 3)], ids=["open", "check", "create"]
+)
+def test_a_working_folder_that_is_gone(tmp_path, monkeypatch, call):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(xa.errors.MissingError, match="no folder for 'a'"):
+        call("a")
+
+
 def test_a_linked_folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
