@@ -281,7 +281,8 @@ class StateReader:
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
             )
-        least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
+        # Our own seal in the place of chunks is the end of an older copy.
+        least = state.data_bytes + (SEAL_BYTES if state.sealed or end == seal else 0)
         if size < least:
             return TruncatedError(
                 f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
