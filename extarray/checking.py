@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from extarray import lock
 from extarray.errors import ArgumentError
-from extarray.filesystem import family, file_names, real_name, resolve_path
+from extarray.filesystem import absolute_names, family, real_name, resolve_path
 from extarray.findings import Report
 from extarray.leftovers import remove_left_overs
 from extarray.repair import Repair
@@ -89,7 +89,7 @@ def check(
     if force and not repair:
         raise ArgumentError("force is a way to repair; give repair=True too")
     where = resolve_path(path)
-    metadata, principal = (real_name(os.path.abspath(name)) for name in file_names(where))
+    metadata, principal = map(real_name, absolute_names(where))
     names = metadata, principal
     done: list[str] = []
     refused: list[str] = []

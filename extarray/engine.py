@@ -5,7 +5,9 @@ from __future__ import annotations
 from extarray._core._mapping import filesystem
 from extarray.config import check_engine, config
 
-__all__ = ["choose_engine", "is_remote", "maps_no_holes"]
+__all__ = ["choose_engine", "is_fuse", "is_remote", "maps_no_holes"]
+
+_FUSE = 0x65735546
 
 # Numbers of statfs(2).  Mapping is slow there, or not coherent between hosts.
 _REMOTE = {
@@ -24,7 +26,7 @@ _REMOTE = {
     0x01161970: "GFS2",
     0x7461636F: "OCFS2",
     0x01021997: "9P",
-    0x65735546: "FUSE",
+    _FUSE: "FUSE",
     0x786F4256: "VirtualBox shared folder",
 }
 # A store to space that was reserved can still find the disk full, because every write moves the
@@ -63,6 +65,21 @@ def is_remote(fd: int) -> bool:
     bool
     """
     return filesystem(fd) in _REMOTE
+
+
+def is_fuse(fd: int) -> bool:
+    """Whether a file lies on a file system that a process makes (FUSE).
+
+    Parameters
+    ----------
+    fd : int
+        Open descriptor of the file, or of its place (``O_PATH``).
+
+    Returns
+    -------
+    bool
+    """
+    return filesystem(fd) == _FUSE
 
 
 def choose_engine(asked: str, fd: int, writable: bool) -> str:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extarray.engine import is_fuse
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
 from extarray.shares import run_in_shares
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_RESERVE",
+    "absolute_names",
     "create_beside",
     "datasync",
     "erase_range",
@@ -93,6 +95,28 @@ def file_names(path: Path) -> tuple[str, str]:
     tuple of str
     """
     return f"{path}.xmd", f"{path}.xta"
+
+
+def absolute_names(path: Path) -> tuple[str, str]:
+    """Names of the metadata and of the principal array, wherever the process goes.
+
+    Parameters
+    ----------
+    path : Path
+        Without suffix.
+
+    Returns
+    -------
+    tuple of str
+
+    Raises
+    ------
+    MissingError
+        The path is relative to a working folder that is gone.
+    """
+    with family("no folder for '{}'", path):
+        metadata, principal = map(os.path.abspath, file_names(path))
+    return metadata, principal
 
 
 def real_name(name: str) -> str:
@@ -333,15 +357,30 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         os.replace(temporary, name)
         return
     try:
-        os.link(temporary, name)
+        _link(temporary, name)
     except FileExistsError as error:
         raise FileExistsError(error.errno, error.strerror, name) from None
-    except OSError:  # no hard links here
+    except OSError:  # no hard links here, or none that help
         if os.path.lexists(name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
         os.rename(temporary, name)
     else:
         os.unlink(temporary)
+
+
+def _link(name: str, other: str) -> None:
+    """Give a file another name, by which it is the same file.
+
+    With FUSE the two may be two files to the system, each with a cache and locks of its own: who
+    opens one would neither see what is written through the other, nor be kept from writing.
+    """
+    fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    try:
+        if is_fuse(fd):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
+    finally:
+        os.close(fd)
+    os.link(name, other)
 
 
 def sync_folders(names: Iterable[str]) -> None:

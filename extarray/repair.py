@@ -180,13 +180,9 @@ class Repair:
 
     # -- the state ---------------------------------------------------------------------------
 
-    def _chunk_bytes_there(self) -> int:
-        """Bytes of ``.xta`` that can be chunks."""
-        return self.survey.data_bytes - (SEAL_BYTES if self.survey.seal == "ours" else 0)
-
     def _plan(self) -> Plan | None:
         """The best state there is."""
-        there = self._chunk_bytes_there()
+        there = self.survey.chunk_bytes_there
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
         states = [(slot, block) for slot, block in states if slot.fault is None]
         states.sort(key=lambda state: -state[1].sequence)
@@ -260,8 +256,8 @@ class Repair:
         assert header is not None
         size = len(header.fill)
         pattern = header.fill * max(1, _PIECE // size)
-        for at in range(first, self._chunk_bytes_there(), len(pattern)):
-            stop = min(len(pattern), self._chunk_bytes_there() - at)
+        for at in range(first, self.survey.chunk_bytes_there, len(pattern)):
+            stop = min(len(pattern), self.survey.chunk_bytes_there - at)
             piece = read_all(self.survey.data, stop, at)
             if piece != pattern[: len(piece)] and piece.count(0) != len(piece):
                 return True
@@ -448,7 +444,7 @@ class Repair:
         """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
         header, fd = self.survey.header, self.survey.data
         assert header is not None
-        there = self._chunk_bytes_there()
+        there = self.survey.chunk_bytes_there
         os.ftruncate(fd, min(length, there))
         if there < length:
             fill_range(fd, header.fill, there - there % len(header.fill), length)

@@ -27,6 +27,7 @@ from extarray.errors import (
     TruncatedError,
 )
 from extarray.filesystem import (
+    absolute_names,
     create_beside,
     datasync,
     family,
@@ -538,7 +539,7 @@ class FileStore(Member):
         A pair that is overwritten stays valid for those who have it open; holding its writer's lock
         is up to the caller.
         """
-        names = tuple(os.path.abspath(name) for name in file_names(path))
+        names = absolute_names(path)
         with family(f"cannot move '{{}}' to '{path}'", self.path):
             fds = self._metadata, self._data
             move_pair(fds, self._names, names, self.header.uuid, overwrite)

@@ -517,11 +517,12 @@ class Survey:
                 _DATA,
             )
             return
-        if size < state.data_bytes:
+        there = self.chunk_bytes_there
+        if there < state.data_bytes:
             self.error(
                 "data",
-                f"it has {size} bytes, and the chunks take {state.data_bytes}",
-                size,
+                f"it has {there} bytes of chunks, and they take {state.data_bytes}",
+                there,
                 f"{_RESTORE}, or {_REPAIR} returns to an older state",
                 _DATA,
             )
@@ -555,6 +556,11 @@ class Survey:
                 "the next writer does",
                 _DATA,
             )
+
+    @property
+    def chunk_bytes_there(self) -> int:
+        """Bytes of ``.xta`` that can be chunks."""
+        return self.data_bytes - (SEAL_BYTES if self.seal == "ours" else 0)
 
     def seal_at(self, offset: int) -> str | None:
         """What seal stands at an offset of ``.xta``."""

@@ -207,10 +207,10 @@ def opened(path):
             header = parse_header(data)
             states = [newest_state(data, header), *pending]
             state = max(states, key=lambda state: state.sequence)
-            size = len(principal)
+            seal = b"\x89XTA sealed:\r\n\x1a\n" + header.uuid
+            size = len(principal.removesuffix(seal))
             short = size < state.data_bytes
             need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")
-            seal = b"\x89XTA sealed:\r\n\x1a\n" + header.uuid
             partners = not state.sealed or principal[state.data_bytes :] == seal
             need(partners, "the two files do not belong together: no uuid at the end of the .xta")
             return header, state, principal[: state.data_bytes]

@@ -302,6 +302,30 @@ def test_foreign_partner(scene, mode):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_seal_in_the_place_of_chunks(path, mode):
+    """Data of an older copy: as long as the chunks of today, whose last ones its seal is."""
+    older = path.with_name("older")
+    with xa.create(path, (2, 4), "u1", chunks=(2, 16), fill_value=1):
+        pass
+    shutil.copyfile(f"{path}.xta", older)
+    with xa.open(path, "r+") as array:
+        array.extend(0, 2)
+        array.flush()
+        shutil.copyfile(f"{path}.xmd", f"{older}.xmd")
+    os.replace(older, f"{path}.xta")
+    os.replace(f"{older}.xmd", f"{path}.xmd")
+    report = xa.check(path)
+    assert [p.what for p in report.problems if p.severity == "error"] == [
+        "it has 32 bytes of chunks, and they take 64"
+    ]
+    with pytest.warns(xa.RecoveryWarning):
+        array = xa.open(path, mode)
+    with array:
+        assert array.shape == (2, 4)
+        assert (array[...] == 1).all()
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
 def test_more_than_the_metadata_says(scene, mode):
     """A closed file ends with its seal; what ends otherwise is another file."""
     path, _ = scene

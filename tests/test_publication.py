@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import format_reader
@@ -81,6 +83,18 @@ def test_what_may_not_be_written_is_not_overwritten(path):
         make(path, VALUES + 1, overwrite=True)
     with xa.open(path) as array:
         assert (array[...] == VALUES).all()
+
+
+@pytest.mark.parametrize(
+    "call", [xa.open, xa.check, lambda path: xa.create(path, 3)], ids=["open", "check", "create"]
+)
+def test_a_working_folder_that_is_gone(tmp_path, monkeypatch, call):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(xa.errors.MissingError, match="no folder for 'a'"):
+        call("a")
 
 
 def test_a_linked_folder(tmp_path):
@@ -183,6 +197,43 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
     assert sorted(os.listdir(between.parent)) == ["scene.xmd", "scene.xta"]
     with xa.open(between) as array:
         assert len(array) == 6
+
+
+def test_a_name_is_no_second_link_where_that_would_be_another_file(path, monkeypatch):
+    """As with FUSE, where each name may have locks and a cache of its own."""
+
+    def link(*names):
+        raise AssertionError(f"{names} would be two files")
+
+    monkeypatch.setattr(filesystem, "is_fuse", lambda fd: os.path.exists(f"/dev/fd/{fd}"))
+    monkeypatch.setattr(os, "link", link)
+    make(path)
+    assert sorted(os.listdir(path.parent)) == ["scene.xmd", "scene.xta"]
+    with pytest.raises(xa.errors.ExistsError):
+        make(path, VALUES + 1)
+    with xa.open(path) as array:
+        assert (array[...] == VALUES).all()
+
+
+@pytest.mark.skipif(shutil.which("bindfs") is None, reason="no FUSE here")
+def test_readers_and_writers_of_what_was_made_through_fuse(tmp_path, engine):
+    folder, mounted = tmp_path / "folder", tmp_path / "mounted"
+    folder.mkdir()
+    mounted.mkdir()
+    if subprocess.run(["bindfs", folder, mounted], capture_output=True, timeout=60).returncode:
+        pytest.skip("FUSE is not permitted")
+    try:
+        path = mounted / "a"
+        with xa.create(path, VALUES.shape, "i4", chunks=2, engine=engine) as array:
+            with pytest.raises(xa.LockedError):
+                xa.open(path, "r+")
+            with xa.open(path) as reader:
+                array[...] = VALUES
+                array.append(VALUES)
+                assert reader.refresh()
+                assert (reader[3:] == VALUES).all()
+    finally:
+        subprocess.run(["umount", "-l", mounted], check=True, timeout=60)
 
 
 def test_what_is_left_of_creators_is_in_nobody_s_way(path):

@@ -555,9 +555,10 @@ cdef class Region:
             if <void *> base != MAP_FAILED:
                 break
             if window <= least:
+                advice = "use engine='pread'" if fd >= 0 else "keep the array in a file"
                 raise ReserveError(
                     f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
-                    "raise the limit (ulimit -v), or use engine='pread'")
+                    f"raise the limit (ulimit -v), or {advice}")
             window = max(least, window // 2)
         aligned = <char *> ((<size_t> base + HUGE - 1) & ~(HUGE - 1))
         head = aligned - base

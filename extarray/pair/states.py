@@ -16,7 +16,7 @@ from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.errors import CorruptError, FormatError, PartnerError, TruncatedError
-from extarray.filesystem import family, file_names, read_all, same_file
+from extarray.filesystem import absolute_names, family, file_names, read_all, same_file
 from extarray.metadata.fitting import places_fit, values_fit
 from extarray.metadata.groups import Pending, decode_pending
 from extarray.metadata.header import MAGIC, Header, decode_header, header_bytes_of
@@ -97,7 +97,7 @@ class StateReader:
         self._metadata = -1
         self._data = -1
         # The working directory may change.
-        self._names = tuple(os.path.abspath(name) for name in file_names(path))
+        self._names = absolute_names(path)
         # Array with a decision that is missing, and what is wrong with it, if it is there.
         self._orphaned: tuple[str, FormatError | None] | None = None
 
@@ -281,7 +281,8 @@ class StateReader:
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
             )
-        least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
+        # Our own seal in the place of chunks is the end of an older copy.
+        least = state.data_bytes + (SEAL_BYTES if state.sealed or end == seal else 0)
         if size < least:
             return TruncatedError(
                 f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
