@@ -59,6 +59,8 @@ with raises(xa.ArgumentError, "checksums"):
     create(checksum=True)
 with raises(xa.ArgumentError, "share=True or comm"):
     xa.open(path, "r+", share=True, comm=comm)
+with raises(xa.ArgumentError, "takes no hint"):
+    create(info={"": 1} if last else {})
 model = np.arange(24, dtype="i4").reshape(4, 6)
 a = create(overwrite=True, info={"romio_cb_write": "automatic", "cb_nodes": 1})
 a.write_zone(model[a.zone()])
@@ -68,6 +70,13 @@ if engine == "mpi-io" and MPI.get_vendor()[0] == "MPICH":
     assert (hints.Get("romio_cb_write"), hints.Get("cb_nodes")) == ("automatic", "1")
     assert (hints.Get("romio_ds_write"), hints.Get("romio_cb_read")) == ("disable", "disable")
     hints.Free()
+    # A file that only some ranks may use, and that some can neither read nor close.
+    alone = {"romio_cb_read": "enable", "romio_no_indep_rw": "true"}
+    with (
+        raises(xa.StorageError, "cannot read", several),
+        create(path=path + "-alone", info=alone) as other,
+    ):
+        other.read()
 with raises(xa.ExistsError):
     create()
 with raises(xa.LockedError):
