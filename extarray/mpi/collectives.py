@@ -147,7 +147,7 @@ class Collectives(OneSidedAccess):
         alpha, beta : scalar
             The same on all ranks.
         a, b : GlobalArray
-            Of the same shape, however they are distributed; also this array itself.
+            Of the same ranks and shape, however they are distributed; also this array itself.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         b : GlobalArray
-            Of the same shape, however it is distributed.
+            Of the same ranks and shape, however it is distributed.
 
         Returns
         -------
@@ -184,7 +184,7 @@ class Collectives(OneSidedAccess):
 
         Raises
         ------
-        ShapeError, ArgumentTypeError
+        ShapeError, ArgumentError, ArgumentTypeError
             On all ranks, where one has a reason.
 
         Examples
@@ -207,11 +207,11 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         a : GlobalArray
-            Its elements are cast by the rule "same_kind".
+            Of the same ranks; its elements are cast by the rule "same_kind".
 
         Raises
         ------
-        ShapeError, CastingError, ArgumentTypeError
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
             On all ranks, where one has a reason.
 
         Examples
@@ -228,12 +228,12 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         b : GlobalArray
-            Of the same shape, however it is distributed; elements are cast by the rule
+            Of the same ranks and shape, however it is distributed; elements are cast by the rule
             "same_kind".
 
         Raises
         ------
-        ShapeError, CastingError, ArgumentTypeError
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
             On all ranks, where one has a reason.
 
         Examples
