@@ -186,7 +186,7 @@ class Attributes(MutableMapping[str, Any]):
         return self._values()[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self.update({key: value})
+        self.update([(key, value)])
 
     def __delitem__(self, key: str) -> None:
         self.pop(key)
@@ -249,6 +249,29 @@ class Attributes(MutableMapping[str, Any]):
 
         self._save(change)
         return value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Value of an attribute, which is set where there is none.
+
+        Parameters
+        ----------
+        key : str
+        default : object, optional
+
+        Returns
+        -------
+        object
+        """
+
+        def change() -> str | None:
+            values = self._values()
+            if key in values:
+                return None
+            encode_attrs({key: default})
+            return encode_attrs({**values, key: default})
+
+        self._save(change)
+        return self[key]
 
     def asdict(self) -> dict[str, Any]:
         """Copy of all attributes.

@@ -144,10 +144,13 @@ def rechunk(
     ...     b.chunks
     (1, 2)
     """
-    budget = parse_bytes(max_memory)
     with contextlib.ExitStack() as stack:
-        if workers is not None:
-            stack.enter_context(config.set(threads=workers))
+
+        def limits() -> int:
+            if workers is not None:
+                stack.enter_context(config.set(threads=workers))
+            return parse_bytes(max_memory)
+
         if comm is not None:
             from extarray.mpi.rechunking import rechunk_together
 
@@ -157,11 +160,12 @@ def rechunk(
                         "under a communicator the new array lies in files beside the source; give "
                         "a path, and leave in_place away"
                     )
-                array = _readable(src, stack)
+                budget, array = limits(), _readable(src, stack)
                 work = _work(array, chunks, axes, order, dtype, budget, progress, verify)
                 return resolve_path(path), work
 
             return rechunk_together(comm, resume, prepare)
+        budget = limits()
         if in_place:
             if path is not None:
                 raise ArgumentError("in_place=True replaces the source; give no path beside it")

@@ -40,6 +40,8 @@ class OneSidedAccess:
     zones : Zones
     dtype : dtype
     ghosts : tuple of int
+    number : int
+        By which the ranks know that they mean the same array.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class OneSidedAccess:
         zones: Zones,
         dtype: np.dtype[Any],
         ghosts: tuple[int, ...],
+        number: int,
     ) -> None:
+        self._number = number
         self._agreement = agreement
         self.comm = agreement.comm
         self.dtype, self.ghosts = dtype, ghosts

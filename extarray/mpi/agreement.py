@@ -307,7 +307,8 @@ def received(data: bytes, rank: int, comm: Any) -> BaseException:
 
 def _digest(text: str) -> int:
     """A number that two texts hardly share."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "little")
+    data = text.encode(errors="surrogatepass")  # names of files may be no UTF-8
+    return int.from_bytes(blake2b(data, digest_size=7).digest(), "little")
 
 
 def portable(error: BaseException) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
@@ -185,13 +186,12 @@ class ParallelArray(CollectiveChanges):
         self._drain()
         with self._agreement.step() as step:  # nobody reads or writes any more
             step.arguments = "close"
-        if self._views is not None:
-            self._views.close()
-        if self._alone is not None:
-            self._alone.close()
         try:
-            with self._agreement.step():
-                ExtArray.close(self)
+            with self._agreement.step(), contextlib.ExitStack() as parts:
+                parts.callback(ExtArray.close, self)
+                for views in (self._alone, self._views):
+                    if views is not None:
+                        parts.callback(views.close)
             # Now the lock is free.
         finally:
             self.comm.Free()

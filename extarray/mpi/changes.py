@@ -270,10 +270,10 @@ class CollectiveChanges(ParallelIO):
         with self._commits:
             with self._step_of_change() as step:
                 attrs = change()
-                self._check("change the attributes of")
                 if attrs is None:
                     step.arguments = "leave the attributes as they are"
                 else:
+                    self._check("change the attributes of")
                     step.arguments = f"set the attributes {attrs}"
             if attrs is not None:
                 self._change(lambda: ExtArray._save_attrs(self, lambda: attrs))

@@ -72,8 +72,7 @@ class Collectives(OneSidedAccess):
                 )
             a._check("write to")
             # Each rank writes its zone, and nobody else does.
-            MPI = library()
-            if MPI.Comm.Compare(a.comm, self.comm) == MPI.UNEQUAL:
+            if not self._has_ranks_of(a.comm):
                 raise ArgumentError(
                     f"'{a.path}' is open on other ranks than those of the global array; open it "
                     "with the communicator by which that was created"
@@ -148,7 +147,7 @@ class Collectives(OneSidedAccess):
         alpha, beta : scalar
             The same on all ranks.
         a, b : GlobalArray
-            Of the same shape, however they are distributed; also this array itself.
+            Of the same ranks and shape, however they are distributed; also this array itself.
 
         Raises
         ------
@@ -166,7 +165,8 @@ class Collectives(OneSidedAccess):
         with self._start("add", a, b) as step:
             self._check_shape(a.shape)
             self._check_shape(b.shape)
-            step.arguments = f"add {_words(alpha, 'alpha')} and {_words(beta, 'beta')} times arrays"
+            factors = f"{_words(alpha, 'alpha')} and {_words(beta, 'beta')}"
+            step.arguments = f"{step.arguments} times {factors}"
         self._set(lambda zone: alpha * a.get(zone) + beta * b.get(zone))
 
     def dot(self, b: Collectives) -> Any:
@@ -175,7 +175,7 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         b : GlobalArray
-            Of the same shape, however it is distributed.
+            Of the same ranks and shape, however it is distributed.
 
         Returns
         -------
@@ -184,7 +184,7 @@ class Collectives(OneSidedAccess):
 
         Raises
         ------
-        ShapeError, ArgumentTypeError
+        ShapeError, ArgumentError, ArgumentTypeError
             On all ranks, where one has a reason.
 
         Examples
@@ -207,11 +207,11 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         a : GlobalArray
-            Its elements are cast by the rule "same_kind".
+            Of the same ranks; its elements are cast by the rule "same_kind".
 
         Raises
         ------
-        ShapeError, CastingError, ArgumentTypeError
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
             On all ranks, where one has a reason.
 
         Examples
@@ -228,19 +228,19 @@ class Collectives(OneSidedAccess):
         Parameters
         ----------
         b : GlobalArray
-            Of the same shape, however it is distributed; elements are cast by the rule
+            Of the same ranks and shape, however it is distributed; elements are cast by the rule
             "same_kind".
 
         Raises
         ------
-        ShapeError, CastingError, ArgumentTypeError
+        ShapeError, CastingError, ArgumentError, ArgumentTypeError
             On all ranks, where one has a reason.
 
         Examples
         --------
         >>> g.copy_to(h)  # doctest: +SKIP
         """
-        with self._start("copy", b):
+        with self._start("copy to", b):
             b._check_shape(self.shape)
         b._set(self.get)
 
@@ -256,9 +256,14 @@ class Collectives(OneSidedAccess):
                 if not isinstance(other, Collectives):
                     raise ArgumentTypeError(f"a GlobalArray is needed, not {type(other).__name__}")
                 other._check()
+                if not self._has_ranks_of(other.comm):
+                    raise ArgumentError(
+                        "the global arrays have different ranks; create them with the same "
+                        "communicator"
+                    )
             for array in (self, *others):
                 array._window.publish()
-            step.arguments = name
+            step.arguments = " ".join([name, *(f"global array {b._number}" for b in others)])
             yield step
         for array in (self, *others):
             array._window.refresh()
@@ -274,6 +279,10 @@ class Collectives(OneSidedAccess):
         """Write the new elements of each zone, which nobody reads any more."""
         self.access()[...] = new
         self._window.sync()
+
+    def _has_ranks_of(self, comm: Any) -> bool:
+        MPI = library()
+        return bool(MPI.Comm.Compare(comm, self.comm) != MPI.UNEQUAL)
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         if shape != self.shape:

@@ -21,6 +21,7 @@ from extarray.mpi.transfers import (
     parsed_write,
     size_of,
 )
+from extarray.mpi.values import surely_cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,7 @@ def writing_zones(array: Staged, ranges: list[list[slice]], local: Any) -> Trans
     -------
     Transfer
     """
-    values = check_local(ranges, local)
+    values = surely_cast(check_local(ranges, local), array.dtype)
 
     def action() -> None:
         for zone, (place, box) in zip(itertools.product(*ranges), in_turn(ranges), strict=True):

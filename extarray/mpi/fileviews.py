@@ -321,5 +321,14 @@ class FileViews:
         return None
 
     def close(self) -> None:
-        """Close the file; collective."""
-        self._file.Close()
+        """Close the file; collective.
+
+        Raises
+        ------
+        StorageError
+            On this rank alone; the file is closed.
+        """
+        try:
+            self._file.Close()
+        except library().Exception as error:
+            raise storage_error_of(error, f"cannot close '{self._path}'") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class GlobalArray(Collectives):
     ...     g.sync()
     ...     task = g.read_inc((9, 11))
     """
+
+    _last: ClassVar[int] = 0  # number of the last one that this process has made
 
     @classmethod
     def create(
@@ -133,7 +135,10 @@ class GlobalArray(Collectives):
                     f"create a global array of shape {zones.high} and dtype {dtype}, in chunks of "
                     f"{zones.chunks} from {zones.offset}, {zones.distribution}, ghosts {ghosts}"
                 )
-            return cls(agreement, zones, dtype, ghosts)
+                step.numbers[0] = GlobalArray._last + 1
+            # The same on all of its ranks, of which none has another array of this number.
+            GlobalArray._last = number = step.numbers[0]
+            return cls(agreement, zones, dtype, ghosts, number)
 
     @classmethod
     def from_array(
@@ -301,11 +306,12 @@ class GlobalArray(Collectives):
         >>> g.access(ghosts=True).shape  # doctest: +SKIP
         (7, 8)
         """
-        with self._start(f"update ghosts, wrap {bool(wrap)}"):
-            pass
+        with self._start("update ghosts") as step:
+            goes_on = bool(wrap)
+            step.arguments = f"update ghosts, wrap {goes_on}"
         layout, own = self._window.layout, self._window.own
         zone = layout.zone(self.comm.rank)
-        boxes = ghost_boxes(zone, self.shape, self.ghosts, bool(wrap))
+        boxes = ghost_boxes(zone, self.shape, self.ghosts, goes_on)
         # Straight to where they belong: nobody reads from there.
         for request in [self._read(self._box(box), own[place]) for box, place in boxes]:
             request.wait()

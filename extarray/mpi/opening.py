@@ -15,7 +15,7 @@ from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
 from extarray.mpi.replica import ReplicaStore, pair_of
-from extarray.mpi.runtime import default_hints, library, stage_bytes
+from extarray.mpi.runtime import default_hints, library, make_info, stage_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -136,11 +136,13 @@ def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
     if info is None:
         return {}
     try:
-        return {str(name): str(value) for name, value in sorted(dict(info).items())}
+        hints = {str(name): str(value) for name, value in sorted(dict(info).items())}
     except (TypeError, ValueError):
         raise ArgumentTypeError(
             f"info must be a mapping of names and values, not {info!r}"
         ) from None
+    make_info(hints).Free()
+    return hints
 
 
 def _joined(

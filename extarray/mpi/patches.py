@@ -82,7 +82,7 @@ class Box(NamedTuple):
             if plain is not None:
                 return plain
         query = as_query(selection, shape, dtype)
-        if not query.is_box:
+        if query.kind != "basic":  # also of lists that are empty
             raise SelectionError(
                 "integers and slices select a part here, no arrays: take part by part; lists of "
                 "points are taken by gather, scatter and scatter_acc, which only a GlobalArray has"

@@ -186,10 +186,22 @@ def make_info(hints: Mapping[str, Any]) -> Any:
     Returns
     -------
     mpi4py.MPI.Info
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: MPI does not take one of them.
     """
-    info = library().Info.Create()
+    MPI = library()
+    info = MPI.Info.Create()
     for name, value in hints.items():
-        info.Set(str(name), str(value))
+        try:
+            info.Set(str(name), str(value))
+        except MPI.Exception as error:
+            info.Free()
+            raise ArgumentError(
+                f"MPI takes no hint {name!r} of this value: {error.Get_error_string()}"
+            ) from None
     return info
 
 

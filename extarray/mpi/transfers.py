@@ -18,6 +18,7 @@ from extarray.indexing.fields import dtype_of_fields, field_of, names_of
 from extarray.indexing.query import Query
 from extarray.indexing.transfers import check_values
 from extarray.mpi.plans import Layout, Range, box_jobs, query_jobs
+from extarray.mpi.values import surely_cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -192,7 +193,7 @@ def parsed_write(array: Staged, selection: Any, values: Any) -> tuple[Query, lis
     dtype = _dtype_of(array, query, fields)
     given = array._as_values(values, dtype.base)
     check_values(query, given.shape, (*query.shape, *dtype.shape))
-    return query, fields, given
+    return query, fields, surely_cast(given, dtype.base)
 
 
 def _parsed(array: Staged, selection: Any) -> tuple[Query, list[str] | None]:

@@ -15,8 +15,10 @@ from extarray.errors import CastingError, DTypeError, LimitError, ShapeError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["as_elements", "as_item", "check_same_kind", "scaled", "spread"]
+__all__ = ["as_elements", "as_item", "check_same_kind", "scaled", "spread", "surely_cast"]
 
+# Kinds of values of which each has to be looked at to know whether it can be cast.
+_DOUBTFUL = "OSTUV"
 # Which kinds of numbers a scalar may have, for elements of a kind.
 _SIMPLER = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
 
@@ -39,6 +41,34 @@ def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
     cast = np.empty(np.shape(values), dtype)
     cast[...] = values
     return cast
+
+
+def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Values that can be cast to elements, all of them.
+
+    Parameters
+    ----------
+    values : ndarray, or an array of ours
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray, or an array of ours
+        `values`, but for texts, objects and records of another dtype, which are cast here.
+
+    Raises
+    ------
+    ValueError, TypeError
+        NumPy's: one of them cannot.
+
+    Examples
+    --------
+    >>> surely_cast(np.array(["1", "2"]), np.dtype("u1"))
+    array([1, 2], dtype=uint8)
+    """
+    if values.dtype.kind in _DOUBTFUL and values.dtype != dtype:
+        return as_elements(values, dtype)
+    return values
 
 
 def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:

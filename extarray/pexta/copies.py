@@ -76,7 +76,9 @@ def copy(
         shape = tuple(array.shape[j] for j in axes)
         chunks = chunks_for(reqdims, shape, array.itemsize)
         session.check_room(array.nbytes)
-        step.arguments = f"copy {d_a.filename!r} to '{resolve_path(filename)}' in mode {permitted}"
+        step.arguments = (
+            f"copy {d_a.filename!r} to '{resolve_path(filename)}' in mode {permitted}, as {name!r}"
+        )
     session.finish(d_a)
     if d_a.mode is not Mode.R:
         array.flush()  # what a rank has written, the others read

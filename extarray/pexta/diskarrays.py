@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 import numpy as np
 
 from extarray import creation
+from extarray.attrs import encode_attrs
 from extarray.chunking import check_shape
 from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
 from extarray.filesystem import family, resolve_path
@@ -338,7 +339,7 @@ def check_mode(value: Any) -> Mode:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that is no text.
+    """Refuse a name that is no text, or none that can be kept.
 
     Parameters
     ----------
@@ -346,10 +347,11 @@ def check_name(name: Any) -> None:
 
     Raises
     ------
-    ArgumentTypeError
+    ArgumentTypeError, LimitError
     """
     if not isinstance(name, str):
         raise ArgumentTypeError(f"name must be a str, not {name!r}")
+    encode_attrs({NAME: name})
 
 
 def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:

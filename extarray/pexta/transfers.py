@@ -365,7 +365,7 @@ def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Request:
                 f"{g_a.shape} elements in memory and {array.shape} in '{d_a.filename}'; use "
                 "sections of the same number of elements"
             )
-        step.arguments = _in_words(d_a, write)
+        step.arguments = _in_words(g_a, d_a, write)
         both = Section((0,) * array.ndim, array.shape)
     return _planned(session, g_a, both, d_a, both, write)
 
@@ -393,7 +393,7 @@ def _sections(
                 f"sections of {n} elements in memory and {n_disk} in '{d_a.filename}'; give "
                 "sections of the same number of elements"
             )
-        step.arguments = f"{_in_words(d_a, write)}: {memory} in memory, {disk} on the disk"
+        step.arguments = f"{_in_words(g_a, d_a, write)}: {memory} in memory, {disk} on the disk"
     return _planned(session, g_a, memory, d_a, disk, write)
 
 
@@ -417,8 +417,9 @@ def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
     return array
 
 
-def _in_words(d_a: DiskArray, write: bool) -> str:
-    return f"write to '{d_a.filename}'" if write else f"read '{d_a.filename}'"
+def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
+    way = ("write to", "from") if write else ("read", "into")
+    return f"{way[0]} '{d_a.filename}' {way[1]} global array {g_a._number}"
 
 
 def _planned(
@@ -431,7 +432,7 @@ def _planned(
 ) -> Request:
     if session.debug:
         print(
-            f"pexta, rank {session.comm.rank}: {_in_words(d_a, write)}: {memory} in memory, "
+            f"pexta, rank {session.comm.rank}: {_in_words(g_a, d_a, write)}: {memory} in memory, "
             f"{disk} on the disk",
             file=sys.stderr,
             flush=True,

@@ -40,6 +40,10 @@ with raises(xa.ArgumentError, "different things", several):
     create(chunks=(2, 3) if comm.rank else (3, 2), overwrite=True).close()
 with raises(xa.ShapeError):
     create(shape=(-1, 2) if last else (4, 6))
+unusual = path + os.fsdecode(b"\xff")
+with raises(xa.ArgumentError, "different things", several):
+    create(path=unusual if last else path, overwrite=True).close()
+create(path=unusual, overwrite=True).close()
 with raises(xa.ArgumentTypeError, "communicator"):
     xa.create(path, (2, 2), comm="world")
 with raises(xa.ArgumentError, "communicator"):
@@ -55,6 +59,8 @@ with raises(xa.ArgumentError, "checksums"):
     create(checksum=True)
 with raises(xa.ArgumentError, "share=True or comm"):
     xa.open(path, "r+", share=True, comm=comm)
+with raises(xa.ArgumentError, "takes no hint"):
+    create(info={"": 1} if last else {})
 model = np.arange(24, dtype="i4").reshape(4, 6)
 a = create(overwrite=True, info={"romio_cb_write": "automatic", "cb_nodes": 1})
 a.write_zone(model[a.zone()])
@@ -64,6 +70,13 @@ if engine == "mpi-io" and MPI.get_vendor()[0] == "MPICH":
     assert (hints.Get("romio_cb_write"), hints.Get("cb_nodes")) == ("automatic", "1")
     assert (hints.Get("romio_ds_write"), hints.Get("romio_cb_read")) == ("disable", "disable")
     hints.Free()
+    # A file that only some ranks may use, and that some can neither read nor close.
+    alone = {"romio_cb_read": "enable", "romio_no_indep_rw": "true"}
+    with (
+        raises(xa.StorageError, "cannot read", several),
+        create(path=path + "-alone", info=alone) as other,
+    ):
+        other.read()
 with raises(xa.ExistsError):
     create()
 with raises(xa.LockedError):
@@ -82,6 +95,13 @@ with raises(xa.ShapeError, "broadcast"):
     a.write(..., np.zeros(5 if last else 6, "i4"))
 with raises(xa.CastingError):
     a.read(..., out=np.zeros((4, 6), "u4" if last else "i4"))
+# What texts and objects are is known of each alone: nobody writes before all have looked.
+for wrong in (np.array(["7"] * 5 + ["seven"]), np.array([7] * 5 + [None])):
+    with raises((TypeError, ValueError)):
+        a.write(..., wrong if last else 7)
+with raises(ValueError, "seven"):
+    a.write_zone("seven" if last else 7)
+assert np.array_equal(a.read(), model)
 with raises(xa.ArgumentError, "different things", several):
     if last:
         a.write(slice(0), 0)
@@ -92,6 +112,9 @@ assert np.array_equal(a.read(), model)
 # Numbers may stand in an array.
 a.distribute(process_grid=np.array([comm.size, 1]))
 a.distribute("block_cyclic", block=np.array([1, 2]))
+with raises(ValueError, "seven"):
+    a.write_zone(np.full(a.read_zone().shape, "7" if comm.rank else "seven"))
+assert np.array_equal(a.read(), model)
 a.distribute()
 
 # Growth: different arguments, impossible ones, and data that fail.
@@ -118,6 +141,13 @@ with raises(KeyError):
     a.attrs.pop("nothing" if last else "unit")
 with raises(xa.ArgumentError, "different things", several):
     assert a.attrs.pop("nothing" if last else "unit", "none") == "none"
+with raises(TypeError, "unhashable"):
+    a.attrs[[] if last else "unit"] = "mm"
+with raises(TypeError, "unhashable"):
+    a.attrs.setdefault([] if last else "nothing", "none")
+with raises(xa.ArgumentError, "different things", several):
+    assert a.attrs.setdefault("nothing" if several and last else "unit", "none") == "mm"
+assert a.attrs.setdefault("unit") == "mm"
 assert a.attrs.pop("nothing", rank := comm.rank) == rank
 with raises(xa.ArgumentTypeError, "dims"):
     a.dims = 5 if last else ("y", "x")

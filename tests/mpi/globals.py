@@ -124,6 +124,8 @@ def on_last(wrong, right):
 
 # What one rank finds wrong, all raise, and nothing is changed.
 copy.destroy()
+alone = GlobalArray.create(shape, "f8", MPI.COMM_SELF)
+twin = GlobalArray.create(shape, "f8", comm)
 for call, error in [
     (lambda: g.add(1, on_last(t, g), 1, h), xa.ShapeError),
     (lambda: g.add(1, h, 1, on_last(None, g)), xa.ArgumentTypeError),
@@ -151,9 +153,19 @@ if size > 1:
         (lambda: g.add(rank, g, 1, g), "add"),
         (lambda: g.add(1, g, rank, g), "add"),
         (lambda: g.scale(2) if rank else g.zero(), "rank 0 zero, rank 1 scale by"),
+        (lambda: g.copy_to(on_last(h, twin)), "copy to global array"),
+        (lambda: g.add(1, on_last(h, twin), 1, g), "add global array"),
+        (lambda: g.dot(on_last(h, twin)), "dot global array"),
+        (lambda: t.transpose(on_last(h, g)), "transpose global array"),
+        (lambda: g.copy_to(alone), "different ranks"),
+        (lambda: g.update_ghosts(on_last(False, True)), "wrap False"),
     ]:
         with pytest.raises(xa.ArgumentError, match=words):
             call()
+with pytest.raises(ValueError, match="ambiguous"):
+    g.update_ghosts(on_last(np.ones(2), True))
+for array in (twin, alone):
+    array.destroy()
 assert np.allclose(g.get(), left) and np.allclose(t.get(), left.T) and not h.get().any()
 
 # No fraction is lost without a word.
@@ -254,8 +266,9 @@ with pytest.raises(xa.DTypeError):
     g.accumulate(0, 1)
 with pytest.raises(xa.BoundsError):
     g.get(4)
-with pytest.raises(xa.SelectionError, match="part by part"):
-    g.get([0, 1])
+for lists in ([0, 1], [], (0, [])):
+    with pytest.raises(xa.SelectionError, match="part by part"):
+        g.get(lists)
 with pytest.raises(xa.ShapeError):
     g.put(0, np.zeros(3, "M8[s]"))
 with pytest.raises(xa.BoundsError):

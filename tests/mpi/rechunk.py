@@ -103,6 +103,9 @@ with raises(xa.ArgumentError, "in_place away"):
     xa.rechunk(path, in_place=True, comm=comm)
 with raises(xa.ArgumentError, "is too little"):
     xa.rechunk(path, next_path(), max_memory=8, comm=comm)
+for wrong in ({"max_memory": "much"}, {"workers": -1}):
+    with raises(ValueError):
+        xa.rechunk(path, next_path(), **({} if comm.rank else wrong), comm=comm)
 with raises(xa.ArgumentError, "different things", several):
     xa.rechunk(path, next_path(), chunks=2 + comm.rank, comm=comm).close()
 square, _ = make_source((20, 20), (4, 4))

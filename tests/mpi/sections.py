@@ -183,6 +183,12 @@ if size > 1:
             ),
         ),
     ]
+    twin = g_a.duplicate()
+    with pytest.raises(xa.ArgumentError, match="from global array"):
+        pexta.write_section(
+            False, twin if rank else g_a, (0,) * 3, (1,) * 3, d_a, (0,) * 3, (1,) * 3
+        )
+    twin.destroy()
     alone = comm.Split(rank)
     mine = GlobalArray.create((7, 6, 5), "f8", alone)
     with pytest.raises(xa.ArgumentError, match="other ranks"):
