@@ -21,6 +21,7 @@ import extarray as xa
 from extarray.layout import execute
 from extarray.layout.execute import Mover
 from extarray.layout.plan import plan_passes
+from extarray.layout.transform import Transformation
 from extarray.pair import names
 
 
@@ -292,6 +293,32 @@ def test_interrupted_work_goes_on_or_starts_anew(
         assert_same(b[...], values)
         assert dict(b.attrs) == {}
     assert len(moved) == (n_templates - stop if resume else n_templates)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+def test_only_two_passes_are_on_the_disk_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    values = np.arange(64 * 64).reshape(64, 64)
+    a = xa.from_array(values, chunks=(1, 64))
+    arguments = {"chunks": (64, 1), "max_memory": 2 * 8 * 64}
+    passes = xa.rechunk_plan(a, **arguments).passes
+    assert len(passes) == 4
+    begin = Transformation._begin
+
+    def stop(self, places, i):
+        if i == 3:
+            raise Stopped
+        return begin(self, places, i)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transformation, "_begin", stop)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **arguments)
+    assert files_of(tmp_path) == ["new.rechunk-3.xmd", "new.rechunk-3.xta"]
+    moved = stop_after(monkeypatch, -1)
+    with xa.rechunk(a, tmp_path / "new", resume=True, **arguments) as b:
+        assert_same(b[...], values)
+    assert len(moved) == passes[3].n_templates
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 

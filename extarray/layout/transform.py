@@ -198,7 +198,7 @@ class Transformation:
         if left is None:
             self.clear(places, path)
         try:
-            new = self._pass_by_pass(places, left)
+            new = self._pass_by_pass(places, *(left or (0, None)))
             with _closed_on_error(new):
                 self.check(new)
                 new._store.set_attrs(self.attrs)
@@ -230,9 +230,8 @@ class Transformation:
         """
         return [_temporary(path, i) for i in range(max(1, len(self.passes)))]
 
-    def _pass_by_pass(self, places: list[Path], new: Any) -> Any:
+    def _pass_by_pass(self, places: list[Path], first: int, new: Any) -> Any:
         """The array of the last pass, complete; `new` is the one to go on with, if any."""
-        first = 0 if new is None else places.index(new.path)
         with self.told() as progress:
             progress.skip(sum(p.bytes_written for p in self.passes[:first]))
             for i in range(first, len(places)):
@@ -241,10 +240,10 @@ class Transformation:
                     if i:
                         source = self.kind._open(places[i - 1], "r", 0, "auto")
                         stack.enter_context(source)
+                    if i > 1:  # the pass before is complete, and gives back the room first
+                        remove_pair(places[i - 2])
                     if new is None:
                         new = self._begin(places, i)
-                    if i > 1:  # what is begun now is what a later call goes on with
-                        remove_pair(places[i - 2])
                     with _closed_on_error(new):
                         self._carry_out(i, source, new, progress)
                 if i + 1 < len(places):
@@ -348,7 +347,7 @@ class Transformation:
                 self.kind._open(place, "r+", 0, "auto").close()
             remove_pair(place)
 
-    def left(self, places: list[Path]) -> Any:
+    def left(self, places: list[Path]) -> tuple[int, Any] | None:
         """What earlier work of the same kind has left.
 
         Parameters
@@ -357,8 +356,8 @@ class Transformation:
 
         Returns
         -------
-        ExtArray or None
-            The array of the last pass that was begun, open for writing.
+        (int, ExtArray or None) or None
+            The pass to go on with, and its array, open for writing, if it was begun.
 
         Raises
         ------
@@ -369,9 +368,12 @@ class Transformation:
                 found = self.kind._open(places[i], "r+", 0, "auto")
             except MissingError:
                 continue
-            if self.journal(i, found._store).is_of_this:
-                return found
+            journal = self.journal(i, found._store)
+            if journal.is_of_this and not journal.is_complete:
+                return i, found
             found.close()
+            if journal.is_complete:
+                return i + 1, None
         return None
 
     def _carry_out(self, i: int, source: Any, new: Any, progress: Progress) -> None:
@@ -386,7 +388,7 @@ class Transformation:
             journal.save_quietly()
             raise
         if i + 1 < len(self.passes):
-            journal.save()
+            journal.finish()
 
     def _move(
         self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
