@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import itertools
 import math
 import os
@@ -679,3 +681,26 @@ def test_progress_on_a_terminal(script, shown):
 def test_no_progress_elsewhere(capsys):
     xa.rechunk(xa.zeros(5), chunks=2)
     assert capsys.readouterr() == ("", "")
+
+
+class Closed(io.StringIO):
+    """A terminal that is gone."""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def closed_file():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [None, object(), closed_file(), Closed()])
+def test_work_goes_on_without_a_terminal(monkeypatch, stream):
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("extarray.progress._INTERVAL", 0)
+    assert_same(xa.rechunk(xa.from_array(np.arange(6)), chunks=2)[...], np.arange(6))
