@@ -116,6 +116,20 @@ def test_another_dtype(cube):
     assert_same(xa.rechunk(b, dtype="u1")[...], values.astype("u1"))
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["g", "G", np.dtype([("a", "u1"), ("b", "c16"), ("c", [("d", "i2"), ("e", "g")])], align=True)],
+)
+def test_bytes_without_a_meaning(cube, kind):
+    a, values = cube
+    kind = np.dtype(kind)
+    a = xa.from_array(values, chunks=(3, 4, 2))
+    b = xa.rechunk(a, chunks=(2, 9, 5), dtype=kind, verify=True)
+    assert_same(b[...], values.astype(kind))
+    if kind.names:
+        assert b._store.header.fill == bytes(kind.itemsize)
+
+
 def test_numbers_in_words():
     b = xa.rechunk(xa.from_array(np.array(["1", "22"])), dtype="i4")
     assert_same(b[...], np.array([1, 22], "i4"))
