@@ -435,7 +435,7 @@ class Transformation:
                     errno.EIO,
                     f"what was written to [{where}] is read as something else; the disk may be "
                     "damaged, or the source was changed meanwhile",
-                    str(new.path),
+                    None if new.path is None else str(new.path),
                 )
 
 
