@@ -139,13 +139,17 @@ def main() -> None:
     parser.add_argument("--rechunker-python", default=sys.executable)
     options = parser.parse_args()
     memory = parse_bytes(options.memory)
+    every = list(cases(parse_bytes(options.bytes)))
+    chosen = [case for case in every if (options.only or "") in case.name]
+    if not chosen:
+        names = ", ".join(case.name for case in every)
+        parser.error(f"--only {options.only!r} is in no name of a case: {names}")
     pythons = {**dict.fromkeys(RECHUNKERS, sys.executable), PANGEO: options.rechunker_python}
     print(
         table(
             {
                 case: measure(case, memory, pythons, options.rounds, options.folder)
-                for case in cases(parse_bytes(options.bytes))
-                if (options.only or "") in case.name
+                for case in chosen
             }
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,24 @@ class AccessLog:
             self.note(tuple(extents), weight)
 
 
+class _Logs(tuple[AccessLog, ...]):
+    """The logs of all blocks that an array is in, of any thread: each is told."""
+
+    __slots__ = ()
+
+    def note(self, extents: tuple[int, ...]) -> None:
+        for log in self:
+            log.note(extents)
+
+    def note_query(self, query: Any, shape: tuple[int, ...]) -> None:
+        for log in self:
+            log.note_query(query, shape)
+
+
+#: Blocks of several threads begin and end one at a time.
+_turn = threading.Lock()
+
+
 class AccessMixin(StoredArray):
     """Knowing how an array is read."""
 
@@ -132,8 +151,10 @@ class AccessMixin(StoredArray):
         """
         self._check()
         log = AccessLog()
-        before = self._listen(log)
+        with _turn:
+            self._listen(_Logs((*(self._listen(None) or ()), log)))
         try:
             yield log
         finally:
-            self._listen(before)
+            with _turn:
+                self._listen(_Logs(o for o in self._listen(None) if o is not log) or None)

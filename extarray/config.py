@@ -6,6 +6,8 @@ for the block, in this thread (or asynchronous task) alone.
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 import re
 from contextvars import ContextVar
@@ -57,23 +59,32 @@ def parse_bytes(value: int | str) -> int:
     268435456
     """
     if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-        if match is None or match[2].upper() not in _UNITS:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", value)
+        unit = None if match is None else _UNITS.get(match[2].upper())
+        if match is None or unit is None or math.isinf(float(match[1]) * unit):
             raise ArgumentError(f"{value!r} is no number of bytes; write e.g. '256 MiB'")
-        return int(float(match[1]) * _UNITS[match[2].upper()])
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(f"a number of bytes must be an int or a text, not {value!r}")
-    if value < 0:
-        raise ArgumentError(f"{value} is no number of bytes")
-    return value
+        return int(float(match[1]) * unit)
+    number = _integer(value, "a number of bytes must be an int or a text")
+    if number < 0:
+        raise ArgumentError(f"{number} is no number of bytes")
+    return number
+
+
+def _integer(value: Any, rule: str) -> int:
+    """An integer, NumPy's too; the rule tells who gives something else."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{rule}, not {value!r}") from None
 
 
 def _threads(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(f"threads must be an int, not {value!r}")
-    if value < 1:
-        raise ArgumentError(f"threads must be at least 1, not {value}")
-    return value
+    number = _integer(value, "threads must be an int")
+    if number < 1:
+        raise ArgumentError(f"threads must be at least 1, not {number}")
+    return number
 
 
 def _max_memory(value: Any) -> int:

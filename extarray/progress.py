@@ -42,7 +42,7 @@ class Progress:
     def __init__(self, total: int, what: str, shown: bool) -> None:
         self.done = 0
         self._total, self._what = total, what
-        self._shown = shown and sys.stderr is not None and sys.stderr.isatty()
+        self._shown = shown and _has_terminal()
         self._begun = self._last = time.monotonic()
         self._first = 0
         self._width = 0
@@ -71,7 +71,14 @@ class Progress:
             f"{format_bytes(int(speed))}/s, {left // 60}:{left % 60:02} left"
         )
         self._width = max(self._width, len(text))
-        print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+        self._print(f"\r{text:<{self._width}}")
+
+    def _print(self, text: str) -> None:
+        """Print, as long as there is a terminal: the work goes on without one."""
+        try:
+            print(text, end="", file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            self._shown, self._width = False, 0
 
     def __enter__(self) -> Self:
         return self
@@ -83,4 +90,12 @@ class Progress:
         traceback: TracebackType | None,
     ) -> None:
         if self._width:
-            print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr, flush=True)
+            self._print(f"\r{'':<{self._width}}\r")
+
+
+def _has_terminal() -> bool:
+    """Whether stderr is a terminal: it may be None, closed, or an object of the program's own."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False

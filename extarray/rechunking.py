@@ -287,10 +287,10 @@ def _wanted(
 
 def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:
     """The fill value in another dtype; zero where there is none for it: no number is ''."""
-    try:
-        return np.frombuffer(old.fill, old.dtype).astype(kind).tobytes()
-    except ValueError:
-        return bytes(kind.itemsize)
+    fill = np.zeros(1, kind)  # so are bytes between the fields of a record
+    with contextlib.suppress(ValueError):
+        fill[...] = np.frombuffer(old.fill, old.dtype)
+    return fill.tobytes()
 
 
 def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:

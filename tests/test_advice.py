@@ -234,8 +234,16 @@ def test_logs_end_with_their_blocks():
             a[1]
         a[:, 0]
     a[2]
-    assert outer.access == [((1, 4), 1), ((4, 1), 1)]
+    assert outer.access == [((1, 4), 2), ((4, 1), 1)]
     assert inner.access == [((1, 4), 1)]
+    # As threads may begin and end them.
+    one, other = a.record_access(), a.record_access()
+    first, second = one.__enter__(), other.__enter__()
+    one.__exit__(None, None, None)
+    a[:, [0, 1]]
+    other.__exit__(None, None, None)
+    a[2]
+    assert (first.access, second.access) == ([], [((4, 1), 2)])
     with pytest.raises(ZeroDivisionError), a.record_access() as broken:
         raise ZeroDivisionError
     a[0, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
+import numpy as np
 import pytest
 
 import extarray as xa
@@ -110,12 +111,21 @@ def test_overrides_stay_in_their_thread():
         ("2 KiB", 2048),
         ("10 MB", 10**7),
         (12345, 12345),
+        (np.int64(12345), 12345),
         ("99", 99),
+        ("1e9", 10**9),
+        ("1.5e3 kB", 1500000),
     ],
 )
 def test_amounts_of_memory(text, number):
     with xa.config.set(max_memory=text):
         assert xa.config.max_memory == number
+
+
+def test_numbers_of_threads_may_be_of_numpy():
+    with xa.config.set(threads=np.int32(2)):
+        assert type(xa.config.threads) is int
+        assert xa.config.threads == 2
 
 
 @pytest.mark.parametrize(
@@ -130,6 +140,9 @@ def test_amounts_of_memory(text, number):
         ("max_memory", -5),
         ("max_memory", "lots"),
         ("max_memory", "3 parsecs"),
+        ("max_memory", "1e400"),
+        ("max_memory", True),
+        ("threads", np.True_),
         ("engine", "hdf5"),
         ("engine", 3),
     ],

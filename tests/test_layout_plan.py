@@ -231,6 +231,19 @@ def test_many_axes_are_not_tried_in_all_combinations():
     assert plan.bytes_read == plan.bytes_written == 2 * 3**20
 
 
+def test_templates_that_could_not_be_better_are_not_tried():
+    ways = [Axis(1000, 7, 11), Axis(900, 9, 5), Axis(800, 13, 8)]
+    asked = []
+
+    def fits(template):
+        asked.append(template)
+        return True
+
+    found = planning._search(ways, [[11, 110, 1000], [10, 100, 900], [16, 160, 800]], fits)
+    assert found == (1000, 900, 800)
+    assert len(asked) < 9  # of one pair of extents along the first two axes
+
+
 # -- published cases -----------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import itertools
 import math
 import os
@@ -21,6 +23,7 @@ import extarray as xa
 from extarray.layout import execute
 from extarray.layout.execute import Mover
 from extarray.layout.plan import plan_passes
+from extarray.layout.transform import Transformation
 from extarray.pair import names
 
 
@@ -111,6 +114,20 @@ def test_another_dtype(cube):
     assert_same(b[...], values.astype("f8"))
     assert b.fill_value == -1.0
     assert_same(xa.rechunk(b, dtype="u1")[...], values.astype("u1"))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["g", "G", np.dtype([("a", "u1"), ("b", "c16"), ("c", [("d", "i2"), ("e", "g")])], align=True)],
+)
+def test_bytes_without_a_meaning(cube, kind):
+    a, values = cube
+    kind = np.dtype(kind)
+    a = xa.from_array(values, chunks=(3, 4, 2))
+    b = xa.rechunk(a, chunks=(2, 9, 5), dtype=kind, verify=True)
+    assert_same(b[...], values.astype(kind))
+    if kind.names:
+        assert b._store.header.fill == bytes(kind.itemsize)
 
 
 def test_numbers_in_words():
@@ -292,6 +309,32 @@ def test_interrupted_work_goes_on_or_starts_anew(
         assert_same(b[...], values)
         assert dict(b.attrs) == {}
     assert len(moved) == (n_templates - stop if resume else n_templates)
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+def test_only_two_passes_are_on_the_disk_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1)
+    values = np.arange(64 * 64).reshape(64, 64)
+    a = xa.from_array(values, chunks=(1, 64))
+    arguments = {"chunks": (64, 1), "max_memory": 2 * 8 * 64}
+    passes = xa.rechunk_plan(a, **arguments).passes
+    assert len(passes) == 4
+    begin = Transformation._begin
+
+    def stop(self, places, i):
+        if i == 3:
+            raise Stopped
+        return begin(self, places, i)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transformation, "_begin", stop)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **arguments)
+    assert files_of(tmp_path) == ["new.rechunk-3.xmd", "new.rechunk-3.xta"]
+    moved = stop_after(monkeypatch, -1)
+    with xa.rechunk(a, tmp_path / "new", resume=True, **arguments) as b:
+        assert_same(b[...], values)
+    assert len(moved) == passes[3].n_templates
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 
@@ -652,3 +695,26 @@ def test_progress_on_a_terminal(script, shown):
 def test_no_progress_elsewhere(capsys):
     xa.rechunk(xa.zeros(5), chunks=2)
     assert capsys.readouterr() == ("", "")
+
+
+class Closed(io.StringIO):
+    """A terminal that is gone."""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def closed_file():
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stream", [None, object(), closed_file(), Closed()])
+def test_work_goes_on_without_a_terminal(monkeypatch, stream):
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("extarray.progress._INTERVAL", 0)
+    assert_same(xa.rechunk(xa.from_array(np.arange(6)), chunks=2)[...], np.arange(6))

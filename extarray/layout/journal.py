@@ -40,6 +40,8 @@ class Journal:
         Whether there are notes, and of this work.
     done : int
         Templates that are noted as done.
+    is_complete : bool
+        Whether all are, on the disk: what they came from may be gone.
     """
 
     def __init__(self, store: FileStore, job: dict[str, Any]) -> None:
@@ -49,10 +51,11 @@ class Journal:
         notes = decode_attrs(store.attrs).get(_KEY, {})  # only this module uses the key
         self.is_of_this = notes.get("job") == self._job
         self.done: int = notes["done"] if self.is_of_this else 0
+        self.is_complete: bool = self.is_of_this and notes.get("complete", False)
 
     def begin(self) -> None:
         """Note that the work has begun."""
-        self.is_of_this, self.done = True, 0
+        self.is_of_this, self.done, self.is_complete = True, 0, False
         self._save()
 
     def note(self, done: int) -> None:
@@ -72,10 +75,17 @@ class Journal:
         self._save()
         self._last = time.monotonic()
 
+    def finish(self) -> None:
+        """Bring all of the pass to the disk, and then the note of that."""
+        self.is_complete = True
+        self.save()
+        self._store.flush()
+
     def save_quietly(self) -> None:
         """As `save`, after an error: another one adds nothing."""
         with contextlib.suppress(StorageError):
             self.save()
 
     def _save(self) -> None:
-        self._store.set_attrs(encode_attrs({_KEY: {"job": self._job, "done": self.done}}))
+        notes = {"job": self._job, "done": self.done, "complete": self.is_complete}
+        self._store.set_attrs(encode_attrs({_KEY: notes}))

@@ -321,15 +321,22 @@ def _search(
     last: list[int] = []
     for i, cost in enumerate(costs[-1]):
         last.append(last[-1] if last and costs[-1][last[-1]] <= cost else i)
+    # The heads that promise most come first: those that could not be better need no bisection.
+    heads = sorted(
+        (math.prod(c[j] for c, j in zip(costs, place, strict=False)), place)
+        for place in itertools.product(*[range(len(tried)) for tried in lists[:-1]])
+    )
+    least = min(costs[-1])
     best: tuple[int, Index] | None = None
-    for place in itertools.product(*[range(len(tried)) for tried in lists[:-1]]):
+    for reads, place in heads:
+        if best is not None and reads * least > best[0]:
+            break
         head = tuple(tried[i] for tried, i in zip(lists, place, strict=False))
-        n = bisect.bisect_left(lists[-1], True, key=lambda t: not fits((*head, t)))
-        if n == 0:
+        if not fits((*head, lists[-1][0])):
             continue
+        n = bisect.bisect_left(lists[-1], True, 1, key=lambda t: not fits((*head, t)))
         i = last[n - 1]
-        cost = costs[-1][i] * math.prod(c[j] for c, j in zip(costs, place, strict=False))
-        found = (cost, (*head, lists[-1][i]))
+        found = (reads * costs[-1][i], (*head, lists[-1][i]))
         if best is None or found < best:
             best = found
     return None if best is None else _descend(axes, [tried[0] for tried in lists], best, fits)

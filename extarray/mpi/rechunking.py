@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from extarray.layout.journal import Journal
     from extarray.layout.plan import Pass
     from extarray.layout.transform import Transformation
     from extarray.mpi.array import ParallelArray
@@ -106,8 +105,10 @@ class _Shared:
         if left is None:
             self._work.clear(places, path)
             return 0, False
-        left.close()
-        return places.index(left.path), True
+        first, new = left
+        if new is not None:
+            new.close()
+        return first, new is not None
 
     def _pass(
         self, i: int, places: list[Path], is_begun: bool, progress: Progress, path: Path
@@ -136,8 +137,9 @@ class _Shared:
                         store.set_attrs(work.attrs)
                         store.move(path, overwrite=False)
         with self._agreement.step():
-            if i and not self._comm.rank:
-                remove_pair(places[i - 1])
+            if not self._comm.rank:
+                for place in places[:i]:
+                    remove_pair(place)
 
     def _target(self, i: int, place: Path, is_begun: bool) -> ParallelArray:
         """The array that a pass writes."""
@@ -183,20 +185,20 @@ class _Shared:
                 if journal is not None:
                     journal.done = n
                 if step.numbers[0]:
-                    self._save(new, journal)
+                    self._save(new, None if journal is None else journal.save)
         except BaseException:
             if journal is not None:
                 journal.save_quietly()
             raise
         if i + 1 < len(self._work.passes):
-            self._save(new, journal)
+            self._save(new, None if journal is None else journal.finish)
 
-    def _save(self, new: ParallelArray, journal: Journal | None) -> None:
-        """Bring what all ranks have written to the disk, and note it."""
+    def _save(self, new: ParallelArray, note: Callable[[], None] | None) -> None:
+        """Bring what all ranks have written to the disk, and note it on rank 0."""
         new._sync_together()
         with self._agreement.step():
-            if journal is not None:
-                journal.save()
+            if note is not None:
+                note()
 
 
 def _files_of(new: ParallelArray) -> FileStore:

@@ -15,6 +15,7 @@ import extarray as xa
 from extarray import rechunking
 from extarray.layout import journal, plan
 from extarray.layout.execute import Mover
+from extarray.mpi.rechunking import _Shared
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -155,3 +156,22 @@ for interval, n in ((0, 3), (10, 1)):
     xa.rechunk(path, next_path(), chunks=(64, 1), max_memory=4096, comm=comm).close()
     assert after < comm.allreduce(len(moved))
     assert len(files_of(place)) == 2
+
+# A pass that could not begin, when what the one before has read is gone.
+target = _Shared._target
+
+
+def no_room(self, i, *arguments):
+    if i == 2:
+        raise StoppedError
+    return target(self, i, *arguments)
+
+
+place, arguments = next_path(), {"chunks": (64, 1), "max_memory": 600, "comm": comm}
+_Shared._target = no_room
+with raises(StoppedError):
+    xa.rechunk(path, place, **arguments)
+_Shared._target = target
+with xa.rechunk(path, place, resume=True, **arguments) as b:
+    assert np.array_equal(b.read(), values)
+assert len(files_of(place)) == 2
