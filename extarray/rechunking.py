@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
@@ -195,6 +196,11 @@ def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
     """The source, which the stack closes if it was a path."""
     if isinstance(src, (ExtArray, LazyView)):
         return src
+    if not isinstance(src, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            f"src must be an array of extarray or the path of one, not {type(src).__name__}; "
+            "extarray.from_array copies other arrays, with chunks="
+        )
     return stack.enter_context(open_array(src))
 
 
