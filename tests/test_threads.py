@@ -12,6 +12,7 @@ from model import sample
 import extarray as xa
 from extarray import shares
 from extarray.layout import transform
+from extarray.protocols import folding, joining
 
 
 def run_together(*works):
@@ -300,4 +301,29 @@ def test_a_copy_is_of_one_moment(factory, tmp_path, monkeypatch, copy):
         monkeypatch.setattr(transform, "plan_passes", and_grow)
         with copy(a, tmp_path / "copy") as b:
             assert_same(b[...], np.ones((4, 5), "i4"))
+        assert a.shape == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("module", "made", "call"),
+    [
+        (folding, "new_result", lambda a: np.sum(a, axis=1)),
+        (folding, "new_result", lambda a: a.astype("f4").max(axis=(1,), keepdims=True)),
+        (joining, "target_for", lambda a: np.concatenate([a, a])),
+    ],
+    ids=["a reduction", "of another dtype", "concatenate"],
+)
+def test_a_result_is_of_one_moment(factory, monkeypatch, module, made, call):
+    """Another thread lets the array grow when the result is made, but empty."""
+    make = getattr(module, made)
+    with factory.array((4, 5), "i4", chunks=(2, 2)) as a:
+        a[...] = sample("i4", (4, 5))
+        expected = call(a[...])
+
+        def and_grow(*args):
+            run_together(lambda: a.append(np.ones((3, 5), "i4")))
+            return make(*args)
+
+        monkeypatch.setattr(module, made, and_grow)
+        assert_same(call(a), expected)
         assert a.shape == (7, 5)
