@@ -120,17 +120,19 @@ class CopiesMixin(StoredArray, Source):
         header = self._store.header
         if checksum is None:
             checksum = header.checksum and path is not None
-        shape = check_chunks(chunks, self.shape, self.itemsize) if chunks is not None else None
+        shape = self.shape  # of now: another thread may let the array grow
         header = replace(
             header,
             uuid=uuid4().bytes,
-            chunks=shape or header.chunks,
+            chunks=header.chunks if chunks is None else check_chunks(chunks, shape, self.itemsize),
             order=header.order if order in ("A", "K") else check_order(order),
             checksum=bool(checksum),
         )
-        passes = passes_between(self, header.chunks, header.dtype, None, path is None)
+        passes = passes_between(self, shape, header.chunks, header.dtype, None, path is None)
         kind, attrs, growth = self._plain_kind(), self._store.attrs, self._store.growth
-        work = Transformation(kind, self, header, attrs, passes, config.max_memory, growth=growth)
+        work = Transformation(
+            kind, self, shape, header, attrs, passes, config.max_memory, growth=growth
+        )
         new: Self = work.in_memory() if path is None else work.on_disk(resolve_path(path))
         return new
 

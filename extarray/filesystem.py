@@ -150,8 +150,8 @@ def fresh_name(name: str, uuid: bytes) -> str:
     return f"{name}.{uuid.hex()[:12]}.new"
 
 
-def create_beside(fresh: str, name: str | None) -> int:
-    """Make a file that will take the name of another, and takes its permissions.
+def create_beside(fresh: str, name: str) -> int:
+    """Make a file that will take the name of another, if there is one, and takes its permissions.
 
     It takes its owner and group, too, as far as possible.  Nobody else may read it before.
 
@@ -159,8 +159,8 @@ def create_beside(fresh: str, name: str | None) -> int:
     ----------
     fresh : str
         Name of the new file.
-    name : str or None
-        Of the other one, if there is one.
+    name : str
+        That it will take.
 
     Returns
     -------
@@ -170,12 +170,21 @@ def create_beside(fresh: str, name: str | None) -> int:
     Raises
     ------
     OSError
+        Its `filename` is the name that the user knows, or the folder that is missing.
     """
     old, mode = None, 0o666
-    if name is not None and os.path.exists(name):
+    if os.path.exists(name):
         old = os.stat(name)
         mode = stat.S_IMODE(old.st_mode) & stat.S_IRWXU
-    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileNotFoundError as error:
+        error.strerror = "there is no such folder; make it first"
+        error.filename = os.path.dirname(name) or os.curdir
+        raise
+    except OSError as error:
+        error.filename = name
+        raise
     if old is not None:
         try:
             new = os.fstat(fd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
@@ -199,6 +200,11 @@ def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
     """The source, which the stack closes if it was a path."""
     if isinstance(src, (ExtArray, LazyView)):
         return src
+    if not isinstance(src, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            f"src must be an array of extarray or the path of one, not {type(src).__name__}; "
+            "extarray.from_array copies other arrays, with chunks="
+        )
     return stack.enter_context(open_array(src))
 
 
@@ -215,10 +221,13 @@ def _work(
 ) -> Transformation:
     """What is to be done."""
     source, header, attrs = _wanted(array, chunks, axes, order, dtype)
-    passes = passes_between(source, header.chunks, header.dtype, budget, in_memory)
+    shape = source.shape  # of now: another thread may let the array grow
+    passes = passes_between(source, shape, header.chunks, header.dtype, budget, in_memory)
     base: ExtArray = array.base if isinstance(array, LazyView) else array
     growth = base._store.growth
-    return Transformation(ExtArray, source, header, attrs, passes, budget, progress, verify, growth)
+    return Transformation(
+        ExtArray, source, shape, header, attrs, passes, budget, progress, verify, growth
+    )
 
 
 def _place_of(array: ExtArray) -> str:
@@ -372,8 +381,9 @@ def rechunk_plan(
             if not isinstance(src, (ExtArray, LazyView)):
                 array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
             source, header, _ = _wanted(array, chunks, axes, order, dtype)
-            passes = passes_between(source, header.chunks, header.dtype, budget)
-            return RechunkPlan(source.shape, tuple(passes))
+            extents = source.shape
+            passes = passes_between(source, extents, header.chunks, header.dtype, budget)
+            return RechunkPlan(extents, tuple(passes))
     if order is not None:
         check_order(order)
     shape = check_shape(src)  # type: ignore[arg-type]

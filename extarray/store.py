@@ -131,8 +131,8 @@ class FileStore(Member):
                             errno.EEXIST, "it exists; open it, or give overwrite=True", name
                         )
                 self._lock_present()
-                self._data = create_beside(fresh[1], names[1] if overwrite else None)
-                self._metadata = create_beside(fresh[0], names[0] if overwrite else None)
+                self._data = create_beside(fresh[1], names[1])
+                self._metadata = create_beside(fresh[0], names[0])
                 self.engine = choose_engine(engine, self._data, True)
                 self.hollow = header.sparse and maps_no_holes(self._data)
                 lock.acquire(self._metadata, path, 0)
@@ -279,7 +279,17 @@ class FileStore(Member):
         """Open the files; with `recover`, in a state that a power cut has spared."""
         metadata, data = file_names(self.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
-        self._metadata = os.open(metadata, flags)
+        try:
+            self._metadata = os.open(metadata, flags)
+        except FileNotFoundError:
+            if not os.path.exists(self.path):
+                raise
+            raise MissingError(
+                errno.ENOENT,
+                f"cannot open '{self.path}': it is there, but is no array, which is two files with "
+                "the endings .xmd and .xta; extarray.from_array copies other arrays into one",
+                metadata,
+            ) from None
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
         try:

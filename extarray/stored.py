@@ -75,6 +75,10 @@ def as_axis(axis: SupportsIndex, ndim: int) -> int:
     ------
     AxisError, ArgumentTypeError
     """
+    if isinstance(axis, str):
+        raise ArgumentTypeError(
+            f"axis must be an int, not {axis!r}; that of a name is a.dims.index({axis!r})"
+        )
     j = as_int(axis, "axis")
     if not -ndim <= j < ndim:
         raise AxisError(j, ndim)

@@ -270,7 +270,28 @@ def test_creation_in_a_missing_folder(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         xa.create(tmp_path / "none" / "scene", shape=(1,))
     assert isinstance(caught.value, xa.ExtArrayError)
+    assert caught.value.filename == str(tmp_path / "none")
     assert names(tmp_path) == []
+
+
+def test_names_of_files_in_the_making_are_not_told(tmp_path):
+    with pytest.raises(OSError, match="cannot create") as caught:
+        xa.create(tmp_path / ("a" * 300), shape=(1,))
+    assert caught.value.filename == str(tmp_path / ("a" * 300 + ".xta"))
+    assert ".new" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_no_array(tmp_path, kind):
+    path = tmp_path / "t.npy"
+    if kind == "file":
+        np.save(path, np.zeros(3))
+    else:
+        path.mkdir()
+    for mode in ("r", "r+"):
+        with pytest.raises(xa.MissingError, match=r"t\.npy'.* no array.*from_array") as caught:
+            xa.open(path, mode)
+        assert caught.value.filename == f"{path}.xmd"
 
 
 def test_a_folder_in_the_place_of_a_file(path):

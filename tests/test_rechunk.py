@@ -208,6 +208,8 @@ def test_what_is_not_possible(cube, tmp_path):
         xa.rechunk(a, a.path)
     with pytest.raises(xa.ArgumentError, match="no path"):
         xa.rechunk(a, tmp_path / "new", in_place=True)
+    with pytest.raises(xa.ArgumentTypeError, match="src must be .* not ndarray; .*from_array"):
+        xa.rechunk(np.zeros(3))
     with pytest.raises(xa.ArgumentTypeError, match="view"):
         xa.rechunk(a.T, in_place=True)
     with pytest.raises(xa.ArgumentError, match="memory"):

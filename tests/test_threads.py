@@ -11,6 +11,8 @@ from model import sample
 
 import extarray as xa
 from extarray import shares
+from extarray.layout import transform
+from extarray.protocols import folding, joining
 
 
 def run_together(*works):
@@ -272,3 +274,56 @@ def test_threads_are_waited_for_however_often_that_is_interrupted(monkeypatch):
     with pytest.raises(KeyboardInterrupt, match="last"):
         shares.join_all(threads)
     assert not threads[0].is_alive()
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda a, path: a.copy(),
+        lambda a, path: a.copy(path, chunks=(3, 1)),
+        lambda a, path: xa.rechunk(a, chunks=(1, 4), progress=False),
+        lambda a, path: xa.from_array(a, path),
+        lambda a, path: xa.from_array(a.lazy[...]),
+    ],
+    ids=["in memory", "in files", "rechunk", "from_array", "of a view"],
+)
+def test_a_copy_is_of_one_moment(factory, tmp_path, monkeypatch, copy):
+    """Another thread lets the array grow when the work is planned, but not begun."""
+    plan_passes = transform.plan_passes
+    with factory.array((4, 5), "i4", chunks=(2, 2)) as a:
+        a[...] = 1
+
+        def and_grow(*args):
+            found = plan_passes(*args)
+            run_together(lambda: a.append(np.ones((3, 5), "i4")))
+            return found
+
+        monkeypatch.setattr(transform, "plan_passes", and_grow)
+        with copy(a, tmp_path / "copy") as b:
+            assert_same(b[...], np.ones((4, 5), "i4"))
+        assert a.shape == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("module", "made", "call"),
+    [
+        (folding, "new_result", lambda a: np.sum(a, axis=1)),
+        (folding, "new_result", lambda a: a.astype("f4").max(axis=(1,), keepdims=True)),
+        (joining, "target_for", lambda a: np.concatenate([a, a])),
+    ],
+    ids=["a reduction", "of another dtype", "concatenate"],
+)
+def test_a_result_is_of_one_moment(factory, monkeypatch, module, made, call):
+    """Another thread lets the array grow when the result is made, but empty."""
+    make = getattr(module, made)
+    with factory.array((4, 5), "i4", chunks=(2, 2)) as a:
+        a[...] = sample("i4", (4, 5))
+        expected = call(a[...])
+
+        def and_grow(*args):
+            run_together(lambda: a.append(np.ones((3, 5), "i4")))
+            return make(*args)
+
+        monkeypatch.setattr(module, made, and_grow)
+        assert_same(call(a), expected)
+        assert a.shape == (7, 5)

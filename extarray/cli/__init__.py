@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit status.
     """
+    _open_closed_outputs()
     try:
         args = build_parser().parse_args(argv)
     except SystemExit as leave:  # argparse has printed help, the version, or what is wrong
@@ -76,6 +77,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"extarray {args.command}: interrupted", file=sys.stderr)
         return 130
     return status
+
+
+def _open_closed_outputs() -> None:
+    """Lead outputs that the caller has closed (``>&-``) nowhere; files do not get their numbers."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(nowhere, "w", closefd=False))
 
 
 def _one_line(error: BaseException) -> str:

@@ -111,6 +111,10 @@ def _read(path: Path, variable: str | None) -> NDArray[Any]:
     suffix = path.suffix.lower()
     try:
         if suffix == ".npy":
+            if variable is not None:
+                raise ArgumentError(
+                    f"{str(path)!r} holds one array without a name; leave --variable away"
+                )
             data: NDArray[Any] = np.load(path, allow_pickle=False)
             return data
         if suffix == ".npz":

@@ -52,6 +52,7 @@ __all__ = [
 
 def passes_between(
     source: Any,
+    shape: tuple[int, ...],
     chunks: tuple[int, ...],
     dtype: np.dtype[Any],
     budget: int | None,
@@ -64,6 +65,8 @@ def passes_between(
     ----------
     source : ExtArray or LazyView
         Its axes in the order of the target.
+    shape : tuple of int
+        Of what is moved: `source` may grow meanwhile.
     chunks : tuple of int
         Of the target.
     dtype : dtype
@@ -85,7 +88,6 @@ def passes_between(
     ArgumentError
         A ValueError: `budget` is too little.
     """
-    shape = source.shape
     if not math.prod(shape):
         return []
     cast = None if dtype == source.dtype else dtype.itemsize
@@ -108,7 +110,8 @@ def fill(new: Any, source: Any) -> None:
     source : ExtArray or LazyView
         Of its shape and dtype.
     """
-    for p in passes_between(source, new.chunks, new.dtype, None, new.path is None, most=1):
+    in_memory = new.path is None
+    for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
         crew = Crew(p, source, new, source.dtype, config.max_memory)
         crew.move(p.templates(), lambda _: None)
 
@@ -123,6 +126,8 @@ class Transformation:
         The class of arrays, which stands above.
     source : ExtArray or LazyView
         Its axes in the order of the target.
+    shape : tuple of int
+        For which the passes were planned.
     header : Header
         Of the target.
     attrs : str
@@ -142,6 +147,7 @@ class Transformation:
 
     kind: Any
     source: Any
+    shape: tuple[int, ...]
     header: Header
     attrs: str
     passes: Sequence[Pass]
@@ -159,7 +165,7 @@ class Transformation:
         ExtArray
         """
         header = replace(self.header, checksum=False)  # which is kept in files
-        new = self.kind._create(None, self.source.shape, header, self.attrs, growth=self.growth)
+        new = self.kind._create(None, self.shape, header, self.attrs, growth=self.growth)
         with _closed_on_error(new), self.told() as progress:
             for p in self.passes:
                 self._move(p, self.source, new, progress)
@@ -323,7 +329,7 @@ class Transformation:
     def _begin(self, places: list[Path], i: int) -> Any:
         """The array of a pass, fresh."""
         header = self.header_of(i)
-        new = self.kind._create(places[i], self.source.shape, header, "{}", growth=self.growth)
+        new = self.kind._create(places[i], self.shape, header, "{}", growth=self.growth)
         self.journal(i, new._store).begin()
         return new
 

@@ -60,7 +60,7 @@ def rechunk_together(
             work.ranks = agreement.comm.size
             work.progress = work.progress and not agreement.comm.rank
             step.arguments = (
-                f"rechunk the elements {work.what} of shape {work.source.shape} to "
+                f"rechunk the elements {work.what} of shape {work.shape} to "
                 f"'{path}' of dtype {work.header.dtype}, order {work.header.order}, attributes "
                 f"{work.attrs}, verify {work.verify}, resume {resume}, by {work.passes}"
             )
@@ -151,7 +151,7 @@ class _Shared:
             None,
             lambda: (
                 place,
-                work.source.shape,
+                work.shape,
                 work.header_of(i),
                 "{}",
                 "auto",

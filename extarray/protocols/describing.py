@@ -54,9 +54,9 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     return meet(as_array(a), as_array(b))
 
 
-def _makes_like(function: Callable[..., Any]) -> None:
+def _makes_like(function: Callable[..., Any], parameters: Callable[..., Any]) -> None:
     """Register a function that makes an array of the shape and the dtype of another."""
-    signature = inspect.signature(function)
+    signature = inspect.signature(parameters)
 
     @streams(function)
     def form(*args: Any, **kwargs: Any) -> Any:
@@ -75,5 +75,18 @@ def _makes_like(function: Callable[..., Any]) -> None:
         return function(shadow(a), *given.args[1:], **given.kwargs)
 
 
-for _maker in (np.empty_like, np.full_like, np.ones_like, np.zeros_like):
-    _makes_like(_maker)
+def _empty_like(
+    prototype: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: Any = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> None:
+    """What `numpy.empty_like` takes: compiled, it has no signature before NumPy 2.4."""
+
+
+_makes_like(np.empty_like, _empty_like)
+for _maker in (np.full_like, np.ones_like, np.zeros_like):
+    _makes_like(_maker, _maker)

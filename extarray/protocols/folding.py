@@ -123,8 +123,9 @@ def fold(
     ndarray, scalar or Source
         `out` where it is given; a scalar where no axis is left.
     """
-    shape = tuple(1 if j in axes else n for j, n in enumerate(x.shape) if keepdims or j not in axes)
-    if (out is not None and out.shape != shape) or not _fits(where, x):
+    extents = x.shape  # of now: another thread may let the array grow
+    shape = tuple(1 if j in axes else n for j, n in enumerate(extents) if keepdims or j not in axes)
+    if (out is not None and out.shape != shape) or not _fits(where, extents):
         fixed = {} if where is True else {"where": shadow(where)}
         if out is not None:
             fixed["out"] = shadow(out)
@@ -143,7 +144,7 @@ def fold(
             values = values.squeeze(axes)
         store(target, box, values)
 
-    _fold_boxes(work, x, axes, where, put)
+    _fold_boxes(work, x, extents, axes, where, put)
     for text in sorted(work.notes):
         warn(text, RuntimeWarning)
     if out is None:
@@ -153,10 +154,10 @@ def fold(
     return out
 
 
-def _fits(where: Any, x: Any) -> bool:
-    """Whether a mask broadcasts to the shape of an array."""
+def _fits(where: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a mask broadcasts to a shape."""
     try:
-        return bool(np.broadcast_shapes(shape_of(where), x.shape) == x.shape)
+        return bool(np.broadcast_shapes(shape_of(where), shape) == shape)
     except ValueError:
         return False
 
@@ -164,16 +165,17 @@ def _fits(where: Any, x: Any) -> bool:
 def _fold_boxes(
     work: Fold,
     x: Any,
+    extents: tuple[int, ...],
     axes: tuple[int, ...],
     where: Any,
     put: Callable[[Box, NDArray[Any]], None],
 ) -> None:
     """Cut an array into boxes, and put each part of the result once all its boxes are folded."""
     itemsize = x.dtype.itemsize + (where is not True)
-    nbytes = math.prod(x.shape) * itemsize
+    nbytes = math.prod(extents) * itemsize
     # A thread keeps a part of each level of a tree at most, as many as the boxes have digits.
     depth = (nbytes // BLOCK_BYTES).bit_length()
-    pieces = cuts(x.shape, chunks_of(x), itemsize, limit=box_bytes(depth))
+    pieces = cuts(extents, chunks_of(x), itemsize, limit=box_bytes(depth))
     kept = [j for j in range(len(pieces)) if j not in axes]
     n_steps = math.prod(len(pieces[j]) for j in axes)
     trees: dict[int, _Tree] = {}

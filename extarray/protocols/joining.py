@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["concatenate"]
 
 
-def _copy(x: Any, target: Any, axis: int, at: int) -> None:
-    """Copy an array into another one, from a place along an axis on."""
+def _copy(x: Any, extents: tuple[int, ...], target: Any, axis: int, at: int) -> None:
+    """Copy an array of such extents into another one, from a place along an axis on."""
 
     def work(_: int, box: Box) -> None:
         piece = slice(box[axis].start + at, box[axis].stop + at)
@@ -33,10 +33,10 @@ def _copy(x: Any, target: Any, axis: int, at: int) -> None:
     itemsize = x.dtype.itemsize + target.dtype.itemsize
     # Of the target's chunks, only the extents matter: the part begins anywhere in them.
     chunks = (
-        chunks_for(x.shape, [x]) if guide is x or not isinstance(guide, Source) else guide.chunks
+        chunks_for(extents, [x]) if guide is x or not isinstance(guide, Source) else guide.chunks
     )
-    boxes = tiles(x.shape, chunks, itemsize, limit=box_bytes())
-    run(work, boxes, math.prod(x.shape) * itemsize)
+    boxes = tiles(extents, chunks, itemsize, limit=box_bytes())
+    run(work, boxes, math.prod(extents) * itemsize)
 
 
 def _concatenate(
@@ -47,22 +47,23 @@ def _concatenate(
     samples = [hollow(x) for x in arrays]
     sample = np.concatenate(samples, axis, dtype=dtype, casting=casting, **given)
     axis = axis % sample.ndim
-    first = arrays[0].shape
-    for i, x in enumerate(arrays):
-        for j, (n, m) in enumerate(zip(first, x.shape, strict=True)):
+    shapes = [x.shape for x in arrays]  # of now: another thread may let an array grow
+    first = shapes[0]
+    for i, extents in enumerate(shapes):
+        for j, (n, m) in enumerate(zip(first, extents, strict=True)):
             if n != m and j != axis:
                 raise ShapeError(
                     "all the input array dimensions except for the concatenation axis must match "
                     f"exactly, but along dimension {j}, the array at index 0 has size {n} and the "
                     f"array at index {i} has size {m}"
                 )
-    extent = sum(x.shape[axis] for x in arrays)
+    extent = sum(extents[axis] for extents in shapes)
     shape = (*first[:axis], extent, *first[axis + 1 :])
     target = target_for(out, shape, sample.dtype, name, "unsafe")
     at = 0
-    for x in [separate(x, out) for x in arrays]:
-        _copy(x, target, axis, at)
-        at += x.shape[axis]
+    for x, extents in zip([separate(x, out) for x in arrays], shapes, strict=True):
+        _copy(x, extents, target, axis, at)
+        at += extents[axis]
     return target
 
 

@@ -133,6 +133,20 @@ def test_output_that_nobody_reads(script, path):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+def test_outputs_that_are_closed(script, path, closed):
+    """As some services start their programs."""
+    xa.create(path, shape=(4, 3), dtype="u2").close()
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "extarray", "info", path],
+        capture_output=True,
+        env=script.environment,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_building_the_parser_imports_nothing_optional(script):
     script(
         "import sys, extarray.cli\n"

@@ -174,6 +174,15 @@ class TestMainJob:
         with xa.open(run.out / "scene") as a:
             assert a.chunks == chunks
 
+    @pytest.mark.parametrize("value", [np.nan, -0.0])
+    def test_values_that_equality_does_not_tell(self, run, scene_file, value):
+        scene = make_scene(dtype="f8")
+        scene[1::2] = value
+        np.save(scene_file, scene)
+        status, _, err = run()
+        assert (status, err) == (0, "")
+        assert restored(run.out / "scene").tobytes() == scene.tobytes()
+
     def test_bands(self, run):
         status, _, err = run("--bands", "16,0,3")
         assert (status, err) == (0, "")
@@ -546,6 +555,11 @@ class TestLoad:
         np.testing.assert_array_equal(_scene.load(path, "two").data, make_scene((3, 4, 5)))
         with pytest.raises(ArgumentError, match="no variable 'three'"):
             _scene.load(path, "three")
+
+    def test_npy_has_no_variables(self, tmp_path):
+        np.save(tmp_path / "scene.npy", make_scene((3, 4, 5)))
+        with pytest.raises(ArgumentError, match=r"scene\.npy' holds one array .* --variable"):
+            _scene.load(tmp_path / "scene.npy", "cube")
 
     def test_mat(self, tmp_path):
         io = pytest.importorskip("scipy.io")
