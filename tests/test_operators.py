@@ -281,6 +281,23 @@ def test_method(name, args, kwargs):
     )
 
 
+def test_choices_one_by_one():
+    n = np.array([[1, 0, 2], [2, 2, 0]])
+    a = xa.from_array(n, chunks=(1, 2))
+    choices = (n + 10, [1, 2, 3], 7)
+    compared(lambda: a.choose(*choices), lambda: n.choose(*choices))
+    compared(lambda: a.choose(choices), lambda: n.choose(choices))
+    compared(lambda: a.choose(n, 5, mode="clip"), lambda: n.choose(n, 5, mode="clip"))
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "f4", "c8"])
+def test_conjugates_have_the_dtype(dtype):
+    n = sample(dtype, (3, 4))
+    a = xa.from_array(n, chunks=(2, 2))
+    compared(a.conj, n.conj)
+    compared(a.conjugate, n.conjugate)
+
+
 def test_attributes():
     n = sample("c8", (3, 4, 5))
     a = xa.from_array(n, chunks=(2, 2, 2))

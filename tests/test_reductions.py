@@ -257,6 +257,14 @@ def test_accumulate_in_place():
     np.testing.assert_array_equal(a[...], np.add.accumulate(n))
 
 
+@pytest.mark.parametrize("axis", [None, (0,)])
+def test_a_lone_axis_need_not_be_named(axis):
+    n = np.arange(9)
+    a = xa.from_array(n, chunks=2)
+    compared(lambda: np.add.accumulate(a, axis), lambda: np.add.accumulate(n, axis))
+    compared(lambda: np.add.reduceat(a, [0, 4], axis), lambda: np.add.reduceat(n, [0, 4], axis))
+
+
 @given(data=st.data())
 def test_reduceat(memory, data):
     case = data.draw(cases(dtypes=numbers, min_ndim=1, max_ndim=3))

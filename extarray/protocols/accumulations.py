@@ -7,12 +7,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.protocols.blocks import Source, box_bytes, cuts, run
 from extarray.protocols.elementwise import apart, meet, new_result, part_of
 from extarray.protocols.operands import chunks_of, store
-from extarray.protocols.reductions import ASSOCIATIVE, can_stream, loop_dtype
+from extarray.protocols.reductions import ASSOCIATIVE, all_axes, can_stream, loop_dtype
 from extarray.protocols.standins import shadow, single
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def accumulate(
     -------
     ndarray or Source
         Element for element as NumPy's: each box begins with what the one before it ended with.
-        NotImplemented where the ufunc is not associative.
+        NotImplemented where the ufunc is not associative, or makes objects.
     """
     (given,) = out
     if ufunc not in ASSOCIATIVE or not can_stream(x):
@@ -46,10 +45,12 @@ def accumulate(
     with np.errstate(all="ignore"):  # NumPy's errors
         ufunc.accumulate(single(x), axis, dtype, single(given))
     dtype = loop_dtype(ufunc, x, dtype, given)
+    if dtype.hasobject:
+        return NotImplemented
     if given is not None and given.shape != x.shape:
         ufunc.accumulate(shadow(x), axis, None, shadow(given))
         return NotImplemented  # NumPy takes an output of more axes
-    along = normalize_axis_index(axis, x.ndim)
+    (along,) = all_axes(axis, x.ndim)
     target = new_result(x.shape, dtype, "accumulate") if given is None else given
     operand = apart(x, (target,))
 
@@ -87,7 +88,8 @@ def reduceat(
     Returns
     -------
     ndarray or Source
-        NotImplemented where the ufunc is not associative, or the indices do not increase.
+        NotImplemented where the ufunc is not associative, or makes objects, or the indices do not
+        increase.
     """
     (given,) = out
     firsts = np.asarray(indices)
@@ -102,7 +104,9 @@ def reduceat(
     with np.errstate(all="ignore"):  # NumPy's errors
         ufunc.reduceat(single(x), [0], axis, dtype, single(given))
     dtype = loop_dtype(ufunc, x, dtype, given)
-    along = normalize_axis_index(axis, x.ndim)
+    if dtype.hasobject:
+        return NotImplemented
+    (along,) = all_axes(axis, x.ndim)
     shape = tuple(firsts.size if j == along else n for j, n in enumerate(x.shape))
     misfit = given is not None and given.shape != shape
     if misfit or (firsts.size and not 0 <= firsts[0] <= firsts[-1] < x.shape[along]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def _stream_cumulative(
         return (
             accumulate(ufunc, flat(a), 0, dtype, (out,))
             if axis is None
-            else accumulate(ufunc, a, axis, dtype, (out,))
+            else accumulate(ufunc, a, operator.index(axis), dtype, (out,))
         )
 
 

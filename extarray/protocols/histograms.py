@@ -104,6 +104,12 @@ def _ends(a: Any) -> NDArray[Any]:
     return np.stack([dispatch(f, (), (a,), {}) for f in (np.min, np.max)])
 
 
+def _distance(a: Any) -> Any:
+    """From the least to the greatest element; of integers also where their dtype cannot hold it."""
+    least, greatest = _ends(a)
+    return int(greatest) - int(least) if a.dtype.kind in "iu" else greatest - least
+
+
 @cache
 def _limits_bins() -> bool:
     """Whether the rule "auto" of this NumPy has at most two bins for each that "sqrt" has."""
@@ -118,7 +124,7 @@ def _width(rule: str, a: Any) -> Any:
         return dispatch(function, (), (a, *args), {})
 
     n = math.prod(a.shape)
-    ptp = np.subtract(*_ends(a)[::-1], dtype=None)
+    ptp = _distance(a)
     if rule == "sqrt":
         return ptp / np.sqrt(n)
     if rule == "sturges":
@@ -157,8 +163,7 @@ def _bins_by_rule(a: Any, rule: str) -> int:
         return 1
     if a.dtype.kind in "iu" and width < 1:
         width = 1
-    least, greatest = _ends(a)
-    return int(np.ceil((float(greatest) - float(least)) / width))
+    return int(np.ceil(_distance(a) / width))
 
 
 _RULES = frozenset({"auto", "doane", "fd", "rice", "scott", "sqrt", "sturges"})

@@ -168,7 +168,9 @@ def _contract(
     """The result of a product, in `out` where it is given: `exact`, then of no other dtype."""
     # NumPy's own choice of the dtype, and its refusals.
     dtype = np.asarray(function(np.zeros(1, a.dtype), np.zeros(1, b.dtype))).dtype
-    if dtype.kind in "mO":  # matmul, of which all products are made, knows no time differences
+    # Matmul, of which all products are made, knows no time differences.  Those of objects may be
+    # Python's numbers.
+    if dtype.kind in "mO" or a.dtype.hasobject or b.dtype.hasobject:
         return NotImplemented
     a, b = separate(a, out), separate(b, out)
     work = _Contraction(a, a_labels, b, b_labels, labels, dtype)

@@ -66,6 +66,16 @@ def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..
     return method
 
 
+def _conjugate(x: Any, *args: Any, **options: Any) -> Any:
+    # NumPy's method leaves real numbers as they are; the ufunc makes int8 of truth values.
+    if x.dtype.kind in "biuf" and not (args or options):
+        return np.real(x)
+    return np.conjugate(x, *args, **options)
+
+
+_conjugate.__name__ = "conjugate"
+
+
 #: Operators by name, and what Python calls of the right operand.
 _OPERATORS = {
     **{name: f"__r{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv")},
@@ -274,9 +284,8 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         np.argpartition, "argpartition(1)", "array([[0, 1, 2],\n       [0, 1, 2]])"
     )
     argsort = _method(np.argsort, "argsort()", "array([[0, 1, 2],\n       [0, 1, 2]])")
-    choose = _method(np.choose, "choose([0] * 7)", "array([[0, 0, 0],\n       [0, 0, 0]])")
-    conj = _method(np.conjugate, "conj()", "array([[1, 2, 3],\n       [4, 5, 6]])")
-    conjugate = _method(np.conjugate, "conjugate()", "array([[1, 2, 3],\n       [4, 5, 6]])")
+    conj = _method(_conjugate, "conj()", "array([[1, 2, 3],\n       [4, 5, 6]])")
+    conjugate = _method(_conjugate, "conjugate()", "array([[1, 2, 3],\n       [4, 5, 6]])")
     cumprod = _method(np.cumprod, "cumprod(axis=0)", "array([[ 1,  2,  3],\n       [ 4, 10, 18]])")
     cumsum = _method(np.cumsum, "cumsum()", "array([ 1,  3,  6, 10, 15, 21])")
     diagonal = _method(np.diagonal, "diagonal()", "array([1, 5])")
@@ -300,6 +309,27 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     take = _method(np.take, "take([0, -1], axis=1)", "array([[1, 3],\n       [4, 6]])")
     trace = _method(np.trace, "trace()", "np.int64(6)")
     var = _method(np.var, "var()", "np.float64(2.9166666666666665)")
+
+    def choose(self, *choices: Any, **options: Any) -> Any:
+        """As `numpy.ndarray.choose`; by the function `numpy.choose`.
+
+        Parameters
+        ----------
+        *choices : array_like, or one sequence of them
+        **options
+            ``out`` and ``mode``, as for `numpy.choose`.
+
+        Returns
+        -------
+        ndarray or ExtArray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([1, 0, 1]).choose([1, 2, 3], [10, 20, 30])
+        array([10,  2, 30])
+        """
+        return np.choose(self, choices[0] if len(choices) == 1 else choices, **options)
 
     def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Any:
         """As `numpy.ndarray.clip`; by the function `numpy.clip`, to which both bounds are given.

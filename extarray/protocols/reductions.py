@@ -96,7 +96,7 @@ def all_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduce_with(
-    make: Callable[[], Fold],
+    make: Callable[[], Any],
     function: Callable[..., Any],
     x: Any,
     axis: Any,
@@ -108,7 +108,7 @@ def reduce_with(
     Parameters
     ----------
     make : callable
-        Makes the fold, once NumPy has accepted the arguments.
+        Makes the fold, once NumPy has accepted the arguments; or declines, by NotImplemented.
     function : callable
         Of NumPy.
     x, axis, out
@@ -133,12 +133,16 @@ def reduce_with(
             **({} if out is None else {"out": single(out)}),
         )
 
+    work = make()
+    if work is NotImplemented:
+        return NotImplemented
+
     def refuse(x: Any, **misfits: Any) -> None:
         rest = {name: value for name, value in options.items() if name != "where"}
         function(x, axis=axis, **rest, **misfits)
 
     return fold(
-        make(),
+        work,
         x,
         all_axes(axis, x.ndim),
         options.get("where", True),
@@ -172,7 +176,8 @@ def loop_dtype(ufunc: np.ufunc, x: Any, dtype: Any, out: Any) -> np.dtype[Any]:
         loop: np.dtype[Any] = ufunc.resolve_dtypes(kinds, reduction=True, casting="unsafe")[0]
         return loop
     with np.errstate(all="ignore"):
-        return np.asarray(ufunc.reduce(single(x).reshape(1), dtype=dtype)).dtype
+        one: NDArray[Any] = ufunc.reduce(single(x).reshape(1), dtype=dtype, keepdims=True)
+    return one.dtype  # of objects, too, which would not come back as an array otherwise
 
 
 #: Elements of a row that NumPy adds up without halving it.
@@ -332,8 +337,11 @@ def _reduce(
     """Reduce by a ufunc; `function` is what the user has called."""
     dtype = options.get("dtype", dtype)
 
-    def make() -> Fold:
-        return kind(ufunc, loop_dtype(ufunc, x, dtype, out), options.get("initial", _ABSENT))
+    def make() -> Any:
+        loop = loop_dtype(ufunc, x, dtype, out)
+        if loop.hasobject:  # Python's numbers, which grow as they are added up
+            return NotImplemented
+        return kind(ufunc, loop, options.get("initial", _ABSENT))
 
     return reduce_with(make, function, x, axis, out, options)
 

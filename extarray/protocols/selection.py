@@ -98,6 +98,8 @@ class Ranked:
         ndarray
             Of the shape of `ranks`.
         """
+        if not ranks.size:
+            return np.empty(ranks.shape, self._dtype)
         wanted, inverse = np.unique(ranks, return_inverse=True)
         prefixes = np.arange(len(self._counts), dtype=self._key_dtype)
         keys = self._refine(wanted, prefixes, self._counts, self._known)

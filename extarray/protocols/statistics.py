@@ -45,6 +45,8 @@ def average(
         scale = mean.dtype.type(np.prod(a.shape) / max(1, np.size(mean)))
         return mean, np.broadcast_to(scale, np.shape(mean)).copy()[()]
     weights = as_array(weights)
+    if weights.dtype.hasobject:
+        return NotImplemented
     if weights.shape != a.shape:
         if axis is None:
             raise ArgumentTypeError("Axis must be specified when shapes of a and weights differ.")
@@ -158,9 +160,10 @@ def cov(
                 else part_of(x, (piece, slice(0, x.shape[1]))).T
                 for x, j in zip(arrays, axes, strict=True)
             ]
-            block = np.concatenate(rows, dtype=kind)
+            block = np.concatenate(rows, dtype=kind, casting="unsafe")
             moments.add(block, None if weights is None else weights[piece])
-    return (moments.products * np.true_divide(1, scale)).squeeze()
+    moments.products *= np.true_divide(1, scale)  # in place: the dtype stays
+    return moments.products.squeeze()
 
 
 def _weights(
