@@ -90,7 +90,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--scale", choices=SCALES, default="medium", help="sizes (default: %(default)s)")
     add("--quick", action="store_true", help="tiny sizes, once: only to see that all cases run")
-    add("--only", action="append", metavar="GROUP", help="this group; may be repeated")
+    names = [group(SCALES["quick"]).name for group in GROUPS]
+    add("--only", action="append", choices=names, help="this group; may be repeated")
     add("--peers", nargs="*", choices=LIBRARIES, default=LIBRARIES, help="default: all installed")
     add("--least", type=float, default=0.5, help="seconds a case and candidate (%(default)s)")
     add("--most", type=float, default=10.0, help="seconds after which to stop (%(default)s)")

@@ -367,9 +367,9 @@ def rechunk_plan(
     >>> xa.rechunk_plan((8192, 8192), source_chunks=(16, 4096), chunks=(4096, 16),
     ...                 max_memory="32 MiB")
     rechunk (8192, 8192) from (16, 4096) to (4096, 16)
-    pass  chunks                    template      swept  read       written    memory
-    1     (16, 4096) -> (256, 256)  (256, 4096)   no     512.0 MiB  512.0 MiB  8.0 MiB
-    2     (256, 256) -> (4096, 16)  (4096, 256)   no     512.0 MiB  512.0 MiB  8.0 MiB
+    pass  chunks                    template     swept  read       written    memory
+    1     (16, 4096) -> (256, 256)  (256, 4096)  no     512.0 MiB  512.0 MiB  8.0 MiB
+    2     (256, 256) -> (4096, 16)  (4096, 256)  no     512.0 MiB  512.0 MiB  8.0 MiB
     reads 2.00 times the array, writes 2.00 times, in 8.0 MiB of memory
     """
     budget = parse_bytes(max_memory)

@@ -599,8 +599,8 @@ def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
     Notes
     -----
     The first choice are sweeps of templates of max-blocks or more, through geometric means.  Means
-    that fit the chunks, and templates that lie in memory as a whole, are taken where they save as
-    much as reading the array once, or where nothing else is possible.
+    that fit the chunks, and templates that lie in memory as a whole, are taken where they save half
+    of what reading the array once takes, or where nothing else is possible.
     """
     task = check_memory(task, budget)
     small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
@@ -631,7 +631,7 @@ def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
         (resident_pass, False, range(1, 2)),
         (_any_pass, True, range(2, min(most, _MOST_MIXED) + 1)),
     ):
-        limit = math.inf if best is None else _cost(best) - once
+        limit = math.inf if best is None else _cost(best) - once // 2
         for n in numbers:
             shapes = intermediates(task.source_chunks, task.target_chunks, n, fitting)
             if 2 * n * once > limit or (n > 1 and len(shapes) <= n):

@@ -37,8 +37,8 @@ class RechunkPlan:
     >>> xa.rechunk_plan((160, 144), source_chunks=(32, 9), chunks=(5, 16), dtype="u1",
     ...                 max_memory=900)
     rechunk (160, 144) from (32, 9) to (5, 16)
-    pass  chunks               template   swept  read      written   memory
-    1     (32, 9) -> (5, 16)   (160, 32)  1, 0   28.1 KiB  22.5 KiB  896 B
+    pass  chunks              template   swept  read      written   memory
+    1     (32, 9) -> (5, 16)  (160, 32)  1, 0   28.1 KiB  22.5 KiB  896 B
     reads 1.25 times the array, writes 1.00 times, in 896 B of memory
     """
 
