@@ -437,6 +437,36 @@ def test_killed_work_goes_on(tmp_path, script, monkeypatch, in_place):
 
 
 @pytest.mark.parametrize("resume", [True, False])
+def test_an_array_of_the_name_of_a_pass_is_left_alone(tmp_path, resume):
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
+    with xa.from_array(np.arange(3), tmp_path / "new.rechunk-1") as mine:
+        mine.attrs["mine"] = True
+    with pytest.raises(xa.ExistsError, match="another path"):
+        xa.rechunk(a, tmp_path / "new", resume=resume, **TWO)
+    with pytest.raises(xa.ExistsError, match="another path"):
+        a.copy(tmp_path / "new")
+    with xa.open(tmp_path / "new.rechunk-1") as mine:
+        assert_same(mine[...], np.arange(3))
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_is_complete_but_has_no_name_is_done_again(tmp_path, monkeypatch, resume):
+    def stop(*arguments):
+        raise Stopped
+
+    a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
+    a.attrs["unit"] = "m"
+    with monkeypatch.context() as patch:
+        patch.setattr("extarray.store.FileStore.move", stop)
+        with pytest.raises(Stopped):
+            xa.rechunk(a, tmp_path / "new", **TWO)
+    with xa.rechunk(a, tmp_path / "new", resume=resume, **TWO) as b:
+        assert_same(b[...], a[...])
+        assert b.attrs["unit"] == "m"
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
+@pytest.mark.parametrize("resume", [True, False])
 def test_work_that_somebody_is_at_is_left_alone(tmp_path, monkeypatch, resume):
     a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(1, 64))
     move = Mover.move

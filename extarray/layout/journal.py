@@ -17,11 +17,40 @@ from extarray.errors import StorageError
 if TYPE_CHECKING:
     from extarray.store import FileStore
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "first_notes", "has_notes"]
 
 _KEY = "extarray.rechunk"
 #: Seconds of work that a loss of power may cost: what is noted is on the disk.
 _INTERVAL = 10.0
+
+
+def first_notes(job: dict[str, Any]) -> str:
+    """Attributes of an array that a pass is about to write.
+
+    Parameters
+    ----------
+    job : dict
+        As for `Journal`.
+
+    Returns
+    -------
+    str
+    """
+    return encode_attrs({_KEY: {"job": job, "done": 0, "complete": False}})
+
+
+def has_notes(store: FileStore) -> bool:
+    """Whether a pass has made an array.
+
+    Parameters
+    ----------
+    store : FileStore
+
+    Returns
+    -------
+    bool
+    """
+    return _KEY in decode_attrs(store.attrs)
 
 
 class Journal:
@@ -52,11 +81,6 @@ class Journal:
         self.is_of_this = notes.get("job") == self._job
         self.done: int = notes["done"] if self.is_of_this else 0
         self.is_complete: bool = self.is_of_this and notes.get("complete", False)
-
-    def begin(self) -> None:
-        """Note that the work has begun."""
-        self.is_of_this, self.done, self.is_complete = True, 0, False
-        self._save()
 
     def note(self, done: int) -> None:
         """So many templates are done; now and then this is brought to the disk."""

@@ -20,7 +20,7 @@ from extarray.config import config
 from extarray.errors import ExistsError, FormatError, MissingError, StorageError
 from extarray.filesystem import family, file_names, fresh_name, publish
 from extarray.layout.crew import Crew
-from extarray.layout.journal import Journal
+from extarray.layout.journal import Journal, first_notes, has_notes
 from extarray.layout.plan import (
     MOST_PASSES,
     Pass,
@@ -288,7 +288,24 @@ class Transformation:
         -------
         Journal
         """
-        job = {
+        return Journal(store, self._job(i))
+
+    def first_notes(self, i: int) -> str:
+        """Attributes with which the array of a pass is made.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        str
+        """
+        return first_notes(self._job(i))
+
+    def _job(self, i: int) -> dict[str, Any]:
+        """What tells a pass from any other: JSON values."""
+        return {
             "source": self.what,
             "pass": i,
             "passes": [
@@ -299,7 +316,6 @@ class Transformation:
             "order": self.header.order,
             "ranks": self.ranks,
         }
-        return Journal(store, job)
 
     def header_of(self, i: int) -> Header:
         """Of the array that a pass writes.
@@ -328,10 +344,8 @@ class Transformation:
 
     def _begin(self, places: list[Path], i: int) -> Any:
         """The array of a pass, fresh."""
-        header = self.header_of(i)
-        new = self.kind._create(places[i], self.shape, header, "{}", growth=self.growth)
-        self.journal(i, new._store).begin()
-        return new
+        header, notes = self.header_of(i), self.first_notes(i)
+        return self.kind._create(places[i], self.shape, header, notes, growth=self.growth)
 
     def clear(self, places: list[Path], path: Path) -> None:
         """Remove what earlier work on a path has left, unless somebody is at it.
@@ -345,13 +359,28 @@ class Transformation:
         Raises
         ------
         LockedError
+        ExistsError
+            A FileExistsError: an array has the name of a pass, and none has made it.
         """
         for place in places:
+            with (
+                contextlib.suppress(MissingError, FormatError),
+                self.kind._open(place, "r+", 0, "auto") as found,
+            ):
+                if not self._has_made(found._store):
+                    raise ExistsError(
+                        errno.EEXIST,
+                        f"rechunk to '{path}' needs the name of this array; give another path",
+                        str(place),
+                    )
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
                 os.unlink(_moved_data(file_names(place)[0], path))
-            with contextlib.suppress(MissingError, FormatError):
-                self.kind._open(place, "r+", 0, "auto").close()
             remove_pair(place)
+
+    def _has_made(self, store: FileStore) -> bool:
+        """Whether an array is of a pass: it has notes, until it is complete and like the target."""
+        header = replace(store.header, uuid=self.header.uuid)
+        return has_notes(store) or (header, store.attrs) == (self.header, self.attrs)
 
     def left(self, places: list[Path]) -> tuple[int, Any] | None:
         """What earlier work of the same kind has left.

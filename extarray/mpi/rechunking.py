@@ -121,9 +121,6 @@ class _Shared:
                 if i:
                     source = stack.enter_context(ExtArray._open(places[i - 1], "r", 0, "auto"))
             new = stack.enter_context(self._target(i, places[i], is_begun))
-            with self._agreement.step():
-                if not (is_begun or self._comm.rank):
-                    work.journal(i, _files_of(new)).begin()
             if work.passes:
                 self._move(i, work.passes[i], source, new, progress)
             if is_last:
@@ -153,7 +150,7 @@ class _Shared:
                 place,
                 work.shape,
                 work.header_of(i),
-                "{}",
+                work.first_notes(i),
                 "auto",
                 False,
                 "flush",
