@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.lib import recfunctions
 from numpy.testing.overrides import get_overridable_numpy_array_functions
 from streaming import outcome
 
@@ -90,6 +91,16 @@ def test_changed_arguments_are_written(pair, monkeypatch, change):
     change(n)
     change(a)
     np.testing.assert_array_equal(a[...], n)
+
+
+def test_changed_records_are_written():
+    dtype = [("a", "i4"), ("b", "f8")]
+    source = np.array([(1, 2.0), (3, 4.0)], dtype)
+    a = xa.zeros(2, dtype, chunks=1)
+    recfunctions.assign_fields_by_name(a, source[["b"]], zero_unassigned=False)
+    np.testing.assert_array_equal(a[...], np.array([(0, 2.0), (0, 4.0)], dtype))
+    assert recfunctions.recursive_fill_fields(source, a) is a
+    np.testing.assert_array_equal(a[...], source)
 
 
 def test_what_needs_no_elements_reads_none(path):

@@ -213,6 +213,19 @@ def test_what_is_no_region(memory, selection, error, message):
         array.iter_chunks(selection)
 
 
+# -- libraries that take arrays -------------------------------------------------------------------
+
+
+def test_matplotlib_sees_columns():
+    """What is no ndarray it takes for a list of rows, but for what has `to_numpy`."""
+    cbook = pytest.importorskip("matplotlib.cbook")
+    x = np.arange(12.0).reshape(4, 3)
+    a = xa.from_array(x, chunks=2)
+    for ours in (a, a.lazy[...], a.astype("f8")):
+        np.testing.assert_array_equal(ours.to_numpy(), x)
+        np.testing.assert_array_equal(cbook._reshape_2D(ours, "x"), x.T)
+
+
 # -- libraries that take views of chunks ---------------------------------------------------------
 
 

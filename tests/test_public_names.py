@@ -60,6 +60,7 @@ METHODS = {
     "copy": "path chunks order checksum",
     "astype": "dtype order casting subok copy",
     "to_dask": "chunks",
+    "to_numpy": "",
     "get_basic_selection": "selection out fields",
     "set_basic_selection": "selection value fields",
     "get_orthogonal_selection": "selection out fields",

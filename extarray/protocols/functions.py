@@ -30,14 +30,16 @@ F = TypeVar("F", bound="Callable[..., Any]")
 #: The streamed form of each function of NumPy that has one.
 streamed: dict[Function, Function] = {}
 
-#: Functions that change an argument: its name.
+#: Functions that change an argument, by name since not all are imported with NumPy: its name.
 _CHANGES = {
-    np.copyto: "dst",
-    np.fill_diagonal: "a",
-    np.place: "arr",
-    np.put: "a",
-    np.put_along_axis: "arr",
-    np.putmask: "a",
+    "assign_fields_by_name": "dst",
+    "copyto": "dst",
+    "fill_diagonal": "a",
+    "place": "arr",
+    "put": "a",
+    "put_along_axis": "arr",
+    "putmask": "a",
+    "recursive_fill_fields": "output",
 }
 
 
@@ -249,7 +251,8 @@ def _changed(
     if signature is not None:
         given = signature.bind(*args, **kwargs).arguments
     out = given.get("out")
-    return (*(out if isinstance(out, tuple) else (out,)), given.get(_CHANGES.get(function, "out")))
+    name = _CHANGES.get(getattr(function, "__name__", ""), "out")
+    return (*(out if isinstance(out, tuple) else (out,)), given.get(name))
 
 
 @cache

@@ -566,6 +566,23 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         """
         return self._fetch().tolist()
 
+    def to_numpy(self) -> NDArray[Any]:
+        """All elements, as ``a[...]``; the name by which Matplotlib and others ask for them.
+
+        Returns
+        -------
+        ndarray
+            A copy.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).to_numpy()
+        array([[1, 2, 3],
+               [4, 5, 6]])
+        """
+        return self._fetch()
+
     def transpose(self, *axes: Any) -> Any:
         """As `numpy.ndarray.transpose`; by the function `numpy.transpose`.
 
