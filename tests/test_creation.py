@@ -279,7 +279,7 @@ def test_chosen_chunks_depend_on_nothing_else(path):
 FILLS = {
     "nan": ("f8", np.nan),
     "minus infinity": ("f4", -np.inf),
-    "NaT": ("M8[s]", np.datetime64("NaT")),
+    "NaT": ("M8[s]", np.datetime64("NaT", "s")),
     "date text": ("M8[D]", "2001-02-03"),
     "duration": ("m8[h]", 5),
     "text": ("U4", "äb"),

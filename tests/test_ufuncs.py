@@ -444,6 +444,8 @@ def test_a_view_of_a_chunk_that_went_through_another_library(factory, way):
     with factory.array((4, 4), chunks=(4, 4)) as a, xa.config.set(max_memory=16):
         a[...] = n
         chunk = _through(a.chunk((0, 0)), way)
+        if not chunk.flags.writeable:
+            pytest.skip("np.from_dlpack gives read-only arrays before NumPy 2.1")
         np.add(chunk.T, 0, out=a)
         assert_same(a[...], n.T.copy())
         np.add(a.lazy[::-1], 0, out=chunk)
