@@ -7,7 +7,6 @@ and how many of its templates are done.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +74,7 @@ class Journal:
 
     def __init__(self, store: FileStore, job: dict[str, Any]) -> None:
         self._store = store
-        self._job = json.loads(json.dumps(job))
+        self._job = job
         self._last = time.monotonic()
         notes = decode_attrs(store.attrs).get(_KEY, {})  # only this module uses the key
         self.is_of_this = notes.get("job") == self._job

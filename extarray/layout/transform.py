@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import json
 import math
 import os
 from dataclasses import dataclass, replace
@@ -200,11 +201,9 @@ class Transformation:
         if not overwrite:
             check_free(path)
         places = self.places(path)
-        left = self.left(places) if resume else None
-        if left is None:
-            self.clear(places, path)
+        first, new = self.beginning(places, path, resume)
         try:
-            new = self._pass_by_pass(places, *(left or (0, None)))
+            new = self._pass_by_pass(places, first, new)
             with _closed_on_error(new):
                 self.check(new)
                 new._store.set_attrs(self.attrs)
@@ -304,8 +303,8 @@ class Transformation:
         return first_notes(self._job(i))
 
     def _job(self, i: int) -> dict[str, Any]:
-        """What tells a pass from any other: JSON values."""
-        return {
+        """What tells a pass from any other, as JSON has it."""
+        job = {
             "source": self.what,
             "pass": i,
             "passes": [
@@ -316,6 +315,8 @@ class Transformation:
             "order": self.header.order,
             "ranks": self.ranks,
         }
+        same: dict[str, Any] = json.loads(json.dumps(job))  # with lists for tuples
+        return same
 
     def header_of(self, i: int) -> Header:
         """Of the array that a pass writes.
@@ -347,21 +348,35 @@ class Transformation:
         header, notes = self.header_of(i), self.first_notes(i)
         return self.kind._create(places[i], self.shape, header, notes, growth=self.growth)
 
-    def clear(self, places: list[Path], path: Path) -> None:
-        """Remove what earlier work on a path has left, unless somebody is at it.
+    def beginning(self, places: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
+        """Where to begin; what earlier work has left on the way from there is removed.
 
         Parameters
         ----------
         places : list of Path
         path : Path
             Of the target.
+        resume : bool
+            Go on with earlier work of the same kind, if there is some.
+
+        Returns
+        -------
+        (int, ExtArray or None)
+            The pass, and its array, open for writing, if it was begun.
 
         Raises
         ------
         LockedError
+            Somebody is at it.
         ExistsError
             A FileExistsError: an array has the name of a pass, and none has made it.
         """
+        first, new = (self._left(places) if resume else None) or (0, None)
+        if new is None:
+            self._clear(places[first:], path)
+        return first, new
+
+    def _clear(self, places: list[Path], path: Path) -> None:
         for place in places:
             with (
                 contextlib.suppress(MissingError, FormatError),
@@ -382,22 +397,8 @@ class Transformation:
         header = replace(store.header, uuid=self.header.uuid)
         return has_notes(store) or (header, store.attrs) == (self.header, self.attrs)
 
-    def left(self, places: list[Path]) -> tuple[int, Any] | None:
-        """What earlier work of the same kind has left.
-
-        Parameters
-        ----------
-        places : list of Path
-
-        Returns
-        -------
-        (int, ExtArray or None) or None
-            The pass to go on with, and its array, open for writing, if it was begun.
-
-        Raises
-        ------
-        LockedError
-        """
+    def _left(self, places: list[Path]) -> tuple[int, Any] | None:
+        """What earlier work of the same kind has left: the pass to go on with, and its array."""
         for i in reversed(range(len(places))):
             try:
                 found = self.kind._open(places[i], "r+", 0, "auto")

@@ -101,11 +101,7 @@ class _Shared:
         if resume and finish_move(path):
             return len(places), False
         check_free(path)
-        left = self._work.left(places) if resume else None
-        if left is None:
-            self._work.clear(places, path)
-            return 0, False
-        first, new = left
+        first, new = self._work.beginning(places, path, resume)
         if new is not None:
             new.close()
         return first, new is not None
