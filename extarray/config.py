@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from extarray.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def parse_bytes(value: int | str) -> int:
 def _integer(value: Any, rule: str) -> int:
     """An integer, NumPy's too; the rule tells who gives something else."""
     try:
-        if isinstance(value, bool):
+        if isinstance(value, (bool, np.bool)):
             raise TypeError
         return operator.index(value)
     except TypeError:

@@ -773,7 +773,7 @@ def _assign(part: NDArray[Any], out: tuple[NDArray[Any]]) -> None:
 
 def _index(item: Any, extent: int) -> int | None:
     """An index of an axis, at least 0; None for what is no integer, or out of bounds."""
-    if isinstance(item, bool):
+    if isinstance(item, (bool, np.bool)):
         return None
     try:
         i = operator.index(item)

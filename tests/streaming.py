@@ -60,7 +60,8 @@ def compared(ours, numpys, data=None, exact: bool = False) -> None:
         return
     if isinstance(got, Exception):
         raise got
-    assert our_warnings == warned
+    if np.lib.NumpyVersion(np.__version__) >= "2.4.0":  # before, some have other words
+        assert our_warnings == warned
     assert_close(got, expected, data, exact)
 
 

@@ -18,7 +18,7 @@ from libc.string cimport memcpy
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._axial cimport axial_t, segment_of
-from ._mapping cimport populate_ends, reserve_range, touched_get, touched_set
+from ._mapping cimport populate_alone, populate_ends, reserve_range, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -401,8 +401,10 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
                 return THROUGH_FILE
             if failure:
                 return failure
-            if not note_touched(L, address, 1):
+            if populate_alone(
+                    L.base, address * L.chunk_bytes, (address + 1) * L.chunk_bytes):
                 return THROUGH_FILE
+            touched_set(L.touched, address)
     elif L.hollow and (L.touched == NULL or not touched_get(L.touched, address)):
         return THROUGH_FILE
     return 0

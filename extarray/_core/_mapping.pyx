@@ -188,21 +188,28 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
     """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
 
     The system's cache may keep many pages as one, and a store to one of them takes the space of all.
-    So what lies beside the part may need space, too, and there may be none.  The ends are therefore
-    brought in alone, where they are not there yet; pages in between are kept with none but each other.
+    So what lies beside the part may need space, too, and there may be none.  Pages in between are
+    kept with none but each other and the ends.
     """
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
-    cdef int failure
+    cdef int failure = xa_populate(base + first, page, True)
+    if failure == 0 and last != first:
+        failure = xa_populate(base + last, page, True)
+    return failure
+
+
+cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
+    """As `populate_ends`, for a part that may not be in the cache yet: it comes without what lies
+    around it, which would be kept as one with it."""
+    cdef size_t page = sysconf(_SC_PAGESIZE)
+    cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
     if last - first < HUGE:
         xa_bring(base + first, last - first + page)
     else:
         xa_bring(base + first, page)
         xa_bring(base + last, page)
-    failure = xa_populate(base + first, page, True)
-    if failure == 0 and last != first:
-        failure = xa_populate(base + last, page, True)
-    return failure
+    return populate_ends(base, start, stop)
 
 
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
@@ -661,7 +668,7 @@ cdef class Region:
         int
             0, or an errno: there is no space, see `populate_ends`.
         """
-        return populate_ends(self.base, start, stop)
+        return populate_alone(self.base, start, stop)
 
     def discard(self, size_t start, size_t stop):
         """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them.
