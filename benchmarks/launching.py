@@ -14,11 +14,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CandidateError", "Runtime", "Worker", "in_turn", "runtime_of"]
+__all__ = ["Worker", "in_turn", "started"]
 
 RANKS = Path(__file__).resolve().parent / "ranks"
 #: These come with a Python and an MPI of their own, those of Debian.
@@ -142,6 +142,41 @@ class Worker:
             self._process.wait(timeout=30)
         self._log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def started(
+    names: Sequence[str], ranks: int, folder: Path, stack: ExitStack, program: str = "program.py"
+) -> dict[str, Worker]:
+    """Start candidates, which the stack ends; print what each is, or that it is not found.
+
+    Parameters
+    ----------
+    names : sequence of str
+    ranks : int
+    folder : Path
+    stack : ExitStack
+    program : str, optional
+        As for `Worker`.
+
+    Returns
+    -------
+    dict of {str: Worker}
+        Of those that were found.
+    """
+    workers = {}
+    for name in names:
+        runtime = runtime_of(name, folder)
+        if runtime is None:
+            print(f"{name}: not found")
+            continue
+        worker = Worker(name, runtime, ranks, folder / name, program)
+        stack.callback(worker.close)
+        try:
+            print(f"{name}: {worker.ask('describe')}", flush=True)
+            workers[name] = worker
+        except CandidateError as error:
+            print(f"{name}: not found ({error})")
+    return workers
 
 
 def in_turn(workers: dict[str, Worker], rounds: int, what: str, **arguments: Any) -> dict[str, Any]:

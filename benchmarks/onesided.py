@@ -31,7 +31,7 @@ if __name__ == "__main__" and not __package__:
 
 import numpy as np
 
-from benchmarks.launching import CandidateError, Worker, in_turn, runtime_of
+from benchmarks.launching import Worker, in_turn, started
 from benchmarks.report import duration
 
 #: From this size on a patch is large, and takes at most so many times as long as by hand.
@@ -143,19 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         folder = tempfile.mkdtemp(prefix="extarray-bench-")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        workers = {}
-        for name in (WINDOWS, *options.peers):
-            runtime = runtime_of(name, Path(folder))
-            if runtime is None:
-                print(f"{name}: not found")
-                continue
-            worker = Worker(name, runtime, 2, Path(folder, name), "patches.py")
-            stack.callback(worker.close)
-            try:
-                print(f"{name}: {worker.ask('describe')}", flush=True)
-                workers[name] = worker
-            except CandidateError as error:
-                print(f"{name}: not found ({error})")
+        workers = started((WINDOWS, *options.peers), 2, Path(folder), stack, "patches.py")
         in_turn(workers, 1, "make", rows=options.rows, columns=options.columns)
         print(heading())
         for patch in patches(options.rows, options.columns):

@@ -25,7 +25,7 @@ if __name__ == "__main__" and not __package__:
     sys.path[0:1] = []
     sys.path.append(os.fspath(Path(__file__).resolve().parents[1]))
 
-from benchmarks.launching import CandidateError, Worker, in_turn, runtime_of
+from benchmarks.launching import Worker, in_turn, started
 
 OURS = ("ours", "ours_mpi_io", "ours_pread")
 PLAIN = "plain"
@@ -146,19 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as stack:
             name = tempfile.mkdtemp(prefix="extarray-bench-", dir=options.folder)
             stack.callback(shutil.rmtree, name, ignore_errors=True)
-            workers = {}
-            for candidate in options.candidates:
-                runtime = runtime_of(candidate, Path(name))
-                if runtime is None:
-                    print(f"{candidate}: not found")
-                    continue
-                worker = Worker(candidate, runtime, ranks, Path(name, candidate))
-                stack.callback(worker.close)
-                try:
-                    print(f"{candidate}: {worker.ask('describe')}", flush=True)
-                    workers[candidate] = worker
-                except CandidateError as error:
-                    print(f"{candidate}: not found ({error})")
+            workers = started(options.candidates, ranks, Path(name), stack)
             table = tables[ranks] = {}
             if options.only != "growths":
                 report(f"{ranks} ranks: zones", zones(workers, scale, options.rounds), table)

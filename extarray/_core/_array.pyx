@@ -519,7 +519,7 @@ cdef class ArrayCore(Transfers):
         if self.is_writable and self.layout.sparse:
             if not touched_get(self.layout.touched, address):
                 self._reserve(address)
-                failure = region.populate_ends(
+                failure = region.populate_alone(
                     address * self.layout.chunk_bytes, (address + 1) * self.layout.chunk_bytes)
                 if failure:
                     raise self._failed(

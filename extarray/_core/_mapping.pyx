@@ -655,7 +655,7 @@ cdef class Region:
         cdef size_t low = start & ~(page - 1)
         return xa_populate(self.base + low, start + length - low, False)
 
-    def populate_ends(self, size_t start, size_t stop):
+    def populate_alone(self, size_t start, size_t stop):
         """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
 
         Parameters

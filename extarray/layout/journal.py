@@ -35,7 +35,11 @@ def first_notes(job: dict[str, Any]) -> str:
     -------
     str
     """
-    return encode_attrs({_KEY: {"job": job, "done": 0, "complete": False}})
+    return _notes(job, 0, False)
+
+
+def _notes(job: dict[str, Any], done: int, complete: bool) -> str:
+    return encode_attrs({_KEY: {"job": job, "done": done, "complete": complete}})
 
 
 def has_notes(store: FileStore) -> bool:
@@ -110,5 +114,4 @@ class Journal:
             self.save()
 
     def _save(self) -> None:
-        notes = {"job": self._job, "done": self.done, "complete": self.is_complete}
-        self._store.set_attrs(encode_attrs({_KEY: notes}))
+        self._store.set_attrs(_notes(self._job, self.done, self.is_complete))

@@ -168,7 +168,7 @@ class Allocator(Committer):
         region = self.region  # of a sparse array each chunk is made ready at its first store
         if region is None or not region.mapped or self.header.sparse:
             return
-        if region.populate_ends(start, stop):
+        if region.populate_alone(start, stop):
             raise StorageError(
                 errno.ENOSPC,
                 f"no room beside the holes of '{self.path}.xta'; free some space, or use "
