@@ -42,6 +42,8 @@ __all__ = ["Extendible", "as_source"]
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
 # Chunks on either side of what is cut off.
 LOOKED_AT = 1 << 12
+# More chunks than so many are gone through piece by piece, or not one by one at all.
+MANY = 1 << 16
 
 
 class Extendible(StoredArray):
@@ -439,7 +441,7 @@ class Extendible(StoredArray):
         """
         store, size = self._store, self.chunk_bytes
         runs = None
-        if change is not None and store.unclean:
+        if change is not None and store.unclean and not self._grows_by_holes:
             boxes = list(change.chunks_gained(self.axial.grid))
             wanted = sum(math.prod(map(operator.sub, last, first)) for first, last in boxes)
             if 4 * wanted < 3 * ((new - old) // size):  # or it is not worth the many calls
@@ -447,6 +449,12 @@ class Extendible(StoredArray):
         store.reserve(old, new, runs)
         if runs is not None and store.sums is not None and any(store.header.fill):
             self._note_bytes(old, new)  # some are holes, which hold no fill value
+
+    @property
+    def _grows_by_holes(self) -> bool:
+        """Whether new chunks need nothing: there may be far more than anybody could go through."""
+        header = self._store.header
+        return header.sparse and not any(header.fill)
 
     def _expose(self, change: Change, clean: bool) -> None:
         """Make ready what the old grid has of the new parts: its space, and the fill value."""
@@ -466,9 +474,11 @@ class Extendible(StoredArray):
         # What the block has cut off lies in chunks that the bounds reach, unless nothing is left.
         needs_none = held is None or all(change.shape)
         for start, stop in parts:
-            box = change.chunks_of(start, stop)
             # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
-            for run in itertools.chain.from_iterable(map(self._byte_runs, outside(*box, *known))):
+            boxes = outside(*change.chunks_of(start, stop), *known)
+            if self._grows_by_holes:
+                boxes = (self._widened(box, known) for box in boxes)
+            for run in itertools.chain.from_iterable(map(self._byte_runs, boxes)):
                 store.keep(*run)
                 if clean and needs_none:
                     if store.sums is not None:
@@ -487,19 +497,37 @@ class Extendible(StoredArray):
         store = self._store
         if store.held is not None:
             store.held.cut |= change.sides(outwards=False)
-        boxes = list(change.chunks_cut())
+        needed = change.chunks_needed
+        boxes = [self._widened(box, needed) for box in change.chunks_cut()]
         if boxes:
             store.settle()
             self._forget_touched()
             self._note_cut()
             start = stop = 0
-            for run in self._runs_with_pages(boxes, change.chunks_needed):
+            for run in self._runs_with_pages(boxes, needed):
                 if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
-                    start, stop = self._with_unneeded(*run, change.chunks_needed)
+                    start, stop = self._with_unneeded(*run, needed)
                     if store.sums is not None:
                         self._note_bytes(start, stop)
                     store.give_back(start, stop)
             self._give_back_postponed()
+
+    def _widened(
+        self, box: tuple[Index, Index], needed: tuple[Index, Index]
+    ) -> tuple[Index, Index]:
+        """A box of chunks of which none is needed, or where it has many, one around it.
+
+        That one has all indices of every axis but one, and so mostly far fewer runs.
+        """
+        (first, last), k = box, len(box[0])
+        if math.prod(map(operator.sub, last, first)) <= MANY:
+            return box
+        apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
+        axis = next(apart, None)
+        return (
+            tuple(first[j] if j == axis else 0 for j in range(k)),
+            tuple(last[j] if j == axis else n for j, n in enumerate(self.axial.grid)),
+        )
 
     def _runs_with_pages(
         self, boxes: list[tuple[Index, Index]], needed: tuple[Index, Index]
@@ -575,7 +603,13 @@ class Extendible(StoredArray):
 
     def _note_bytes(self, start: int, stop: int) -> None:
         """Have chunks count as written in which bytes start ... stop - 1 of the file lie."""
-        self._note_written(np.arange(start // self.chunk_bytes, -(-stop // self.chunk_bytes)))
+        first, last = start // self.chunk_bytes, -(-stop // self.chunk_bytes)
+        sums = self._store.sums
+        assert sums is not None
+        if not any(self._store.header.fill):  # beyond the table are holes: their sums stay right
+            last = min(last, sums.reach)
+        for low in range(first, last, MANY):
+            self._note_written(np.arange(low, min(last, low + MANY)))
 
     def _byte_runs(self, box: tuple[Index, Index]) -> Iterator[tuple[int, int]]:
         """Runs of bytes that a box of chunks takes."""

@@ -225,6 +225,11 @@ class Sums:
             self.note(in_doubt)
         return self
 
+    @property
+    def reach(self) -> int:
+        """Chunks that the table has room for: any other was never written, or not since a flush."""
+        return sum(map(sums_capacity, range(len(self.extents))))
+
     def forget(self, first: int) -> None:
         """Forget the sums from an address on: new chunks will have the fill value."""
         number, place = extent_of_sum(first)

@@ -22,7 +22,7 @@ __all__ = ["address_runs", "chunk_indices", "region", "runs_together", "segment_
 
 Index = tuple[int, ...]
 
-# Chunks whose addresses are looked up at once.
+# Chunks, or runs of them, whose addresses are looked up at once.
 _LOOKED_UP = 1 << 16
 
 
@@ -142,16 +142,46 @@ def runs_together(
         Of one run each; the last is not one of the run.
     """
     extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
-    size = math.prod(extents)
-    for place in range(0, size, _LOOKED_UP):
-        rest = np.arange(place, min(size, place + _LOOKED_UP))
-        indices = np.empty((rest.size, len(extents)), np.int64)
-        for j in reversed(range(len(extents))):
-            rest, indices[:, j] = np.divmod(rest, extents[j])
-        addresses = np.sort(axial.addresses(indices + np.array(start, np.int64)))
+    if math.prod(extents) <= _LOOKED_UP:
+        indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
+        addresses = np.sort(axial.addresses(indices))
         parted = np.ones(len(addresses) + 1, bool)  # before each, and behind the last
         np.greater(addresses[1:] - addresses[:-1], 1, out=parted[1:-1])
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
+        return
+    # Of a sparse array there may be more chunks than anybody could look up.
+    for axis, side, first, last in segment_boxes(axial):
+        low, high = list(map(max, start, first)), list(map(min, stop, last))
+        if not all(map(operator.lt, low, high)):
+            continue
+        # The one that varies slowest first.  A run has one index of each of the first n, a range of
+        # the next, and all that the segment has of those behind it.
+        axes = [axis, *(j for j in range(len(extents)) if j != axis)]
+        n = len(axes) - 1
+        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
+            n -= 1
+        of_runs, in_runs = axes[:n], axes[n:]
+        shape = [high[j] - low[j] for j in of_runs]
+        if side and not n:  # the axis goes down
+            low[axis], high[axis] = high[axis] - 1, low[axis] + 1
+        size = math.prod(shape)
+        for place in range(0, size, _LOOKED_UP):
+            corners = np.tile(np.array(low, np.int64), (min(size - place, _LOOKED_UP), 1))
+            if n:
+                corners[:, of_runs] += _indices(place, len(corners), shape)
+            firsts = axial.addresses(corners)
+            corners[:, in_runs] = [high[j] - 1 for j in in_runs]
+            # Runs have nothing in common: those that begin in order end in order.
+            yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
+
+
+def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
+    """Indices of n elements from one on, in row-major order."""
+    rest = np.arange(first, first + n)
+    indices = np.empty((n, len(shape)), np.int64)
+    for j in reversed(range(len(shape))):
+        rest, indices[:, j] = np.divmod(rest, shape[j])
+    return indices
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:

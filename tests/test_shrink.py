@@ -446,6 +446,28 @@ def test_extents_near_the_limit_are_refused_before_anything_counts(factory):
         assert array.grid == array.axial.grid
 
 
+@pytest.mark.parametrize(("share", "checksum"), [(False, False), (False, True), (True, False)])
+def test_a_cut_of_more_chunks_than_can_be_looked_up(path, engine, share, checksum):
+    rows = 2**35
+    xa.create(path, (4, 6), "u2", chunks=(2, 3), sparse=True, checksum=checksum).close()
+    with xa.open(path, "r+", share=share, engine=engine) as array:
+        array[...] = 7
+        array.extend(0, rows, side="start")
+        array.extend(1, 6)
+        array.shrink(1, 3)
+        array.shrink(0, rows - 2, side="start")
+        array.extend(0, rows)
+        assert array.shape == (rows + 6, 9)
+        expected = np.pad(np.full((4, 6), 7), ((2, 0), (0, 3)))
+        np.testing.assert_array_equal(array[:6], expected)
+        array.shrink(0, rows)
+        array.extend(0, rows)
+        array.extend(0, rows, side="start")
+        np.testing.assert_array_equal(array[rows : rows + 6], expected)
+        np.testing.assert_array_equal(array[[0, rows - 1, rows + 6, -1]], 0)
+    assert xa.check(path).ok
+
+
 @given(
     st.integers(0, 9),
     st.integers(1, 9) | st.integers(2**58, 2**61),

@@ -1,0 +1,61 @@
+"""Runs of addresses that boxes of the grid take."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extarray import Axial, walk
+from extarray.walk import address_runs, runs_together
+
+EIGHTHS = st.just((0, 8)) | st.tuples(st.integers(0, 8), st.integers(0, 8))
+GROWTHS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["end", "start"])), max_size=6
+)
+
+
+@given(
+    GROWTHS,
+    st.tuples(EIGHTHS, EIGHTHS, EIGHTHS),
+    st.sampled_from([1, 3, 2**16]),
+)
+def test_runs_are_the_addresses_of_a_box(history, eighths, looked_up):
+    axial = Axial((2, 1, 2))
+    for axis, by, side in history:
+        axial.grow(axis, by, side)
+    ends = [(a * n // 8, b * n // 8) for (a, b), n in zip(eighths, axial.grid, strict=True)]
+    start, stop = tuple(map(min, ends)), tuple(map(max, ends))
+    expected = sorted(axial.address(index) for index in itertools.product(*map(range, start, stop)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "_LOOKED_UP", looked_up)
+        runs = list(address_runs(axial, start, stop))
+    assert all(first < last for first, last in runs)
+    assert sorted(itertools.chain.from_iterable(itertools.starmap(range, runs))) == expected
+
+
+def test_more_chunks_than_can_be_looked_up():
+    axial = Axial((1, 3))
+    axial.grow(0, 2**40, "start")
+    axial.grow(1, 2**10)
+    n = axial.grid[0]
+    assert sum(len(firsts) for firsts, _ in runs_together(axial, (0, 0), axial.grid)) == 3
+    assert list(address_runs(axial, (n // 2, 0), (n, 3))) == [
+        (0, 3),
+        (3, 3 + 3 * (n - 1 - n // 2)),
+    ]
+    ((first, last),) = address_runs(axial, (0, 5), (n, 9))
+    assert (last - first, axial.index(first)) == (4 * n, (0, 5))
+
+
+def test_many_runs_come_piece_by_piece():
+    axial = Axial((2**30, 4))
+    runs = runs_together(axial, (0, 1), (2**30, 3))
+    firsts, lasts = next(runs)
+    assert len(firsts) < math.prod(axial.grid) // 100
+    np.testing.assert_array_equal(lasts - firsts, 2)
+    np.testing.assert_array_equal(firsts, 4 * np.arange(len(firsts)) + 1)
