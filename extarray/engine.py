@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
+import numpy as np
+
 from extarray._core._mapping import filesystem
 from extarray.config import check_engine, config
 
-__all__ = ["choose_engine", "is_fuse", "is_remote", "maps_no_holes"]
+__all__ = ["choose_engine", "is_fuse", "is_remote", "maps_no_holes", "shares_blocks"]
 
 _FUSE = 0x65735546
 
@@ -32,6 +36,23 @@ _REMOTE = {
 # A store to space that was reserved can still find the disk full, because every write moves the
 # block: through a mapping that would be a SIGBUS.
 _COPY_ON_WRITE = {0x9123683E: "Btrfs", 0x2FC12FC1: "ZFS", 0xCA451A4E: "bcachefs"}
+
+# The same holds there for blocks that a file shares with its copies, and for no others.
+_XFS = 0x58465342
+
+# ioctl_fiemap(2): the request, an extent, how many are asked for at once, and flags of one.
+_FIEMAP = 0xC020660B
+_REQUEST = struct.Struct("=QQIIII")
+_EXTENT = np.dtype(
+    {
+        "names": ["start", "length", "flags"],
+        "formats": ["=u8", "=u8", "=u4"],
+        "offsets": [0, 16, 40],
+        "itemsize": 56,
+    }
+)
+_EXTENTS = 256
+_IS_LAST, _IS_SHARED = 0x1, 0x2000
 
 # Pages of memory are the space there: a load from a hole takes one.
 _IN_MEMORY = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
@@ -82,6 +103,38 @@ def is_fuse(fd: int) -> bool:
     return filesystem(fd) == _FUSE
 
 
+def shares_blocks(fd: int) -> bool:
+    """Whether a file shares blocks with another one, as its file system tells.
+
+    Parameters
+    ----------
+    fd : int
+        Open descriptor of the file.
+
+    Returns
+    -------
+    bool
+        False where that is unknown.
+    """
+    import fcntl  # not on every system
+
+    start = 0
+    while True:
+        request = bytearray(_REQUEST.size + _EXTENTS * _EXTENT.itemsize)
+        _REQUEST.pack_into(request, 0, start, 2**64 - 1 - start, 0, 0, _EXTENTS, 0)
+        try:
+            fcntl.ioctl(fd, _FIEMAP, request)
+        except OSError:
+            return False
+        found = _REQUEST.unpack_from(request)[3]
+        extents = np.frombuffer(request, _EXTENT, found, _REQUEST.size)
+        if np.any(extents["flags"] & _IS_SHARED):
+            return True
+        if not found or extents["flags"][-1] & _IS_LAST:
+            return False
+        start = int(extents["start"][-1] + extents["length"][-1])
+
+
 def choose_engine(asked: str, fd: int, writable: bool) -> str:
     """Engine for a file.
 
@@ -107,4 +160,11 @@ def choose_engine(asked: str, fd: int, writable: bool) -> str:
     if asked != "auto":
         return asked
     kind = filesystem(fd)
-    return "pread" if kind in _REMOTE or (writable and kind in _COPY_ON_WRITE) else "mmap"
+    if kind in _REMOTE or (writable and _moves_blocks(kind, fd)):
+        return "pread"
+    return "mmap"
+
+
+def _moves_blocks(kind: int, fd: int) -> bool:
+    """Whether a store to space that was reserved may need other space."""
+    return kind in _COPY_ON_WRITE or (kind == _XFS and shares_blocks(fd))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from model import sample
 
 import extarray as xa
+from extarray.engine import shares_blocks
 
 
 def names(folder) -> list[str]:
@@ -780,6 +781,39 @@ def test_the_engine_follows_the_file_system(scene, monkeypatch, kind, expected):
         assert array.info()["engine"] == expected
     with xa.open(scene[0], engine="mmap") as array:
         assert array.info()["engine"] == "mmap"
+
+
+@pytest.mark.parametrize("shared", [None, 0, 255, 256, 700])
+def test_a_writer_on_xfs_does_not_map_shared_blocks(path, monkeypatch, shared):
+    """Of 701 extents of four KiB, as the system tells of them, one may be shared."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def fiemap(fd, request, buffer):
+        start, length, flags, _, room, _ = struct.unpack_from("=QQIIII", buffer)
+        assert (request, flags, len(buffer)) == (0xC020660B, 0, 32 + 56 * room)
+        assert start % 4096 == 0
+        assert start + length == 2**64 - 1
+        told = range(start // 4096, min(701, start // 4096 + room))
+        struct.pack_into("=I", buffer, 20, len(told))
+        for place, n in enumerate(told):
+            flags = (n == 700) | (n == shared) << 13
+            extent = struct.pack("=QQQ16xI12x", 4096 * n, 2**40 - n, 4096, flags)
+            buffer[32 + 56 * place : 88 + 56 * place] = extent
+
+    xa.create(path, (4,)).close()
+    monkeypatch.setattr("extarray.engine.filesystem", lambda fd: 0x58465342)
+    monkeypatch.setattr(fcntl, "ioctl", fiemap)
+    with xa.open(path, "r+") as array:
+        assert array.info()["engine"] == ("mmap" if shared is None else "pread")
+    with xa.open(path) as array:
+        assert array.info()["engine"] == "mmap"
+
+
+def test_blocks_of_a_new_file_are_its_own(tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        file.write(bytes(9000))
+        file.flush()
+        assert not shares_blocks(file.fileno())
 
 
 def test_engines_that_do_not_exist(scene):
