@@ -90,7 +90,8 @@ class AxesMixin(StoredArray):
             bytes.
         ReadOnlyError, ClosedError
         StorageError, ReserveError
-            No room, or a failure of the disk.  The array is as before.
+            No room, a failure of the disk, or a hard link to ``.xmd``, under whose name the old
+            metadata would stay.  The array is as before.
 
         Notes
         -----

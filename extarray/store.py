@@ -24,6 +24,7 @@ from extarray.errors import (
     MissingError,
     PartnerError,
     RecoveryWarning,
+    StorageError,
     TruncatedError,
 )
 from extarray.filesystem import (
@@ -433,6 +434,13 @@ class FileStore(Member):
         self.flush()
         with family(what, self.path):
             name = self._own_name(what)
+            if os.fstat(self._metadata).st_nlink > 1:  # by which others would find the old metadata
+                raise StorageError(
+                    errno.EMLINK,
+                    f"{what.replace('{}', str(self.path), 1)}: a hard link gives its metadata a "
+                    "second name; remove one of the two, or work on a copy of the array",
+                    name,
+                )
             temporary = fresh_name(name, self.header.uuid)
             fd = -1
             try:

@@ -543,6 +543,24 @@ def test_links_permissions_and_the_lock(tmp_path, engine):
         assert array.shape == (1, 2, 2)
 
 
+def test_a_second_name_of_the_metadata(tmp_path, engine):
+    """The other name would keep the old metadata, and who writes under it would do harm."""
+    with xa.create(tmp_path / "a", (2, 2), "i4", engine=engine) as array:
+        array[...] = 3
+        os.link(tmp_path / "a.xmd", tmp_path / "b.xmd")
+        before = array.info()
+        with pytest.raises(xa.StorageError, match=r"hard link.*second name.*copy") as caught:
+            array.add_axis(chunk=2)
+        assert isinstance(caught.value, OSError)
+        assert caught.value.filename == str(tmp_path / "a.xmd")
+        assert array.info() == before
+        array.append(np.full((1, 2), 4))
+        os.unlink(tmp_path / "b.xmd")
+        array.add_axis()
+        assert array.shape == (1, 3, 2)
+    assert xa.check(tmp_path / "a", data=True).ok
+
+
 def test_a_writer_that_waits_gets_the_new_files(disk):
     array, model = grown(disk)
     found = []
