@@ -479,6 +479,19 @@ def test_indices_that_change(factory):
         assert not array[...].any()
 
 
+@pytest.mark.parametrize("count", [4000, 4095, 4096, 4100, 4200])
+def test_a_mask_that_is_true_at_one_end(count):
+    """A little more than memory has tables for, in what is left when the other end is cut off."""
+    mask = np.zeros(60_000, bool)
+    mask[:count] = True
+    values = np.arange(60_000)
+    with xa.from_array(values, chunks=10**5) as array, xa.config.set(max_memory=2**17):
+        np.testing.assert_array_equal(array[mask], values[mask])
+        array[mask] = 3
+        values[mask] = 3
+        np.testing.assert_array_equal(array, values)
+
+
 def test_a_mask_that_another_thread_changes(script):
     """Memory stays whole: this is about crashes."""
     code = """

@@ -369,7 +369,8 @@ def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
     ----------
     extent : int
     share : float
-        How much of the extent a piece shall have.
+        How much of the extent a piece shall have; at most half of it is what it gets: all that
+        matters may lie at one end, and is to be reached in few steps.
     unit : int
         Pieces have whole units, if their share has one at least.
 
@@ -377,7 +378,7 @@ def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
     ------
     start, length : int
     """
-    n = max(1, int(extent * share))
+    n = max(1, int(extent * min(share, 0.5)))
     if n > unit:
         n -= n % unit
     for start in range(0, extent, n):
