@@ -9,6 +9,7 @@ dimension that no factor fills is a new one, or one along which the elements are
 from __future__ import annotations
 
 import operator
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -629,6 +630,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
         Raises
         ------
+        ArgumentError
+            A ValueError: `order` is a path, which `extarray.rechunk` takes.
         ResultError
             A MemoryError: it is larger than ``config.max_result``.
 
@@ -644,6 +647,12 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         """
         if builds_graph():
             return self
+        given: Any = order
+        if isinstance(given, os.PathLike) or (isinstance(given, str) and len(given) > 1):
+            raise ArgumentError(
+                f"copy({order!r}): the copy of a view is in memory, and takes an order: 'C', 'F', "
+                "'A' or 'K'; extarray.rechunk(view, path) writes it to files"
+            )
         check_result(self.nbytes, "the result of copy", "extarray.from_array with a path")
         return np.asarray(self.read(), order=order)
 

@@ -658,6 +658,19 @@ def test_one_chunk_is_seen_without_a_copy(memory):
 # -- other libraries, other processes ------------------------------------------------------------
 
 
+def test_a_copy_is_no_file(path):
+    view = xa.from_array(sample("i2", (3, 4), 1)).T
+    for text in (path, str(path)):
+        with pytest.raises(
+            xa.ArgumentError, match=r"takes an order.*extarray\.rechunk\(view, path\)"
+        ):
+            view.copy(text)
+    for order in ("c", None, "K"):
+        assert type(view.copy(order)) is np.ndarray
+    with xa.rechunk(view, path, progress=False) as array:
+        assert_same(array[...], view[...])
+
+
 def test_pickle(factory):
     data = np.arange(12.0).reshape(4, 3)
     with factory.array((4, 3), chunks=(3, 2)) as array:
