@@ -424,7 +424,7 @@ def itemsize_of(description: bytes) -> int | None:
     try:
         told = json.loads(description)
         return told["itemsize"] if isinstance(told, dict) else np.dtype(told).itemsize
-    except (TypeError, ValueError, KeyError, RecursionError, SyntaxError):
+    except (TypeError, ValueError, KeyError, RecursionError, SyntaxError, DeprecationWarning):
         return None
 
 

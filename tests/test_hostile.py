@@ -311,6 +311,7 @@ def test_attributes_that_are_none(pair, text):
         '{"fields":[{"name":"a","type":"|O8","offset":0}],"itemsize":8,"aligned":false}',
         '{"extension":"O","itemsize":8}',
         '{"extension":"object","itemsize":8}',
+        '{"extension":"a8","itemsize":8}',
         '{"extension":"finfo","itemsize":8}',
         '{"extension":{"names":[]},"itemsize":8}',
         '"i4,i4"',

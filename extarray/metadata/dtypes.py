@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -197,7 +198,9 @@ def _extension_dtype(name: Any) -> np.dtype[Any]:
     if not isinstance(name, str):
         raise TypeError("the name of an extension is a text")
     try:
-        found: np.dtype[Any] = np.dtype(name)
+        with warnings.catch_warnings():  # a file may give any name, also one that NumPy would drop
+            warnings.simplefilter("ignore", DeprecationWarning)
+            found: np.dtype[Any] = np.dtype(name)
     except TypeError:
         from extarray.extras import require
 
