@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.chunking import product
 from extarray.errors import BoundsError, SelectionError
 
 if TYPE_CHECKING:
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
 
-__all__ = ["address_runs", "chunk_indices", "region", "runs_together", "segment_boxes"]
+__all__ = [
+    "address_runs",
+    "chunk_indices",
+    "count_runs",
+    "region",
+    "runs_together",
+    "segment_boxes",
+]
 
 Index = tuple[int, ...]
 
@@ -86,7 +93,7 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
     [(0, 1), (1, 1), (0, 2), (1, 2)]
     """
     if order == "grid":
-        yield from itertools.product(*map(range, start, stop))
+        yield from product(*map(range, start, stop))
         return
     for axis, side, first, last in segment_boxes(axial):
         ranges = [
@@ -97,7 +104,7 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
             continue
         slowest = ranges.pop(axis)
         for i in reversed(slowest) if side else slowest:
-            for others in itertools.product(*ranges):
+            for others in product(*ranges):
                 yield (*others[:axis], i, *others[axis:])
 
 
@@ -150,29 +157,66 @@ def runs_together(
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
         return
     # Of a sparse array there may be more chunks than anybody could look up.
-    for axis, side, first, last in segment_boxes(axial):
-        low, high = list(map(max, start, first)), list(map(min, stop, last))
-        if not all(map(operator.lt, low, high)):
-            continue
-        # The one that varies slowest first.  A run has one index of each of the first n, a range of
-        # the next, and all that the segment has of those behind it.
-        axes = [axis, *(j for j in range(len(extents)) if j != axis)]
-        n = len(axes) - 1
-        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
-            n -= 1
-        of_runs, in_runs = axes[:n], axes[n:]
+    for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
         shape = [high[j] - low[j] for j in of_runs]
-        if side and not n:  # the axis goes down
+        if is_down:
+            (axis, *_) = in_runs
             low[axis], high[axis] = high[axis] - 1, low[axis] + 1
         size = math.prod(shape)
         for place in range(0, size, _LOOKED_UP):
             corners = np.tile(np.array(low, np.int64), (min(size - place, _LOOKED_UP), 1))
-            if n:
+            if of_runs:
                 corners[:, of_runs] += _indices(place, len(corners), shape)
             firsts = axial.addresses(corners)
             corners[:, in_runs] = [high[j] - 1 for j in in_runs]
             # Runs have nothing in common: those that begin in order end in order.
             yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
+
+
+def count_runs(axial: Axial, start: Index, stop: Index) -> int:
+    """Number of runs of addresses that a box of the grid takes, at most: one segment's may touch.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> count_runs(Axial((4, 3)), (1, 1), (3, 3)), count_runs(Axial((4, 3)), (1, 0), (3, 3))
+    (2, 1)
+    """
+    return sum(
+        math.prod(high[j] - low[j] for j in of_runs)
+        for low, high, of_runs, *_ in _parts(axial, start, stop)
+    )
+
+
+def _parts(
+    axial: Axial, start: Index, stop: Index
+) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
+    """What a box has of each segment that it meets, and which axes tell its runs apart.
+
+    A run has one index of each of the axes that are given first, a range of the first of the
+    others, and all that the segment has of those behind it.  The last value tells whether the
+    indices of that range go down as addresses go up.
+    """
+    for axis, side, first, last in segment_boxes(axial):
+        low, high = list(map(max, start, first)), list(map(min, stop, last))
+        if not all(map(operator.lt, low, high)):
+            continue
+        # The one that varies slowest first.
+        axes = [axis, *(j for j in range(len(low)) if j != axis)]
+        n = len(axes) - 1
+        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
+            n -= 1
+        yield low, high, axes[:n], axes[n:], bool(side and not n)
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
