@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -95,13 +95,16 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
     if order == "grid":
         yield from product(*map(range, start, stop))
         return
+    extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
+    if math.prod(extents) <= _LOOKED_UP:
+        indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
+        yield from map(tuple, indices[np.argsort(axial.addresses(indices))].tolist())
+        return
+    # More than could be held: segment by segment.
     for axis, side, first, last in segment_boxes(axial):
         ranges = [
             range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
         ]
-        if not ranges:
-            yield ()
-            continue
         slowest = ranges.pop(axis)
         for i in reversed(slowest) if side else slowest:
             for others in product(*ranges):
@@ -157,9 +160,18 @@ def runs_together(
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
         return
     # Of a sparse array there may be more chunks than anybody could look up.
-    for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
+    done = 0  # behind the last segment that is not in the box as a whole
+    for part in _parts(axial, start, stop):
+        if part.is_whole:
+            continue
+        if done < part.begin:
+            yield np.array([done]), np.array([part.begin])
+        done = part.end
+        low, high, of_runs, in_runs = part.low, part.high, part.of_runs, part.in_runs
+        if not all(map(operator.lt, low, high)):
+            continue
         shape = [high[j] - low[j] for j in of_runs]
-        if is_down:
+        if part.is_down and not of_runs:
             (axis, *_) = in_runs
             low[axis], high[axis] = high[axis] - 1, low[axis] + 1
         size = math.prod(shape)
@@ -171,6 +183,8 @@ def runs_together(
             corners[:, in_runs] = [high[j] - 1 for j in in_runs]
             # Runs have nothing in common: those that begin in order end in order.
             yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
+    if done < axial.size:
+        yield np.array([done]), np.array([axial.size])
 
 
 def count_runs(axial: Axial, start: Index, stop: Index) -> int:
@@ -193,30 +207,41 @@ def count_runs(axial: Axial, start: Index, stop: Index) -> int:
     (2, 1)
     """
     return sum(
-        math.prod(high[j] - low[j] for j in of_runs)
-        for low, high, of_runs, *_ in _parts(axial, start, stop)
+        math.prod(part.high[j] - part.low[j] for j in part.of_runs)
+        for part in _parts(axial, start, stop)
+        if all(map(operator.lt, part.low, part.high))
     )
 
 
-def _parts(
-    axial: Axial, start: Index, stop: Index
-) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
-    """What a box has of each segment that it meets, and which axes tell its runs apart.
+class _Part(NamedTuple):
+    """What a box of the grid has of a segment, which has the addresses begin ... end - 1.
 
-    A run has one index of each of the axes that are given first, a range of the first of the
-    others, and all that the segment has of those behind it.  The last value tells whether the
-    indices of that range go down as addresses go up.
+    A run has one index of each of the axes `of_runs`, a range of the first of `in_runs`, and all
+    that the segment has of the others.
     """
+
+    begin: int
+    end: int
+    low: list[int]
+    high: list[int]
+    of_runs: list[int]
+    in_runs: list[int]
+    is_down: bool  # the axis that varies slowest goes down as addresses go up
+    is_whole: bool
+
+
+def _parts(axial: Axial, start: Index, stop: Index) -> Iterator[_Part]:
+    """What a box has of each segment, in order of their addresses; some of it may be empty."""
+    end = 0
     for axis, side, first, last in segment_boxes(axial):
+        begin, end = end, end + math.prod(map(operator.sub, last, first))
         low, high = list(map(max, start, first)), list(map(min, stop, last))
-        if not all(map(operator.lt, low, high)):
-            continue
-        # The one that varies slowest first.
+        alike = list(map(operator.eq, zip(low, high, strict=True), zip(first, last, strict=True)))
         axes = [axis, *(j for j in range(len(low)) if j != axis)]
         n = len(axes) - 1
-        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
+        while n and alike[axes[n]]:
             n -= 1
-        yield low, high, axes[:n], axes[n:], bool(side and not n)
+        yield _Part(begin, end, low, high, axes[:n], axes[n:], bool(side), all(alike))
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:

@@ -122,3 +122,15 @@ def test_an_axis_for_very_many_chunks_with_checksums(sparse):
     array.add_axis()
     array.flush()
     assert array[0, :5].tolist() == [0, 0, 0, 7, 0]
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [(2**40,), (2**20, 2**20), (2, 2**40, 3)])
+def test_more_chunks_than_can_be_seen(grid):
+    pytest.importorskip("matplotlib")
+    from extarray.plot import growth_map
+
+    with pytest.raises(xa.ArgumentError, match="at="):
+        growth_map(xa.Axial(grid))

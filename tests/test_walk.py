@@ -43,7 +43,8 @@ def test_more_chunks_than_can_be_looked_up():
     axial.grow(0, 2**40, "start")
     axial.grow(1, 2**10)
     n = axial.grid[0]
-    assert sum(len(firsts) for firsts, _ in runs_together(axial, (0, 0), axial.grid)) == 3
+    assert list(address_runs(axial, (0, 0), axial.grid)) == [(0, axial.size)]
+    assert next(iter(address_runs(axial, (0, 0), (n, 2**10 + 2)))) == (0, 3 * n)
     assert list(address_runs(axial, (n // 2, 0), (n, 3))) == [
         (0, 3),
         (3, 3 + 3 * (n - 1 - n // 2)),
