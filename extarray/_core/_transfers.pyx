@@ -96,9 +96,9 @@ cdef class Transfers(ArrayState):
         count_pieces(s, self.layout.chunk, room_for)
         for j in range(self.rank):
             total += room_for[j]
-        if total > MOST_PIECES:
-            return self._move_halves(s, values, write, room_for)
         if total > ROOM:
+            if total > MOST_PIECES:
+                return self._move_halves(s, values, write, room_for)
             pieces = <piece_t *> malloc(total * sizeof(piece_t))
             if pieces == NULL:
                 raise MemoryError(f"no memory for {total} pieces of a selection")
