@@ -5,19 +5,33 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
 
 from extarray.errors import ArgumentTypeError, ChunksError, LimitError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["blocks", "check_chunks", "check_shape", "choose_chunks", "grain", "grid_of", "integers"]
+__all__ = [
+    "blocks",
+    "check_chunks",
+    "check_shape",
+    "choose_chunks",
+    "grain",
+    "grid_of",
+    "integers",
+    "product",
+]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 
 MAX_NDIM = 32
 # Large enough that a system call and a page fault cost little beside the bytes, small enough that
 # a scalar or a thin slice does not drag in megabytes.
 TARGET_BYTES = 512 * 1024
+# Elements of all factors of a product that are held together: beyond, one factor after the other.
+_HELD = 1 << 12
 
 
 def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
@@ -234,10 +248,43 @@ def blocks(
         others = math.prod(block) // block[j] * itemsize
         fitting = max(1, limit // max(1, others * chunks[j]))
         block[j] = chunks[j] * min(fitting, max(1, -(-shape[j] // chunks[j])))
-    for index in itertools.product(*map(range, grid_of(shape, block))):
+    for index in product(*map(range, grid_of(shape, block))):
         yield tuple(
             slice(i * b, min((i + 1) * b, n)) for i, b, n in zip(index, block, shape, strict=True)
         )
+
+
+class _Counted(Protocol[_T_co]):
+    """An iterable that knows its length."""
+
+    def __iter__(self) -> Iterator[_T_co]: ...
+    def __len__(self) -> int: ...
+
+
+def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
+    """As `itertools.product`, which holds all elements of the factors, of which there may be 2**60.
+
+    Parameters
+    ----------
+    *factors : iterable
+        With a length; gone through again and again.
+
+    Yields
+    ------
+    tuple
+
+    Examples
+    --------
+    >>> next(product(range(2**60), "ab"))
+    (0, 'a')
+    """
+    if sum(map(len, factors)) <= _HELD:
+        yield from itertools.product(*factors)
+    elif all(map(len, factors)):
+        first, *others = factors
+        for one in first:
+            for rest in product(*others):
+                yield (one, *rest)
 
 
 def integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:

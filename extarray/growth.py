@@ -26,7 +26,7 @@ from extarray.errors import (
 from extarray.metadata.places import LIMIT
 from extarray.policy import decode_policy
 from extarray.stored import StoredArray
-from extarray.walk import address_runs, runs_together
+from extarray.walk import address_runs, count_runs, runs_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -524,10 +524,11 @@ class Extendible(StoredArray):
             return box
         apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
         axis = next(apart, None)
-        return (
+        wide = (
             tuple(first[j] if j == axis else 0 for j in range(k)),
             tuple(last[j] if j == axis else n for j, n in enumerate(self.axial.grid)),
         )
+        return min(wide, box, key=lambda one: count_runs(self.axial, *one))
 
     def _runs_with_pages(
         self, boxes: list[tuple[Index, Index]], needed: tuple[Index, Index]

@@ -28,6 +28,8 @@ _CELL = 0.36  # side of a cell, inches
 _MAX_PANEL = 11.0  # side of a panel, inches; more chunks make smaller cells
 _MAX_FIGURE = 16.0  # width of the panels side by side, inches
 _MAX_PANELS = 40
+_MAX_CELLS = 1 << 20  # of a panel: its side has about as many pixels as that has cells
+_MIN_LINED = 2.0  # points; the thin lines around cells that are smaller could not be seen
 _MIN_FONT = 4.5  # points; addresses that would be smaller are left out
 _MAX_TEXTS = 10_000  # addresses in a panel; text is slow
 _MAX_LEGEND = 10  # segments; more are summed up, one line an axis
@@ -143,7 +145,7 @@ def growth_map(
         Matplotlib is not installed.
     ArgumentError
         The array has no chunk, or no axis, or more than three axes that `at` does not hold, or
-        the panels are too many to be seen, or `ax` has too few axes.
+        the panels or their chunks are too many to be seen, or `ax` has too few axes.
 
     Notes
     -----
@@ -356,6 +358,11 @@ def _panels(
         )
     height = grid[plane[0]] if len(plane) == 2 else 1
     width = grid[plane[-1]]
+    if height * width > _MAX_CELLS:
+        raise ArgumentError(
+            f"cannot draw {height} x {width} chunks of the grid {grid}: {_MAX_CELLS} is the most "
+            "that could be seen; hold an axis at one chunk index with at={axis: index}"
+        )
     panels = []
     for number in range(count):
         indices = np.zeros((height, width, len(grid)), dtype=np.int64)
@@ -474,7 +481,7 @@ def _draw_lines_and_addresses(
     cell = 72 / ax.figure.dpi * min(box.width / width, box.height / height)  # points
     thin, heavy = _lines(owner)
     for lines, colour, line_width in (
-        (thin, "white", min(0.8, cell / 20)),
+        (thin if cell >= _MIN_LINED else thin[:0], "white", min(0.8, cell / 20)),
         (heavy, _INK, min(1.6, cell / 8)),
     ):
         ax.add_collection(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from extarray.chunking import product
 from extarray.errors import BoundsError, SelectionError
 
 if TYPE_CHECKING:
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
 
-__all__ = ["address_runs", "chunk_indices", "region", "runs_together", "segment_boxes"]
+__all__ = [
+    "address_runs",
+    "chunk_indices",
+    "count_runs",
+    "region",
+    "runs_together",
+    "segment_boxes",
+]
 
 Index = tuple[int, ...]
 
@@ -86,18 +93,21 @@ def chunk_indices(axial: Axial, start: Index, stop: Index, order: str) -> Iterat
     [(0, 1), (1, 1), (0, 2), (1, 2)]
     """
     if order == "grid":
-        yield from itertools.product(*map(range, start, stop))
+        yield from product(*map(range, start, stop))
         return
+    extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
+    if math.prod(extents) <= _LOOKED_UP:
+        indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
+        yield from map(tuple, indices[np.argsort(axial.addresses(indices))].tolist())
+        return
+    # More than could be held: segment by segment.
     for axis, side, first, last in segment_boxes(axial):
         ranges = [
             range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
         ]
-        if not ranges:
-            yield ()
-            continue
         slowest = ranges.pop(axis)
         for i in reversed(slowest) if side else slowest:
-            for others in itertools.product(*ranges):
+            for others in product(*ranges):
                 yield (*others[:axis], i, *others[axis:])
 
 
@@ -150,29 +160,88 @@ def runs_together(
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
         return
     # Of a sparse array there may be more chunks than anybody could look up.
-    for axis, side, first, last in segment_boxes(axial):
-        low, high = list(map(max, start, first)), list(map(min, stop, last))
+    done = 0  # behind the last segment that is not in the box as a whole
+    for part in _parts(axial, start, stop):
+        if part.is_whole:
+            continue
+        if done < part.begin:
+            yield np.array([done]), np.array([part.begin])
+        done = part.end
+        low, high, of_runs, in_runs = part.low, part.high, part.of_runs, part.in_runs
         if not all(map(operator.lt, low, high)):
             continue
-        # The one that varies slowest first.  A run has one index of each of the first n, a range of
-        # the next, and all that the segment has of those behind it.
-        axes = [axis, *(j for j in range(len(extents)) if j != axis)]
-        n = len(axes) - 1
-        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
-            n -= 1
-        of_runs, in_runs = axes[:n], axes[n:]
         shape = [high[j] - low[j] for j in of_runs]
-        if side and not n:  # the axis goes down
+        if part.is_down and not of_runs:
+            (axis, *_) = in_runs
             low[axis], high[axis] = high[axis] - 1, low[axis] + 1
         size = math.prod(shape)
         for place in range(0, size, _LOOKED_UP):
             corners = np.tile(np.array(low, np.int64), (min(size - place, _LOOKED_UP), 1))
-            if n:
+            if of_runs:
                 corners[:, of_runs] += _indices(place, len(corners), shape)
             firsts = axial.addresses(corners)
             corners[:, in_runs] = [high[j] - 1 for j in in_runs]
             # Runs have nothing in common: those that begin in order end in order.
             yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
+    if done < axial.size:
+        yield np.array([done]), np.array([axial.size])
+
+
+def count_runs(axial: Axial, start: Index, stop: Index) -> int:
+    """Number of runs of addresses that a box of the grid takes, at most: one segment's may touch.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> count_runs(Axial((4, 3)), (1, 1), (3, 3)), count_runs(Axial((4, 3)), (1, 0), (3, 3))
+    (2, 1)
+    """
+    return sum(
+        math.prod(part.high[j] - part.low[j] for j in part.of_runs)
+        for part in _parts(axial, start, stop)
+        if all(map(operator.lt, part.low, part.high))
+    )
+
+
+class _Part(NamedTuple):
+    """What a box of the grid has of a segment, which has the addresses begin ... end - 1.
+
+    A run has one index of each of the axes `of_runs`, a range of the first of `in_runs`, and all
+    that the segment has of the others.
+    """
+
+    begin: int
+    end: int
+    low: list[int]
+    high: list[int]
+    of_runs: list[int]
+    in_runs: list[int]
+    is_down: bool  # the axis that varies slowest goes down as addresses go up
+    is_whole: bool
+
+
+def _parts(axial: Axial, start: Index, stop: Index) -> Iterator[_Part]:
+    """What a box has of each segment, in order of their addresses; some of it may be empty."""
+    end = 0
+    for axis, side, first, last in segment_boxes(axial):
+        begin, end = end, end + math.prod(map(operator.sub, last, first))
+        low, high = list(map(max, start, first)), list(map(min, stop, last))
+        alike = list(map(operator.eq, zip(low, high, strict=True), zip(first, last, strict=True)))
+        axes = [axis, *(j for j in range(len(low)) if j != axis)]
+        n = len(axes) - 1
+        while n and alike[axes[n]]:
+            n -= 1
+        yield _Part(begin, end, low, high, axes[:n], axes[n:], bool(side), all(alike))
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:

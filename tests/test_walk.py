@@ -43,7 +43,8 @@ def test_more_chunks_than_can_be_looked_up():
     axial.grow(0, 2**40, "start")
     axial.grow(1, 2**10)
     n = axial.grid[0]
-    assert sum(len(firsts) for firsts, _ in runs_together(axial, (0, 0), axial.grid)) == 3
+    assert list(address_runs(axial, (0, 0), axial.grid)) == [(0, axial.size)]
+    assert next(iter(address_runs(axial, (0, 0), (n, 2**10 + 2)))) == (0, 3 * n)
     assert list(address_runs(axial, (n // 2, 0), (n, 3))) == [
         (0, 3),
         (3, 3 + 3 * (n - 1 - n // 2)),
@@ -59,3 +60,24 @@ def test_many_runs_come_piece_by_piece():
     assert len(firsts) < math.prod(axial.grid) // 100
     np.testing.assert_array_equal(lasts - firsts, 2)
     np.testing.assert_array_equal(firsts, 4 * np.arange(len(firsts)) + 1)
+
+
+def test_runs_are_counted_without_looking_them_up():
+    axial = Axial((1, 3))
+    axial.grow(0, 2**40, "start")
+    axial.grow(1, 2**10)
+    n = axial.grid[0]
+    assert walk.count_runs(axial, (0, 0), axial.grid) == 3
+    assert walk.count_runs(axial, (0, 1), (n, 4)) == n + 1
+
+
+@pytest.mark.parametrize("order", ["address", "grid"])
+@pytest.mark.parametrize("grid", [(2**61,), (2, 2**60), (2**60, 2), (2**30, 2**30)])
+def test_the_first_of_more_chunks_than_can_be_held(grid, order):
+    indices = walk.chunk_indices(Axial(grid), (0,) * len(grid), grid, order)
+    expected = np.ndindex(*(min(n, 9) for n in grid))
+    assert list(itertools.islice(indices, 2)) == list(itertools.islice(expected, 2))
+
+
+def test_no_chunk_of_many_rows_without_any():
+    assert list(walk.chunk_indices(Axial((2**60, 1)), (0, 1), (2**60, 1), "grid")) == []

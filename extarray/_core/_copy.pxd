@@ -85,7 +85,7 @@ cdef void copy_block(
     const index_t *count, int ndim, index_t size, bint stream
 ) noexcept nogil
 cdef void end_stream() noexcept nogil
-cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) except -1
+cdef void count_pieces(const selection_t *s, const index_t *chunk, index_t *n) noexcept
 cdef int prepare(
     job_t *job, const axial_t *axial, const layout_t *layout, const selection_t *s,
     piece_t *room, char *user, const index_t *user_stride

@@ -22,7 +22,6 @@ from ._mapping cimport populate_alone, populate_ends, reserve_range, touched_get
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
-from extarray.errors import LimitError
 
 cdef extern from "_block.h":
     void xa_copy_block(
@@ -64,16 +63,11 @@ cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept no
     return min(count, ((count - 1) * step + 1) // chunk + 2)
 
 
-cdef int count_pieces(const selection_t *s, const index_t *chunk, index_t *n) except -1:
-    """Upper bounds for the number of pieces along each axis; returns 0."""
+cdef void count_pieces(const selection_t *s, const index_t *chunk, index_t *n) noexcept:
+    """Upper bounds for the number of pieces along each axis."""
     cdef int j
     for j in range(s.ndim):
         n[j] = most_pieces(s.step[j], s.count[j], chunk[j])
-        if n[j] > 0x7FFFFFFF:
-            raise LimitError(
-                f"the selection meets {n[j]} chunks along axis {j}; select less, or use larger "
-                "chunks")
-    return 0
 
 
 cdef int32_t cut(

@@ -14,6 +14,9 @@ cdef class Transfers(ArrayState):
     cdef int _rebase(self, selection_t *s) except -1
     cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1
     cdef int _move_box(self, selection_t *s, cnp.ndarray values, bint write) except -1
+    cdef int _move_halves(
+        self, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
+    ) except -1
     cdef int _run_large(self, job_t *job, index_t size) except -1
     cdef bint _is_cut(self) noexcept
     cdef int _check_transferred(self, int failure, bint write) except -1

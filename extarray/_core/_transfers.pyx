@@ -34,6 +34,7 @@ cdef extern from "<sys/stat.h>":
 cdef enum:
     ROOM = 48                   # pieces that fit on the stack: small transfers allocate nothing
     WINDOW = 1 << 18            # visits to chunks that are looked up at a time
+    MOST_PIECES = 1 << 18       # of a box that is moved at a time
 
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
@@ -96,6 +97,8 @@ cdef class Transfers(ArrayState):
         for j in range(self.rank):
             total += room_for[j]
         if total > ROOM:
+            if total > MOST_PIECES:
+                return self._move_halves(s, values, write, room_for)
             pieces = <piece_t *> malloc(total * sizeof(piece_t))
             if pieces == NULL:
                 raise MemoryError(f"no memory for {total} pieces of a selection")
@@ -111,6 +114,26 @@ cdef class Transfers(ArrayState):
             if pieces != room:
                 free(pieces)
         return self._check_transferred(failure, write)
+
+    cdef int _move_halves(
+        self, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
+    ) except -1:
+        """Move a selection of too many pieces, first one half along the axis that has most."""
+        cdef selection_t part
+        cdef int i, dim = -1, missing = s.result_ndim - values.ndim
+        cdef index_t middle, low, high
+        for i in range(s.result_ndim):
+            if s.result_axis[i] >= 0 and (
+                    dim < 0 or n_pieces[s.result_axis[i]] > n_pieces[s.result_axis[dim]]):
+                dim = i
+        middle = s.result_shape[dim] // 2
+        for low, high in ((0, middle), (middle, s.result_shape[dim])):
+            narrow(s, dim, low, high, &part)
+            inner = values
+            if dim >= missing and values.shape[dim - missing] > 1:
+                inner = values[(slice(None),) * (dim - missing) + (slice(low, high),)]
+            self._move_box(&part, inner, write)
+        return 0
 
     cdef int _run_large(self, job_t *job, index_t size) except -1:
         """Run a job without the GIL, on as many threads as are worth it."""
@@ -442,34 +465,42 @@ cdef class Transfers(ArrayState):
             self.writing -= 1
 
     cdef int _note_box(self, selection_t *s) except -1:
-        """Note the chunks that a selection is written to.
-
-        With steps longer than a chunk also those in between, whose sums are then made in vain.
-        """
-        cdef index_t first[MAX_NDIM]
-        cdef index_t last[MAX_NDIM]
+        """Note the chunks that a selection is written to."""
+        cdef index_t low[MAX_NDIM]      # the first element that counts, as the grid counts them
+        cdef index_t step[MAX_NDIM]
+        cdef index_t n[MAX_NDIM]
+        cdef index_t done[MAX_NDIM]
         cdef index_t chunk[MAX_NDIM]
-        cdef index_t one, other
+        cdef index_t last
         cdef int j
         if selection_size(s) == 0:
             return 0
         self._rebase(s)
         for j in range(self.rank):
-            one = s.start[j] + self.layout.offset[j]
-            other = one + (s.count[j] - 1) * s.step[j]
+            low[j] = s.start[j] + self.layout.offset[j]
+            last = low[j] + (s.count[j] - 1) * s.step[j]
             # Negative in what is being added at a start.
-            first[j] = floor_div(min(one, other), self.layout.chunk[j]) + self.layout.low[j]
-            last[j] = floor_div(max(one, other), self.layout.chunk[j]) + self.layout.low[j]
-            chunk[j] = first[j]
+            low[j], last = min(low[j], last), max(low[j], last)
+            step[j] = max(1, abs(s.step[j]))
+            n[j] = s.count[j]
+            if step[j] < self.layout.chunk[j]:
+                # One element of each chunk, to the last.
+                step[j] = self.layout.chunk[j]
+                n[j] = floor_div(last, step[j]) - floor_div(low[j], step[j]) + 1
+            chunk[j] = floor_div(low[j], self.layout.chunk[j]) + self.layout.low[j]
+            done[j] = 0
         while True:
             self._check_transferred(
                 touched_set(self.written.root, address_of(&self.vectors.state, chunk)), True)
             j = self.rank - 1
             while j >= 0:
-                chunk[j] += 1
-                if chunk[j] <= last[j]:
+                done[j] += 1
+                if done[j] == n[j]:
+                    done[j] = 0
+                chunk[j] = self.layout.low[j] + floor_div(
+                    low[j] + done[j] * step[j], self.layout.chunk[j])
+                if done[j]:
                     break
-                chunk[j] = first[j]
                 j -= 1
             if j < 0:
                 return 0

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Committer"]
 
+# Chunks of which a process knows which it has written to (`Touched`).
+_MOST_NOTED = 1 << 39
+
 
 class Committer(Follower):
     """A pair of files, and the commits that its writer makes.
@@ -304,7 +307,8 @@ class Committer(Follower):
     def renew_sums(self, array: ArrayCore) -> int | None:
         """Write the checksums of the chunks that were written since the last time.
 
-        Returns what `Sums.settle` needs to tell whether more was written meanwhile.
+        Returns what `Sums.settle` needs to tell whether more was written meanwhile; None where
+        nobody could tell.
         """
         assert self.sums is not None
         quiet = array._quiet
@@ -323,4 +327,4 @@ class Committer(Follower):
                 except BaseException:
                     array._note_written(addresses)
                     raise
-        return quiet
+        return quiet if n_chunks <= _MOST_NOTED else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.chunking import product
 from extarray.protocols.blocks import Source, box_bytes, cuts, run
 from extarray.protocols.elementwise import apart, meet, new_result, part_of
 from extarray.protocols.operands import chunks_of, store
@@ -151,9 +151,9 @@ def _at(axis: int, piece: slice) -> tuple[slice, ...]:
 def _run_lanes(work: Callable[[Iterator[Box]], None], x: Any, axis: int, itemsize: int) -> None:
     """Call a function with the boxes of each lane, one after the other along the axis."""
     pieces = cuts(x.shape, chunks_of(x), itemsize, limit=box_bytes())
-    others = [(slice(0, 1),) if j == axis else tuple(piece) for j, piece in enumerate(pieces)]
+    others = [(slice(0, 1),) if j == axis else piece for j, piece in enumerate(pieces)]
 
     def lane(_: int, box: Box) -> None:
         work((*box[:axis], piece, *box[axis + 1 :]) for piece in pieces[axis])
 
-    run(lane, itertools.product(*others), math.prod(x.shape) * itemsize)
+    run(lane, product(*others), math.prod(x.shape) * itemsize)

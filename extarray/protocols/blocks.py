@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextvars
-import itertools
 import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+from extarray.chunking import product
 from extarray.config import config
 from extarray.protocols.notices import SaidOnce
 from extarray.shares import join_all
@@ -177,7 +177,7 @@ def tiles(
     >>> list(tiles((3, 4), (2, 4), 1, limit=8))
     [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
     """
-    return itertools.product(*cuts(shape, chunks, itemsize, whole, limit))
+    return product(*cuts(shape, chunks, itemsize, whole, limit))
 
 
 def cuts(
@@ -186,7 +186,7 @@ def cuts(
     itemsize: int,
     whole: Collection[int] = (),
     limit: int = BLOCK_BYTES,
-) -> list[list[slice]]:
+) -> list[list[slice] | _Pieces]:
     """The pieces of each axis, whose products are the boxes of `tiles`.
 
     Parameters
@@ -196,11 +196,12 @@ def cuts(
 
     Returns
     -------
-    list of list of slice
+    list of iterable of slice
+        With a length, as there may be more pieces than memory could hold.
 
     Examples
     --------
-    >>> cuts((3, 4), (2, 4), 1, limit=8)
+    >>> [list(pieces) for pieces in cuts((3, 4), (2, 4), 1, limit=8)]
     [[slice(0, 2, None), slice(2, 3, None)], [slice(0, 4, None)]]
     """
     block = [
@@ -222,18 +223,32 @@ def cuts(
             block[j] = part
     lead = chunks.lead if isinstance(chunks, Grain) else (0,) * len(shape)
     return [
-        [slice(0, n)] if j in whole else list(_cuts(n, c, b, first))
+        [slice(0, n)] if j in whole else _Pieces(n, c, b, first)
         for j, (n, c, b, first) in enumerate(zip(shape, chunks, block, lead, strict=True))
     ]
 
 
-def _cuts(extent: int, chunk: int, block: int, lead: int) -> Iterator[slice]:
+class _Pieces:
     """Pieces of an axis: of `block` elements, none across the end of a chunk it does not fill."""
-    outer = max(chunk, block)
-    for low in range(-lead, extent, outer):
-        high = min(low + outer, extent)
-        for start in range(max(0, low), high, block):
-            yield slice(start, min(start + block, high))
+
+    __slots__ = ("_block", "_extent", "_lead", "_outer")
+
+    def __init__(self, extent: int, chunk: int, block: int, lead: int) -> None:
+        self._extent, self._block, self._lead = extent, block, lead
+        self._outer = max(chunk, block)
+
+    def __iter__(self) -> Iterator[slice]:
+        extent, block, outer = self._extent, self._block, self._outer
+        for low in range(-self._lead, extent, outer):
+            high = min(low + outer, extent)
+            for start in range(max(0, low), high, block):
+                yield slice(start, min(start + block, high))
+
+    def __len__(self) -> int:
+        first = min(self._outer - self._lead, self._extent)
+        whole, last = divmod(self._extent - first, self._outer)
+        parts = [-(-n // self._block) for n in (first, self._outer, last)]
+        return parts[0] + whole * parts[1] + parts[2]
 
 
 def box_bytes(kept: int = 0) -> int:

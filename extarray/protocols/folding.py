@@ -7,13 +7,13 @@ number of boxes, as in NumPy's own sums.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.chunking import product
 from extarray.protocols.blocks import BLOCK_BYTES, Source, box_bytes, cuts, run
 from extarray.protocols.elementwise import meet, new_result, part_of, shape_of
 from extarray.protocols.notices import warn
@@ -185,7 +185,7 @@ def _fold_boxes(
         """All boxes of a part of the result, then those of the next one."""
         order = [*kept, *axes]
         places = np.argsort(order).tolist()
-        for entries in itertools.product(*(pieces[j] for j in order)):
+        for entries in product(*(pieces[j] for j in order)):
             yield tuple([entries[i] for i in places])
 
     def step(number: int, box: Box) -> None:

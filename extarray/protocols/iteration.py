@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.chunking import product
 from extarray.errors import BoundsError, SelectionError
 from extarray.protocols.blocks import Source
 from extarray.protocols.choosing import cycled, gather, pieces, place_bytes, scatter
@@ -53,7 +54,7 @@ def ndenumerate(a: Source) -> Iterator[tuple[tuple[int, ...], Any]]:
     (1, 0) 3
     (1, 1) 4
     """
-    return zip(np.ndindex(a.shape), FlatElements(a), strict=False)
+    return zip(product(*map(range, a.shape)), FlatElements(a), strict=False)
 
 
 class FlatElements:

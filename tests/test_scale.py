@@ -1,0 +1,136 @@
+"""Very many chunks, of which few are asked for: time and memory go with what is asked for."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray.chunking import product
+from extarray.protocols.blocks import Grain, cuts
+from extarray.sums import read_sums
+
+
+@pytest.fixture
+def sparse(path):
+    """Make a sparse array with checksums, and chunks of one byte."""
+    arrays = []
+
+    def make(shape, **options):
+        array = xa.create(path, shape, "u1", chunks=1, sparse=True, **options)
+        arrays.append(array)
+        return array
+
+    yield make
+    for array in arrays:
+        array.close()
+
+
+# -- going through them --------------------------------------------------------------------------
+
+
+def test_a_product_of_more_than_can_be_held():
+    assert list(product("ab", range(2))) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert list(product()) == [()]
+    assert list(product(range(2**60), "")) == []
+    found = itertools.islice(product("ab", range(2**60), range(5000)), 4999, 5002)
+    assert list(found) == [("a", 0, 4999), ("a", 1, 0), ("a", 1, 1)]
+
+
+@pytest.mark.parametrize("lead", range(5))
+@pytest.mark.parametrize("limit", [1, 3, 5, 12, 100])
+@pytest.mark.parametrize("extent", [1, 4, 9, 10, 31])
+def test_the_pieces_of_an_axis_are_counted(extent, limit, lead):
+    (pieces,) = cuts((extent,), Grain((5,), (lead,)), 1, limit=limit)
+    assert len(pieces) == len(list(pieces))
+    assert [i for piece in pieces for i in range(extent)[piece]] == list(range(extent))
+
+
+def test_more_pieces_than_can_be_held():
+    (pieces,) = cuts((2**60,), (1,), 1, limit=2)
+    assert (len(pieces), next(iter(pieces))) == (2**59, slice(0, 2))
+
+
+def test_the_first_of_very_many(sparse):
+    array = sparse(2**40)
+    array[0] = 7
+    with xa.config.set(max_memory=2**16):
+        assert next(iter(xa.ndenumerate(array))) == ((0,), 7)
+    assert next(iter(array.iter_chunks(order="grid"))) == ((0,), [7])
+
+
+# -- boxes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 2**19), (2**19, 2), (2**18 + 1,)])
+def test_boxes_of_many_chunks_are_moved_in_parts(shape):
+    values = np.random.default_rng(0).integers(0, 256, shape, "u1")
+    with xa.create(None, shape, "u1", chunks=1) as array:
+        array[...] = values
+        np.testing.assert_array_equal(array[...], values)
+        np.testing.assert_array_equal(array[::-1], values[::-1])
+        line = values[-1:] if len(shape) > 1 else values[:1]
+        array[...] = line  # broadcast along the long axis, or along the other
+        np.testing.assert_array_equal(
+            array[..., None, ::2], np.broadcast_to(line, shape)[..., None, ::2]
+        )
+
+
+# -- cuts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2**20, 2**20), (2,) * 32])
+def test_a_cut_to_one_chunk(sparse, shape):
+    array = sparse(shape)
+    array[(0,) * len(shape)] = 7
+    array[(-1,) * len(shape)] = 8
+    array.resize((1,) * len(shape))
+    array.extend(1, 1)
+    assert array[...].sum() == 7
+
+
+# -- checksums -----------------------------------------------------------------------------------
+
+
+def test_checksums_of_far_chunks_take_little_space(sparse, path):
+    array = sparse(2**35, checksum=True)
+    array[-1] = 7
+    array[:: 2**34] = 8
+    array.flush()
+    assert os.stat(f"{path}.xmd").st_blocks * 512 < 2**20
+    sums = array._store.sums
+    told = [read_sums(array._store._metadata, sums.extents, n, n + 1) for n in (0, 1, 2**35 - 1)]
+    assert [bool(sum_[0]) for sum_ in told] == [True, False, True]
+    array.close()
+    with xa.open(path, "r+") as again:  # what the table has beyond the chunks is cleared
+        assert again[[0, 1, 2**34, -1]].tolist() == [8, 0, 8, 7]
+
+
+def test_checksums_stay_in_doubt_where_written_chunks_are_not_known(sparse):
+    array = sparse(2**40, checksum=True)
+    array[-1] = 7
+    array.flush()
+    assert array._store.sums.in_doubt
+
+
+def test_an_axis_for_very_many_chunks_with_checksums(sparse):
+    array = sparse(2**40, checksum=True)
+    array[3] = 7
+    array.add_axis()
+    array.flush()
+    assert array[0, :5].tolist() == [0, 0, 0, 7, 0]
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [(2**40,), (2**20, 2**20), (2, 2**40, 3)])
+def test_more_chunks_than_can_be_seen(grid):
+    pytest.importorskip("matplotlib")
+    from extarray.plot import growth_map
+
+    with pytest.raises(xa.ArgumentError, match="at="):
+        growth_map(xa.Axial(grid))
