@@ -12,13 +12,20 @@ import numpy as np
 from extarray.errors import BoundsError, SelectionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
 
-__all__ = ["address_runs", "chunk_indices", "region", "runs_together", "segment_boxes"]
+__all__ = [
+    "address_runs",
+    "chunk_indices",
+    "region",
+    "runs_between",
+    "runs_together",
+    "segment_boxes",
+]
 
 Index = tuple[int, ...]
 
@@ -173,6 +180,39 @@ def runs_together(
             corners[:, in_runs] = [high[j] - 1 for j in in_runs]
             # Runs have nothing in common: those that begin in order end in order.
             yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
+
+
+def runs_between(
+    axial: Axial, start: Index, stop: Index, kept: Iterable[tuple[int, int]]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Runs of addresses, segment by segment, from the first of a box to its last one.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+    kept : iterable of (int, int)
+        Runs of addresses that are left out.
+
+    Yields
+    ------
+    firsts, lasts : ndarray of int64
+        As `runs_together` has them.
+    """
+    begins, ends = np.array(sorted(kept), np.int64).reshape(-1, 2).T
+    for axis, side, first, last in segment_boxes(axial):
+        low, high = list(map(max, start, first)), [n - 1 for n in map(min, stop, last)]
+        if all(map(operator.le, low, high)):
+            if side:  # the axis goes down
+                low[axis], high[axis] = high[axis], low[axis]
+            edges = axial.addresses(np.array([low, high], np.int64))
+            edges[1] += 1
+            inside = slice(np.searchsorted(ends, edges[0]), np.searchsorted(begins, edges[1]))
+            firsts = np.concatenate((edges[:1], ends[inside]))
+            lasts = np.concatenate((begins[inside], edges[1:]))
+            some = firsts < lasts
+            yield firsts[some], lasts[some]
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
