@@ -505,10 +505,10 @@ class FileStore(Member):
 
     def _sums_for(self, header: Header) -> NDArray[np.uint32]:
         """The checksums of the chunks that stay as they are with another header."""
-        n_chunks = self.state.data_bytes // header.chunk_bytes
         if self.sums is None or header.chunk_bytes != self.header.chunk_bytes:
-            n_chunks = 0
-        return read_sums(self._metadata, self.sums.extents if self.sums else (), 0, n_chunks)
+            return read_sums(self._metadata, (), 0, 0)
+        n_chunks = min(self.state.data_bytes // header.chunk_bytes, self.sums.reach)
+        return read_sums(self._metadata, self.sums.extents, 0, n_chunks)
 
     def _succeed(self, fd: int, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
         """Go on with a fresh ``.xmd``, which has taken the name."""

@@ -19,7 +19,7 @@ import numpy as np
 from extarray._core._crc import crc32c, crc32c_ranges
 from extarray.config import config
 from extarray.errors import CorruptError
-from extarray.filesystem import datasync, family, fill_range, read_all, write_all
+from extarray.filesystem import datasync, erase_range, family, read_all, write_all
 from extarray.metadata.fitting import places_fit
 from extarray.metadata.header import Header
 from extarray.metadata.places import BLOCK, SUMS_BLOCK
@@ -235,7 +235,7 @@ class Sums:
         number, place = extent_of_sum(first)
         for n, offset in enumerate(self.extents[number:], number):
             start = place if n == number else 0
-            fill_range(self._fd, bytes(4), offset + 4 * start, offset + 4 * sums_capacity(n))
+            erase_range(self._fd, offset + 4 * start, offset + 4 * sums_capacity(n))
 
     def note(self, in_doubt: bool) -> None:
         """Write where the table is, and whether sums are in doubt."""
@@ -272,7 +272,11 @@ class Sums:
             new.append(offset)
             offset += 4 * sums_capacity(n)
         if new:
-            fill_range(self._fd, bytes(BLOCK), state.end, offset)
+            # A hole: a sparse array may have one chunk written, and that very far away.
+            length = os.fstat(self._fd).st_size
+            erase_range(self._fd, state.end, min(offset, length))
+            if length < offset:
+                os.ftruncate(self._fd, offset)
             commit(state._replace(sequence=state.sequence + 1, end=offset))
             self.extents += new
             self.note(True)
@@ -307,8 +311,9 @@ class Sums:
         low = 0
         while low < len(sums):
             number, place = extent_of_sum(low)
-            part = sums[low : low + sums_capacity(number) - place]
-            write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
+            part = sums[low : low + min(sums_capacity(number) - place, SUMS_AT_ONCE)]
+            if part.any():
+                write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
             low += len(part)
 
     def settle(self, array: Any, writes: int | None) -> None:
