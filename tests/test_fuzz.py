@@ -50,6 +50,7 @@ def test_corpus(name, request):
 @found("9e8a7f0ea27669b5b607974d9b924f271f21e5ed7a5be97d")
 @found("9d09aa2ae85a18e9cf5d32418d3e09a3a5a4c3511563edb7fb3f148753c4")
 @found("27d578be6a8710ddf987d6289c0315558b003baab70e38b7")
+@found("656a010095668227ff0aeb7dc1ececececececececececececececec8422c26ec16a8117c612452449")
 @found("656a894e95663f8244ff0aeb01000000ffffffffb3b3b3ffffffd8758d4a2eb4")
 @MANY
 def test_files(attack, data):
