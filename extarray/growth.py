@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import mmap
@@ -26,7 +27,7 @@ from extarray.errors import (
 from extarray.metadata.places import LIMIT
 from extarray.policy import decode_policy
 from extarray.stored import StoredArray
-from extarray.walk import address_runs, count_runs, runs_together
+from extarray.walk import address_runs, count_runs, runs_between, runs_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -476,9 +477,12 @@ class Extendible(StoredArray):
         for start, stop in parts:
             # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
             boxes = outside(*change.chunks_of(start, stop), *known)
+            runs_of = self._byte_runs
             if self._grows_by_holes:
-                boxes = (self._widened(box, known) for box in boxes)
-            for run in itertools.chain.from_iterable(map(self._byte_runs, boxes)):
+                # Between may lie what the block has cut off, and what other writers append.
+                far = not store.shared and (held is None or not held.cut)
+                runs_of = functools.partial(self._runs_around, needed=known, far=far)
+            for run in itertools.chain.from_iterable(map(runs_of, boxes)):
                 store.keep(*run)
                 if clean and needs_none:
                     if store.sums is not None:
@@ -498,7 +502,7 @@ class Extendible(StoredArray):
         if store.held is not None:
             store.held.cut |= change.sides(outwards=False)
         needed = change.chunks_needed
-        boxes = [self._widened(box, needed) for box in change.chunks_cut()]
+        boxes = list(change.chunks_cut())
         if boxes:
             store.settle()
             self._forget_touched()
@@ -512,43 +516,60 @@ class Extendible(StoredArray):
                     store.give_back(start, stop)
             self._give_back_postponed()
 
-    def _widened(
-        self, box: tuple[Index, Index], needed: tuple[Index, Index]
-    ) -> tuple[Index, Index]:
-        """A box of chunks of which none is needed, or where it has many, one around it.
+    def _addresses_around(
+        self, box: tuple[Index, Index], needed: tuple[Index, Index], far: bool = True
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Runs of addresses, many at a time, that a box of chunks takes of which none is needed.
 
-        That one has all indices of every axis but one, and so mostly far fewer runs.
+        Where it has many, others that are not needed come with them, for far fewer runs: if `far`,
+        and few are needed, all up to the next of those; or else what lies beside the box.
         """
         (first, last), k = box, len(box[0])
         if math.prod(map(operator.sub, last, first)) <= MANY:
-            return box
+            return runs_together(self.axial, first, last)
+        if far and math.prod(map(operator.sub, *reversed(needed))) <= MANY:
+            return iter([runs_between(self.axial, *box, address_runs(self.axial, *needed))])
         apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
         axis = next(apart, None)
         wide = (
             tuple(first[j] if j == axis else 0 for j in range(k)),
             tuple(last[j] if j == axis else n for j, n in enumerate(self.axial.grid)),
         )
-        return min(wide, box, key=lambda one: count_runs(self.axial, *one))
+        fewest = min(wide, box, key=lambda one: count_runs(self.axial, *one))
+        return runs_together(self.axial, *fewest)
+
+    def _runs_around(
+        self, box: tuple[Index, Index], needed: tuple[Index, Index], far: bool = True
+    ) -> Iterator[tuple[int, int]]:
+        """Runs of bytes, as `_addresses_around` has them."""
+        for firsts, lasts in self._addresses_around(box, needed, far):
+            yield from self._in_bytes(firsts, lasts)
+
+    def _in_bytes(
+        self, firsts: NDArray[np.int64], lasts: NDArray[np.int64]
+    ) -> Iterator[tuple[int, int]]:
+        size = self.chunk_bytes
+        return zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
 
     def _runs_with_pages(
         self, boxes: list[tuple[Index, Index]], needed: tuple[Index, Index]
     ) -> Iterator[tuple[int, int]]:
-        """Runs of bytes that boxes of chunks take, but those too small for a page.
+        """Runs of bytes around boxes of chunks, but those too small for a page.
 
         Those lie between chunks that are needed, and may be very many.
         """
         size, end = self.chunk_bytes, self.axial.size
         if size >= mmap.PAGESIZE:
-            yield from itertools.chain.from_iterable(map(self._byte_runs, boxes))
+            for box in boxes:
+                yield from self._runs_around(box, needed)
             return
         for box in boxes:
-            for firsts, lasts in runs_together(self.axial, *box):
+            for firsts, lasts in self._addresses_around(box, needed):
                 small = (lasts - firsts) * size < mmap.PAGESIZE
                 for at, inside in ((firsts - 1, firsts > 0), (lasts, lasts < end)):
                     small &= inside
                     small[small] = self._are_in(needed, at[small])
-                firsts, lasts = firsts[~small] * size, lasts[~small] * size
-                yield from zip(firsts.tolist(), lasts.tolist(), strict=True)
+                yield from self._in_bytes(firsts[~small], lasts[~small])
 
     def _give_back_postponed(self) -> None:
         """Have the store give back what it has kept as long as views were out."""

@@ -272,9 +272,10 @@ class Sums:
             new.append(offset)
             offset += 4 * sums_capacity(n)
         if new:
-            # The way to a chunk of a sparse array that has many stays a hole.
-            erase_range(self._fd, state.end, offset)
-            if os.fstat(self._fd).st_size < offset:
+            # A hole: a sparse array may have one chunk written, and that very far away.
+            length = os.fstat(self._fd).st_size
+            erase_range(self._fd, state.end, min(offset, length))
+            if length < offset:
                 os.ftruncate(self._fd, offset)
             commit(state._replace(sequence=state.sequence + 1, end=offset))
             self.extents += new
@@ -310,8 +311,9 @@ class Sums:
         low = 0
         while low < len(sums):
             number, place = extent_of_sum(low)
-            part = sums[low : low + sums_capacity(number) - place]
-            write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
+            part = sums[low : low + min(sums_capacity(number) - place, SUMS_AT_ONCE)]
+            if part.any():
+                write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
             low += len(part)
 
     def settle(self, array: Any, writes: int | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from extarray.chunking import product
 from extarray.errors import BoundsError, SelectionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +23,7 @@ __all__ = [
     "chunk_indices",
     "count_runs",
     "region",
+    "runs_between",
     "runs_together",
     "segment_boxes",
 ]
@@ -160,31 +161,21 @@ def runs_together(
         yield addresses[parted[:-1]], addresses[parted[1:]] + 1
         return
     # Of a sparse array there may be more chunks than anybody could look up.
-    done = 0  # behind the last segment that is not in the box as a whole
-    for part in _parts(axial, start, stop):
-        if part.is_whole:
-            continue
-        if done < part.begin:
-            yield np.array([done]), np.array([part.begin])
-        done = part.end
-        low, high, of_runs, in_runs = part.low, part.high, part.of_runs, part.in_runs
-        if not all(map(operator.lt, low, high)):
-            continue
+    for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
         shape = [high[j] - low[j] for j in of_runs]
-        if part.is_down and not of_runs:
-            (axis, *_) = in_runs
-            low[axis], high[axis] = high[axis] - 1, low[axis] + 1
+        ends = [n - 1 for n in high]
+        if is_down and not of_runs:
+            axis = in_runs[0]
+            low[axis], ends[axis] = ends[axis], low[axis]
         size = math.prod(shape)
         for place in range(0, size, _LOOKED_UP):
             corners = np.tile(np.array(low, np.int64), (min(size - place, _LOOKED_UP), 1))
             if of_runs:
                 corners[:, of_runs] += _indices(place, len(corners), shape)
             firsts = axial.addresses(corners)
-            corners[:, in_runs] = [high[j] - 1 for j in in_runs]
+            corners[:, in_runs] = [ends[j] for j in in_runs]
             # Runs have nothing in common: those that begin in order end in order.
             yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
-    if done < axial.size:
-        yield np.array([done]), np.array([axial.size])
 
 
 def count_runs(axial: Axial, start: Index, stop: Index) -> int:
@@ -207,41 +198,75 @@ def count_runs(axial: Axial, start: Index, stop: Index) -> int:
     (2, 1)
     """
     return sum(
-        math.prod(part.high[j] - part.low[j] for j in part.of_runs)
-        for part in _parts(axial, start, stop)
-        if all(map(operator.lt, part.low, part.high))
+        math.prod(high[j] - low[j] for j in of_runs)
+        for low, high, of_runs, *_ in _parts(axial, start, stop)
     )
 
 
-class _Part(NamedTuple):
-    """What a box of the grid has of a segment, which has the addresses begin ... end - 1.
+def runs_between(
+    axial: Axial, start: Index, stop: Index, kept: Iterable[tuple[int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Runs of all addresses, in each segment, from the first of a box to its last one, but some.
 
-    A run has one index of each of the axes `of_runs`, a range of the first of `in_runs`, and all
-    that the segment has of the others.
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+    kept : iterable of (int, int)
+        Runs of addresses that are left out.
+
+    Returns
+    -------
+    firsts, lasts : ndarray of int64
+        As of `runs_together`, in rising order.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> runs_between(Axial((4, 3)), (1, 1), (4, 3), [(0, 2), (6, 8)])
+    (array([4, 8]), array([ 6, 12]))
     """
+    corners = []
+    for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
+        ends = [n - 1 for n in high]
+        if is_down:
+            axis = (of_runs or in_runs)[0]
+            low[axis], ends[axis] = ends[axis], low[axis]
+        corners += [low, ends]
+    edges = axial.addresses(np.array(corners, np.int64).reshape(-1, axial.ndim))
+    edges[1::2] += 1
+    out = np.array([edge for run in kept for edge in run], np.int64)
+    # Going along the addresses: one run more, or one less, from each edge on.
+    places = np.concatenate((edges, out))
+    changes = np.concatenate((np.resize([1, -1], len(edges)), -np.resize([1, -1], len(out))))
+    order = np.argsort(places)
+    places, inside = places[order], np.cumsum(changes[order]) == 1
+    last = np.ones(len(places), bool)  # of the edges at one place
+    np.not_equal(places[1:], places[:-1], out=last[:-1])
+    places, inside = places[last], inside[last]
+    turns = np.flatnonzero(np.diff(inside, prepend=False))
+    return places[turns[::2]], places[turns[1::2]]
 
-    begin: int
-    end: int
-    low: list[int]
-    high: list[int]
-    of_runs: list[int]
-    in_runs: list[int]
-    is_down: bool  # the axis that varies slowest goes down as addresses go up
-    is_whole: bool
 
+def _parts(
+    axial: Axial, start: Index, stop: Index
+) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
+    """What a box has of each segment that it meets, and which axes tell its runs apart.
 
-def _parts(axial: Axial, start: Index, stop: Index) -> Iterator[_Part]:
-    """What a box has of each segment, in order of their addresses; some of it may be empty."""
-    end = 0
+    A run has one index of each of the axes that are given first, a range of the first of the
+    others, and all that the segment has of those behind it.  The last value tells whether the axis
+    that varies slowest, the first of all, goes down as addresses go up.
+    """
     for axis, side, first, last in segment_boxes(axial):
-        begin, end = end, end + math.prod(map(operator.sub, last, first))
         low, high = list(map(max, start, first)), list(map(min, stop, last))
-        alike = list(map(operator.eq, zip(low, high, strict=True), zip(first, last, strict=True)))
+        if not all(map(operator.lt, low, high)):
+            continue
         axes = [axis, *(j for j in range(len(low)) if j != axis)]
         n = len(axes) - 1
-        while n and alike[axes[n]]:
+        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
             n -= 1
-        yield _Part(begin, end, low, high, axes[:n], axes[n:], bool(side), all(alike))
+        yield low, high, axes[:n], axes[n:], bool(side)
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:

@@ -51,6 +51,8 @@ def test_corpus(name, request):
 @found("9d09aa2ae85a18e9cf5d32418d3e09a3a5a4c3511563edb7fb3f148753c4")
 @found("27d578be6a8710ddf987d6289c0315558b003baab70e38b7")
 @found("656a894e956682ffff226ec16a3017c612f54e15b55d0100000045048ebaf773db5392f7d22f33e5")
+@found("656a010095668227ff0aeb7dc1ececececececececececececececec8422c26ec16a8117c612452449")
+@found("656a894e95663f8244ff0aeb01000000ffffffffb3b3b3ffffffd8758d4a2eb4")
 @MANY
 def test_files(attack, data):
     """Refused by an error of the family, or read and written as any other array."""

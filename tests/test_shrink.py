@@ -468,6 +468,22 @@ def test_a_cut_of_more_chunks_than_can_be_looked_up(path, engine, share, checksu
     assert xa.check(path).ok
 
 
+@pytest.mark.parametrize("in_block", [False, True])
+def test_a_cut_of_very_many_runs(path, engine, in_block):
+    """Each column of the last segment is one, but little is needed between them."""
+    with xa.create(path, (4, 4), "u1", chunks=(1, 2), sparse=True, engine=engine) as array:
+        array[...] = 7
+        array.resize((2**20, 2**21))
+        array[-6:-2, -3:] = 5
+        with xa.commit([array]) if in_block else contextlib.nullcontext():
+            array.resize((3, 3))
+        assert_same(array[...], np.full((3, 3), 7, "u1"))
+        array.resize((2**20, 2**21))
+        assert_same(array[:5, :5], np.pad(np.full((3, 3), 7, "u1"), (0, 2)))
+        assert not array[-6:, -3:].any()
+    assert xa.check(path).ok
+
+
 @given(
     st.integers(0, 9),
     st.integers(1, 9) | st.integers(2**58, 2**61),
@@ -550,9 +566,11 @@ def test_threads_that_read_while_the_start_shrinks(factory):
                 results.append(array.read(..., out=out).sum())
             except xa.BoundsError:
                 results.append(None)
+            except xa.ShapeError:  # the others were cut off before it began
+                results.append(len(array))
 
         thread = threading.Thread(target=contextvars.copy_context().run, args=(read,))
         thread.start()
         array.shrink(0, n - 10, side="start")
         thread.join()
-        assert results in ([None], [n * (n - 1) / 2], [sum(range(n - 10, n))])
+        assert results in ([None], [n * (n - 1) / 2], [10])

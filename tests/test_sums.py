@@ -244,3 +244,22 @@ def test_nothing_of_it_without_the_flag(path):
         assert a._store.sums is None
     with pytest.raises(ValueError, match="no checksums"):
         format_reader.wrong_sums(path)
+
+
+def test_a_chunk_that_was_written_very_far_away(folder):
+    """The table takes the space of its sums alone, also with an axis more and a next writer."""
+    path, far = folder / "far", 2**22
+    with create(path, sparse=True) as array:
+        array[...] = 3
+        array.extend(0, far)
+        array[-1] = 5
+        array.flush()
+        array.add_axis()
+        array[0, 0, 0] = 4
+        array.flush()
+    with xa.open(path, "r+") as array:
+        array[0, 1] = 2
+        assert array[0, :3, 0].tolist() == [4, 2, 3]
+    assert xa.check(path).ok
+    assert os.path.getsize(f"{path}.xmd") > far
+    assert sum(os.stat(f"{path}{end}").st_blocks for end in (".xmd", ".xta")) < 1000

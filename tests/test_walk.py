@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extarray import Axial, walk
-from extarray.walk import address_runs, runs_together
+from extarray.walk import address_runs, runs_between, runs_together, segment_boxes
 
 EIGHTHS = st.just((0, 8)) | st.tuples(st.integers(0, 8), st.integers(0, 8))
 GROWTHS = st.lists(
@@ -19,18 +19,30 @@ GROWTHS = st.lists(
 )
 
 
-@given(
-    GROWTHS,
-    st.tuples(EIGHTHS, EIGHTHS, EIGHTHS),
-    st.sampled_from([1, 3, 2**16]),
-)
-def test_runs_are_the_addresses_of_a_box(history, eighths, looked_up):
+BOXES = st.tuples(EIGHTHS, EIGHTHS, EIGHTHS)
+
+
+def grown(history):
     axial = Axial((2, 1, 2))
     for axis, by, side in history:
         axial.grow(axis, by, side)
+    return axial
+
+
+def box(axial, eighths):
     ends = [(a * n // 8, b * n // 8) for (a, b), n in zip(eighths, axial.grid, strict=True)]
-    start, stop = tuple(map(min, ends)), tuple(map(max, ends))
-    expected = sorted(axial.address(index) for index in itertools.product(*map(range, start, stop)))
+    return tuple(map(min, ends)), tuple(map(max, ends))
+
+
+def addresses(axial, start, stop):
+    return sorted(axial.address(index) for index in itertools.product(*map(range, start, stop)))
+
+
+@given(GROWTHS, BOXES, st.sampled_from([1, 3, 2**16]))
+def test_runs_are_the_addresses_of_a_box(history, eighths, looked_up):
+    axial = grown(history)
+    start, stop = box(axial, eighths)
+    expected = addresses(axial, start, stop)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "_LOOKED_UP", looked_up)
         runs = list(address_runs(axial, start, stop))
@@ -38,13 +50,33 @@ def test_runs_are_the_addresses_of_a_box(history, eighths, looked_up):
     assert sorted(itertools.chain.from_iterable(itertools.starmap(range, runs))) == expected
 
 
+@given(GROWTHS, BOXES, BOXES)
+def test_runs_between_what_is_kept(history, eighths, other):
+    axial = grown(history)
+    start, stop = box(axial, eighths)
+    kept = set(addresses(axial, *box(axial, other)))
+    expected = []
+    for _, _, first, last in segment_boxes(axial):
+        low, high = tuple(map(max, start, first)), tuple(map(min, stop, last))
+        if found := addresses(axial, low, high):
+            expected += sorted({*range(found[0], found[-1] + 1)} - kept)
+    firsts, lasts = runs_between(axial, start, stop, address_runs(axial, *box(axial, other)))
+    assert (firsts < lasts).all()
+    assert (lasts[:-1] < firsts[1:]).all()
+    runs = map(range, firsts.tolist(), lasts.tolist())
+    assert list(itertools.chain.from_iterable(runs)) == expected
+
+
 def test_more_chunks_than_can_be_looked_up():
     axial = Axial((1, 3))
     axial.grow(0, 2**40, "start")
     axial.grow(1, 2**10)
     n = axial.grid[0]
-    assert list(address_runs(axial, (0, 0), axial.grid)) == [(0, axial.size)]
-    assert next(iter(address_runs(axial, (0, 0), (n, 2**10 + 2)))) == (0, 3 * n)
+    assert sum(len(firsts) for firsts, _ in runs_together(axial, (0, 0), axial.grid)) == 3
+    assert [piece.tolist() for piece in runs_between(axial, (0, 0), (n, 9), [(4, 7)])] == [
+        [0, 7],
+        [4, 9 * n],
+    ]
     assert list(address_runs(axial, (n // 2, 0), (n, 3))) == [
         (0, 3),
         (3, 3 + 3 * (n - 1 - n // 2)),
