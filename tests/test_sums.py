@@ -247,7 +247,7 @@ def test_nothing_of_it_without_the_flag(path):
 
 
 def test_a_chunk_that_was_written_very_far_away(folder):
-    """The table takes the space of the sums that it has, also with an axis more and a next writer."""
+    """The table takes the space of its sums, also with an axis more and for a next writer."""
     path, far = folder / "far", 2**22
     with create(path, sparse=True) as array:
         array[...] = 3
