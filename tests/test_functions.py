@@ -195,7 +195,8 @@ def _overridable():
     """Functions that have the protocol, but for those of texts and records, and of files."""
     modules = ("numpy", "numpy.fft", "numpy.linalg", "numpy.lib.scimath", "numpy.lib.stride_tricks")
     for function in get_overridable_numpy_array_functions():
-        of_files = ("frombuffer", "fromfile", "genfromtxt", "loadtxt")
+        # Before NumPy 2.3, fromstring takes buffers, too.
+        of_files = ("frombuffer", "fromfile", "fromstring", "genfromtxt", "loadtxt")
         if function.__module__ in modules and function.__name__ not in of_files:
             yield function
 
