@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from pathlib import Path
 
-    from numpy.typing import DTypeLike
+    from numpy.typing import DTypeLike, NDArray
 
     from extarray.metadata.header import Header
 
@@ -299,7 +299,18 @@ def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:
     fill = np.zeros(1, kind)  # so are bytes between the fields of a record
     with contextlib.suppress(ValueError):
         fill[...] = np.frombuffer(old.fill, old.dtype)
+    _clear_open_bytes(fill)
     return fill.tobytes()
+
+
+def _clear_open_bytes(values: NDArray[Any]) -> None:
+    """Write zero to the bytes behind each long double of x86: casts leave them open."""
+    if values.dtype.names is not None:
+        for name in values.dtype.names:
+            _clear_open_bytes(values[name])
+    elif values.dtype.char in "gG" and np.finfo("g").nmant == 63:  # 10 bytes of 12 or 16
+        numbers = values[..., None].view("g")
+        numbers[..., None].view(np.uint8)[..., 10:] = 0
 
 
 def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:

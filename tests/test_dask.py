@@ -246,13 +246,12 @@ def cluster():
         yield client
 
 
-def store_there(path, values) -> None:
-    with xa.open(path, "r+") as array:
-        da.store(da.from_array(values, chunks=7), array, lock=False, scheduler="threads")
-
-
 @pytest.mark.filterwarnings("default")  # theirs
 def test_distributed(cluster, path):
+    def store_there(path, values):  # pickled by value: workers do not find this module
+        with xa.open(path, "r+") as array:
+            da.store(da.from_array(values, chunks=7), array, lock=False, scheduler="threads")
+
     values = np.arange(2000.0).reshape(50, 40)
     with xa.create(path, (50, 40), chunks=10) as array:
         array[...] = values

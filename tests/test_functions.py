@@ -182,7 +182,6 @@ _CREATION = {
     "eye": (2,),
     "fromfunction": (np.add, (2, 2)),
     "fromiter": ([1], int),
-    "fromstring": ("1 2", float, -1, " "),
     "full": (2, 3),
     "identity": (2,),
     "ones": (2,),
@@ -195,7 +194,8 @@ def _overridable():
     """Functions that have the protocol, but for those of texts and records, and of files."""
     modules = ("numpy", "numpy.fft", "numpy.linalg", "numpy.lib.scimath", "numpy.lib.stride_tricks")
     for function in get_overridable_numpy_array_functions():
-        of_files = ("frombuffer", "fromfile", "genfromtxt", "loadtxt")
+        # fromstring takes buffers before NumPy 2.3, and other arguments from 2.5 on.
+        of_files = ("frombuffer", "fromfile", "fromstring", "genfromtxt", "loadtxt")
         if function.__module__ in modules and function.__name__ not in of_files:
             yield function
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
 from strategies import built, cases, selections
+from streaming import small_boxes
 
 import extarray as xa
 
@@ -286,6 +287,22 @@ def test_views_in_numba(filled):
 
     found = sum(total(view) for _, view in filled.iter_chunks())
     assert found == sum(range(60))
+
+
+@pytest.mark.parametrize("types", [["f8(f8, f8)"], []])
+def test_ufuncs_of_numba(types):
+    """They fill wrong places of an output whose elements are apart, as those of a lone column."""
+    numba = pytest.importorskip("numba")
+    line = numba.vectorize(types)(lambda x, y: 2 * x + y)
+    values = np.arange(90.0).reshape(10, 9)
+    a = xa.from_array(values, chunks=(10, 8))
+    out = xa.from_array(values, chunks=(4, 3))
+    with small_boxes(2048):
+        np.testing.assert_array_equal(line(a, a), 3 * values)
+        assert line(a, 1, out=out) is out
+        np.testing.assert_array_equal(out, 2 * values + 1)
+        line(a, a, out=a)
+        np.testing.assert_array_equal(a, 3 * values)
 
 
 # -- arrays as sources of learning ---------------------------------------------------------------

@@ -62,6 +62,28 @@ def test_unary(memory, data):
         compared(lambda: ufunc(array), lambda: ufunc(model.data), model.data)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("ufunc", [np.isnan, np.isfinite])
+def test_predicates_into_boxes_whose_elements_are_apart(ufunc, dtype):
+    """NumPy's own fill wrong places of such outputs."""
+    values = np.where(np.arange(40 * 9) % 3, 1, np.nan).reshape(40, 9).astype(dtype)
+    expected = ufunc(values)
+    a = xa.from_array(values, chunks=(40, 8))
+    out = xa.create(None, (40, 9), "?", chunks=(20, 4), order="F")
+    with small_boxes(512 * values.itemsize):
+        np.testing.assert_array_equal(ufunc(a), expected)
+        np.testing.assert_array_equal(ufunc(a.T), expected.T)
+        np.testing.assert_array_equal(ufunc(a, out=out), expected)
+        np.testing.assert_array_equal(ufunc(a, out=np.empty((9, 40), bool).T), expected)
+        where = np.arange(9) % 2 == 0
+        ufunc(a, out=out, where=where, casting="no")
+        np.testing.assert_array_equal(out, expected)
+        kept = np.full((40, 18), 7.0)
+        ufunc(a, out=kept[:, ::2], where=where)
+        np.testing.assert_array_equal(kept[:, ::2], np.where(where, expected, 7))
+        assert (kept[:, 1::2] == 7).all()
+
+
 @given(data=st.data())
 def test_into_out(factory, data):
     """Whoever owns the output, and whatever of it is left out."""

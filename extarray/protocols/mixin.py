@@ -191,7 +191,10 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return _steadily((*inputs, *kwargs.get("out", ())), apply, ufunc, method, inputs, kwargs)
+        out = kwargs.get("out", ())
+        if not isinstance(out, tuple):  # Numba's ufuncs hand on what they were given
+            kwargs["out"] = out = (out,)
+        return _steadily((*inputs, *out), apply, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,

@@ -24,6 +24,7 @@ from extarray.protocols.standins import empty, shadow
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
 
 __all__ = ["apply"]
 
@@ -112,12 +113,36 @@ def _call(
         new_result(shape, dtype, ufunc.__name__, order) if given is None else given
         for given, dtype in zip(outs, dtypes, strict=True)
     ]
-    stream(partial(ufunc, **options), operands, targets, where)
+    stream(_filling(ufunc, options), operands, targets, where)
     results = [
         target[()] if given is None and not shape else target
         for given, target in zip(outs, targets, strict=True)
     ]
     return results[0] if ufunc.nout == 1 else tuple(results)
+
+
+def _filling(ufunc: np.ufunc, options: dict[str, Any]) -> Callable[..., object]:
+    """What fills boxes of outputs by a ufunc.
+
+    The elements of such a box may be apart from each other.  Where they are, NumPy's isnan and
+    isfinite (2.0 to 2.5) and the ufuncs that Numba compiles (0.68) fill wrong places.
+    """
+    fill = partial(ufunc, **options)
+    if ufunc not in (np.isnan, np.isfinite) and not _is_compiled(ufunc):
+        return fill
+
+    def fill_by_copies(*parts: Any, out: tuple[NDArray[Any], ...], **where: Any) -> None:
+        pieces = tuple([np.empty(block.shape, block.dtype) for block in out])
+        fill(*parts, out=pieces, **where)
+        for block, piece in zip(out, pieces, strict=True):
+            np.copyto(block, piece, **where)
+
+    return fill_by_copies
+
+
+def _is_compiled(ufunc: object) -> bool:
+    """Whether a ufunc is of a class of its own, as are those of Numba."""
+    return type(ufunc) is not np.ufunc
 
 
 def _result_types(
@@ -128,12 +153,8 @@ def _result_types(
     options: dict[str, Any],
 ) -> list[np.dtype[Any]]:
     """The dtypes of the results, or NumPy's error: the ufunc decides, on empty arrays."""
-    results = ufunc(
-        *map(empty, operands),
-        out=tuple(map(empty, outs)),
-        where=empty(where),
-        **options,
-    )
+    mask = {} if where is True else {"where": empty(where)}  # a word that Numba refuses
+    results = ufunc(*map(empty, operands), out=tuple(map(empty, outs)), **mask, **options)
     return [result.dtype for result in (results if ufunc.nout > 1 else (results,))]
 
 
