@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 import mmap
@@ -30,11 +29,13 @@ from extarray.stored import StoredArray
 from extarray.walk import address_runs, count_runs, runs_between, runs_together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.bounds import Index, Side
+
+    Box = tuple[Index, Index]
 
 
 __all__ = ["Extendible", "as_source"]
@@ -444,7 +445,7 @@ class Extendible(StoredArray):
         runs = None
         if change is not None and store.unclean and not self._grows_by_holes:
             boxes = list(change.chunks_gained(self.axial.grid))
-            wanted = sum(math.prod(map(operator.sub, last, first)) for first, last in boxes)
+            wanted = sum(_volume(*box) for box in boxes)
             if 4 * wanted < 3 * ((new - old) // size):  # or it is not worth the many calls
                 runs = itertools.chain.from_iterable(map(self._byte_runs, boxes))
         store.reserve(old, new, runs)
@@ -477,12 +478,15 @@ class Extendible(StoredArray):
         for start, stop in parts:
             # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
             boxes = outside(*change.chunks_of(start, stop), *known)
-            runs_of = self._byte_runs
             if self._grows_by_holes:
                 # Between may lie what the block has cut off, and what other writers append.
                 far = not store.shared and (held is None or not held.cut)
-                runs_of = functools.partial(self._runs_around, needed=known, far=far)
-            for run in itertools.chain.from_iterable(map(runs_of, boxes)):
+                pieces = self._addresses_around(boxes, known, far)
+            else:
+                pieces = itertools.chain.from_iterable(
+                    runs_together(self.axial, *box) for box in boxes
+                )
+            for run in itertools.chain.from_iterable(self._in_bytes(*piece) for piece in pieces):
                 store.keep(*run)
                 if clean and needs_none:
                     if store.sums is not None:
@@ -517,59 +521,49 @@ class Extendible(StoredArray):
             self._give_back_postponed()
 
     def _addresses_around(
-        self, box: tuple[Index, Index], needed: tuple[Index, Index], far: bool = True
+        self, boxes: Iterable[Box], needed: Box, far: bool = True
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Runs of addresses, many at a time, that a box of chunks takes of which none is needed.
+        """Runs of addresses, many at a time, that boxes of chunks take of which none is needed.
 
-        Where it has many, others that are not needed come with them, for far fewer runs: if `far`,
-        and few are needed, all up to the next of those; or else what lies beside the box.
+        Where they have many, others that are not needed come with them, for far fewer runs: if
+        `far`, and few are needed, all up to the next of those; or else what lies beside each box.
         """
-        (first, last), k = box, len(box[0])
-        if math.prod(map(operator.sub, last, first)) <= MANY:
-            return runs_together(self.axial, first, last)
-        if far and math.prod(map(operator.sub, *reversed(needed))) <= MANY:
-            return iter([runs_between(self.axial, *box, address_runs(self.axial, *needed))])
+        axial, boxes = self.axial, list(boxes)
+        if sum(_volume(*box) for box in boxes) > MANY and far and _volume(*needed) <= MANY:
+            first = tuple(map(min, zip(*(first for first, _ in boxes), strict=True)))
+            last = tuple(map(max, zip(*(last for _, last in boxes), strict=True)))
+            yield runs_between(axial, first, last, address_runs(axial, *needed))
+            return
+        for box in boxes:
+            if _volume(*box) > MANY:
+                wide = self._widened(box, needed)
+                box = min(wide, box, key=lambda one: count_runs(axial, *one))
+            yield from runs_together(axial, *box)
+
+    def _widened(self, box: Box, needed: Box) -> Box:
+        """A box around one of which no chunk is needed, with all indices of every axis but one."""
+        (first, last), k = box, self.ndim
         apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
         axis = next(apart, None)
-        wide = (
+        return (
             tuple(first[j] if j == axis else 0 for j in range(k)),
             tuple(last[j] if j == axis else n for j, n in enumerate(self.axial.grid)),
         )
-        fewest = min(wide, box, key=lambda one: count_runs(self.axial, *one))
-        return runs_together(self.axial, *fewest)
 
-    def _runs_around(
-        self, box: tuple[Index, Index], needed: tuple[Index, Index], far: bool = True
-    ) -> Iterator[tuple[int, int]]:
-        """Runs of bytes, as `_addresses_around` has them."""
-        for firsts, lasts in self._addresses_around(box, needed, far):
-            yield from self._in_bytes(firsts, lasts)
-
-    def _in_bytes(
-        self, firsts: NDArray[np.int64], lasts: NDArray[np.int64]
-    ) -> Iterator[tuple[int, int]]:
-        size = self.chunk_bytes
-        return zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
-
-    def _runs_with_pages(
-        self, boxes: list[tuple[Index, Index]], needed: tuple[Index, Index]
-    ) -> Iterator[tuple[int, int]]:
+    def _runs_with_pages(self, boxes: Iterable[Box], needed: Box) -> Iterator[tuple[int, int]]:
         """Runs of bytes around boxes of chunks, but those too small for a page.
 
         Those lie between chunks that are needed, and may be very many.
         """
         size, end = self.chunk_bytes, self.axial.size
-        if size >= mmap.PAGESIZE:
-            for box in boxes:
-                yield from self._runs_around(box, needed)
-            return
-        for box in boxes:
-            for firsts, lasts in self._addresses_around(box, needed):
+        for firsts, lasts in self._addresses_around(boxes, needed):
+            if size < mmap.PAGESIZE:
                 small = (lasts - firsts) * size < mmap.PAGESIZE
                 for at, inside in ((firsts - 1, firsts > 0), (lasts, lasts < end)):
                     small &= inside
                     small[small] = self._are_in(needed, at[small])
-                yield from self._in_bytes(firsts[~small], lasts[~small])
+                firsts, lasts = firsts[~small], lasts[~small]
+            yield from self._in_bytes(firsts, lasts)
 
     def _give_back_postponed(self) -> None:
         """Have the store give back what it has kept as long as views were out."""
@@ -583,7 +577,7 @@ class Extendible(StoredArray):
                     self._note_bytes(*run)
             store.punch_postponed()
 
-    def _with_unneeded(self, start: int, stop: int, needed: tuple[Index, Index]) -> tuple[int, int]:
+    def _with_unneeded(self, start: int, stop: int, needed: Box) -> tuple[int, int]:
         """Bytes to give back, and what is around them, up to the next chunk that is needed.
 
         The system gives back whole pages, and in the cache of a file it may have made many out of a
@@ -612,12 +606,12 @@ class Extendible(StoredArray):
             n *= 4
         return low, high
 
-    def _those_in(self, box: tuple[Index, Index], first: int, stop: int) -> NDArray[np.int64]:
+    def _those_in(self, box: Box, first: int, stop: int) -> NDArray[np.int64]:
         """Which of the chunks first ... stop - 1 lie in a box."""
         addresses = np.arange(first, stop)
         return addresses[self._are_in(box, addresses)]
 
-    def _are_in(self, box: tuple[Index, Index], addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _are_in(self, box: Box, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether chunks lie in a box."""
         indices = self.axial.indices(addresses)
         inside: NDArray[np.bool_] = np.all((indices >= box[0]) & (indices < box[1]), axis=1)
@@ -633,10 +627,17 @@ class Extendible(StoredArray):
         for low in range(first, last, MANY):
             self._note_written(np.arange(low, min(last, low + MANY)))
 
-    def _byte_runs(self, box: tuple[Index, Index]) -> Iterator[tuple[int, int]]:
+    def _byte_runs(self, box: Box) -> Iterator[tuple[int, int]]:
         """Runs of bytes that a box of chunks takes."""
-        for first, last in address_runs(self.axial, *box):
-            yield first * self.chunk_bytes, last * self.chunk_bytes
+        for firsts, lasts in runs_together(self.axial, *box):
+            yield from self._in_bytes(firsts, lasts)
+
+    def _in_bytes(
+        self, firsts: NDArray[np.int64], lasts: NDArray[np.int64]
+    ) -> Iterator[tuple[int, int]]:
+        """Runs of bytes of runs of addresses."""
+        size = self.chunk_bytes
+        return zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
 
     def _fill_box(self, start: Index, stop: Index, values: Any) -> None:
         """Write what `as_source` gives to a box; what is no array in memory goes block by block."""
@@ -681,6 +682,11 @@ class Extendible(StoredArray):
                     first = [*(row + low[:-1]), low[-1] + run[0]]
                     last = [*(row + low[:-1] + 1), low[-1] + run[-1] + 1]
                     self._write_box(first, last, fill)
+
+
+def _volume(start: Index, stop: Index) -> int:
+    """Number of chunks in a box."""
+    return math.prod(map(operator.sub, stop, start))
 
 
 def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:

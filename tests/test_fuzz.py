@@ -53,6 +53,7 @@ def test_corpus(name, request):
 @found("656a894e956682ffff226ec16a3017c612f54e15b55d0100000045048ebaf773db5392f7d22f33e5")
 @found("656a010095668227ff0aeb7dc1ececececececececececececececec8422c26ec16a8117c612452449")
 @found("656a894e95663f8244ff0aeb01000000ffffffffb3b3b3ffffffd8758d4a2eb4")
+@found("ffec53ffff1797ff53ffff1797fffffffffffffffffffffe03f1ba3263ffffff03f1ba3363")
 @MANY
 def test_files(attack, data):
     """Refused by an error of the family, or read and written as any other array."""
