@@ -309,3 +309,28 @@ def test_fill():
     a = xa.zeros((3, 4), "i4", chunks=(2, 2))
     a.fill(5)
     assert (a == 5).all()
+
+
+PARTS = [3, 2.5, 1 + 2j, True, [1, 2, 3, 4], np.arange(12).reshape(1, 3, 4), np.ones((3, 1)) * 1j]
+PARTS += [np.arange(5), "text", xa.full((3, 4), 2.5)]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("values", PARTS, ids=lambda values: str(values).partition("\n")[0][:20])
+@pytest.mark.parametrize("name", ["real", "imag"])
+@pytest.mark.parametrize("dtype", ["c8", "f8", "i2", "S3"])
+def test_parts_of_complex_numbers_are_assigned(dtype, name, values):
+    data = np.ones((3, 4), dtype)
+    array, other = (xa.from_array(data, chunks=(2, 3)) for _ in range(2))
+    twin = np.asarray(values) if isinstance(values, xa.ExtArray) else values
+    try:
+        setattr(data, name, twin)
+    except Exception as error:
+        for target in (array, other.T.T):
+            with pytest.raises(type(error)):
+                setattr(target, name, values)
+    else:
+        setattr(array, name, values)
+        setattr(other.T.T, name, values)
+    np.testing.assert_array_equal(array[...], data)
+    np.testing.assert_array_equal(other[...], data)

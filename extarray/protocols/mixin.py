@@ -21,6 +21,7 @@ from extarray.protocols.elementwise import as_operand, assigning, elementwise, s
 from extarray.protocols.files import tofile
 from extarray.protocols.functions import dispatch, fall_back
 from extarray.protocols.iteration import FlatElements
+from extarray.protocols.pointwise import set_parts
 from extarray.protocols.reductions import reduce
 from extarray.protocols.sorting import change_lanes
 from extarray.protocols.standins import empty, shadow
@@ -29,7 +30,7 @@ from extarray.protocols.ufuncs import apply
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = ["NumpyMixin"]
 
@@ -637,13 +638,21 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     @property
     def real(self) -> NDArray[Any]:
-        """Real parts, a copy."""
+        """Real parts, a copy; what is assigned goes to the array."""
         return np.real(self)
+
+    @real.setter
+    def real(self, values: ArrayLike) -> None:
+        set_parts(self, "real", values)
 
     @property
     def imag(self) -> NDArray[Any]:
-        """Imaginary parts, a copy."""
+        """Imaginary parts, a copy; what is assigned goes to the array."""
         return np.imag(self)
+
+    @imag.setter
+    def imag(self, values: ArrayLike) -> None:
+        set_parts(self, "imag", values)
 
 
 def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other: Any) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__: list[str] = []
+__all__ = ["set_parts"]
 
 
 def _apply(
@@ -62,6 +62,14 @@ def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
         return np.broadcast_shapes(shape, into) == into
     except ValueError:
         return False
+
+
+def _check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
+    if not _fits(shape, into):
+        texts = [str(s).replace(" ", "") for s in (shape, into)]
+        raise ShapeError(
+            f"could not broadcast input array from shape {texts[0]} into shape {texts[1]}"
+        )
 
 
 def _sample(x: Any) -> Any:
@@ -193,15 +201,39 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         return NotImplemented
     mask = as_mask(where)
     np.copyto(np.empty(0, dst.dtype), _sample(src), casting=casting, where=_sample(mask))
-    for shape in (shape_of(src), shape_of(mask)):
-        if not _fits(shape, dst.shape):
-            texts = [str(s).replace(" ", "") for s in (shape, dst.shape)]
-            raise ShapeError(
-                f"could not broadcast input array from shape {texts[0]} into shape {texts[1]}"
-            )
+    _check_fits(shape_of(src), dst.shape)
+    _check_fits(shape_of(mask), dst.shape)
 
     def fill(part: Any, out: tuple[NDArray[Any]], where: Any = True) -> None:
         np.copyto(out[0], part, casting=casting, where=where)
 
     stream(fill, [src], (dst,), mask)
     return None
+
+
+def set_parts(array: Any, name: str, values: Any) -> None:
+    """Assign to the real parts of an array, or to the imaginary ones; the others stay.
+
+    Parameters
+    ----------
+    array : Source
+    name : {"real", "imag"}
+    values : array_like
+
+    Raises
+    ------
+    ShapeError
+    TypeError
+        NumPy's: the elements are no complex numbers, and have no imaginary part.
+    """
+    values = as_operand(values)
+    setattr(np.empty(0, array.dtype), name, _sample(values))
+    while len(shape_of(values)) > len(array.shape) and len(values) == 1:
+        values = values[0]
+    _check_fits(shape_of(values), array.shape)
+
+    def fill(old: Any, new: Any, out: tuple[NDArray[Any]]) -> None:
+        out[0][...] = old
+        setattr(out[0], name, new)
+
+    stream(fill, [array, values], (array,))
