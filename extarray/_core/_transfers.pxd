@@ -25,7 +25,9 @@ cdef class Transfers(ArrayState):
     cdef int _read_watched(self, selection_t *s, cnp.ndarray values) except -1
     cdef int _read_points_watched(self, query, cnp.ndarray values) except -1
     cdef int _inner(self, int axis, index_t *low, index_t *high) except -1
-    cdef int _fill_cut(self, const selection_t *s, cnp.ndarray values) except -1
+    cdef int _fill_cut(
+        self, const selection_t *s, cnp.ndarray values, const index_t *lows, const index_t *highs
+    ) except -1
     cdef int _begin_write(self) except -1
     cdef int _store(self, selection_t *s, cnp.ndarray values) except -1
     cdef int _note_box(self, selection_t *s) except -1

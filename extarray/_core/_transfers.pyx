@@ -300,13 +300,18 @@ cdef class Transfers(ArrayState):
         cdef Counter cuts = self.cuts
         cdef uint64_t known
         cdef selection_t part
-        cdef int dim
+        cdef index_t lows[MAX_NDIM]
+        cdef index_t highs[MAX_NDIM]
+        cdef int j, dim
         while True:
             if cuts.look() != self.cuts_known:
                 self._look_at_cuts()
                 self._check_open()
                 cuts = self.cuts
             known = self.cuts_known
+            # What is cut off now counts as cut off, even if it grows again while it is read.
+            for j in range(self.rank):
+                self._inner(j, &lows[j], &highs[j])
             self._move_box(s, values, False)
             if cuts.look() == known:
                 break
@@ -321,7 +326,7 @@ cdef class Transfers(ArrayState):
                 self._read_watched(&part, values[(slice(None),) * dim + (slice(low, high),)])
             return 0
         if self.is_cut or s.is_free:
-            self._fill_cut(s, values)
+            self._fill_cut(s, values, lows, highs)
         return 0
 
     cdef int _read_points_watched(self, query, cnp.ndarray values) except -1:
@@ -370,14 +375,15 @@ cdef class Transfers(ArrayState):
             high[0] = max(low[0], min(high[0], self.inner_high[axis]))
         return 0
 
-    cdef int _fill_cut(self, const selection_t *s, cnp.ndarray values) except -1:
-        """Give what of a selection is cut off the fill value."""
+    cdef int _fill_cut(
+        self, const selection_t *s, cnp.ndarray values, const index_t *lows, const index_t *highs
+    ) except -1:
+        """Give what of a selection lies outside of a box, as `_inner` counts, the fill value."""
         cdef index_t low, high, first, stop, step
         cdef int j, dim
-        for j in range(self.rank):
-            self._inner(j, &low, &high)
-            low += s.origin[j]
-            high += s.origin[j]
+        for j in range(s.ndim):
+            low = lows[j] + s.origin[j]
+            high = highs[j] + s.origin[j]
             # The indices start + i * step with first <= i < stop lie in low ... high - 1.
             step = s.step[j]
             if step > 0:
