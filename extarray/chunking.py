@@ -269,9 +269,9 @@ def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
     *factors : iterable
         With a length; gone through again and again.
 
-    Yields
-    ------
-    tuple
+    Returns
+    -------
+    iterator of tuple
 
     Examples
     --------
@@ -279,12 +279,11 @@ def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
     (0, 'a')
     """
     if sum(map(len, factors)) <= _HELD:
-        yield from itertools.product(*factors)
-    elif all(map(len, factors)):
-        first, *others = factors
-        for one in first:
-            for rest in product(*others):
-                yield (one, *rest)
+        return itertools.product(*factors)
+    if not all(map(len, factors)):
+        return iter(())
+    first, *others = factors
+    return ((one, *rest) for one in first for rest in product(*others))
 
 
 def integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:

@@ -223,7 +223,7 @@ def cuts(
             block[j] = part
     lead = chunks.lead if isinstance(chunks, Grain) else (0,) * len(shape)
     return [
-        [slice(0, n)] if j in whole else _Pieces(n, c, b, first)
+        [slice(0, n)] if j in whole or (n <= b and not first) else _Pieces(n, c, b, first)
         for j, (n, c, b, first) in enumerate(zip(shape, chunks, block, lead, strict=True))
     ]
 
