@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from extarray.bounds import Index, Side
 
     Box = tuple[Index, Index]
+    Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # the last is not one of a run
 
 
 __all__ = ["Extendible", "as_source"]
@@ -447,7 +448,7 @@ class Extendible(StoredArray):
             boxes = list(change.chunks_gained(self.axial.grid))
             wanted = sum(_volume(*box) for box in boxes)
             if 4 * wanted < 3 * ((new - old) // size):  # or it is not worth the many calls
-                runs = itertools.chain.from_iterable(map(self._byte_runs, boxes))
+                runs = self._in_bytes(self._addresses(boxes))
         store.reserve(old, new, runs)
         if runs is not None and store.sums is not None and any(store.header.fill):
             self._note_bytes(old, new)  # some are holes, which hold no fill value
@@ -483,10 +484,8 @@ class Extendible(StoredArray):
                 far = not store.shared and (held is None or not held.cut)
                 pieces = self._addresses_around(boxes, known, far)
             else:
-                pieces = itertools.chain.from_iterable(
-                    runs_together(self.axial, *box) for box in boxes
-                )
-            for run in itertools.chain.from_iterable(self._in_bytes(*piece) for piece in pieces):
+                pieces = self._addresses(boxes)
+            for run in self._in_bytes(pieces):
                 store.keep(*run)
                 if clean and needs_none:
                     if store.sums is not None:
@@ -512,7 +511,7 @@ class Extendible(StoredArray):
             self._forget_touched()
             self._note_cut()
             start = stop = 0
-            for run in self._runs_with_pages(boxes, needed):
+            for run in self._in_bytes(self._addresses_with_pages(boxes, needed)):
                 if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
                     start, stop = self._with_unneeded(*run, needed)
                     if store.sums is not None:
@@ -520,9 +519,13 @@ class Extendible(StoredArray):
                     store.give_back(start, stop)
             self._give_back_postponed()
 
+    def _addresses(self, boxes: Iterable[Box]) -> Iterator[Runs]:
+        """Runs of addresses, many at a time, that boxes of chunks take."""
+        return itertools.chain.from_iterable(runs_together(self.axial, *box) for box in boxes)
+
     def _addresses_around(
         self, boxes: Iterable[Box], needed: Box, far: bool = True
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    ) -> Iterator[Runs]:
         """Runs of addresses, many at a time, that boxes of chunks take of which none is needed.
 
         Where they have many, others that are not needed come with them, for far fewer runs: if
@@ -550,8 +553,8 @@ class Extendible(StoredArray):
             tuple(last[j] if j == axis else n for j, n in enumerate(self.axial.grid)),
         )
 
-    def _runs_with_pages(self, boxes: Iterable[Box], needed: Box) -> Iterator[tuple[int, int]]:
-        """Runs of bytes around boxes of chunks, but those too small for a page.
+    def _addresses_with_pages(self, boxes: Iterable[Box], needed: Box) -> Iterator[Runs]:
+        """Runs of addresses around boxes of chunks, but those too small for a page.
 
         Those lie between chunks that are needed, and may be very many.
         """
@@ -563,7 +566,7 @@ class Extendible(StoredArray):
                     small &= inside
                     small[small] = self._are_in(needed, at[small])
                 firsts, lasts = firsts[~small], lasts[~small]
-            yield from self._in_bytes(firsts, lasts)
+            yield firsts, lasts
 
     def _give_back_postponed(self) -> None:
         """Have the store give back what it has kept as long as views were out."""
@@ -627,17 +630,11 @@ class Extendible(StoredArray):
         for low in range(first, last, MANY):
             self._note_written(np.arange(low, min(last, low + MANY)))
 
-    def _byte_runs(self, box: Box) -> Iterator[tuple[int, int]]:
-        """Runs of bytes that a box of chunks takes."""
-        for firsts, lasts in runs_together(self.axial, *box):
-            yield from self._in_bytes(firsts, lasts)
-
-    def _in_bytes(
-        self, firsts: NDArray[np.int64], lasts: NDArray[np.int64]
-    ) -> Iterator[tuple[int, int]]:
-        """Runs of bytes of runs of addresses."""
+    def _in_bytes(self, pieces: Iterable[Runs]) -> Iterator[tuple[int, int]]:
+        """Runs of bytes, one by one, of runs of addresses."""
         size = self.chunk_bytes
-        return zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
+        for firsts, lasts in pieces:
+            yield from zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
 
     def _fill_box(self, start: Index, stop: Index, values: Any) -> None:
         """Write what `as_source` gives to a box; what is no array in memory goes block by block."""

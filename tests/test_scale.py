@@ -111,6 +111,9 @@ def test_checksums_of_far_chunks_take_little_space(sparse, path):
 
 def test_checksums_stay_in_doubt_where_written_chunks_are_not_known(sparse):
     array = sparse(2**40, checksum=True)
+    array[3] = 7
+    array.flush()
+    assert not array._store.sums.in_doubt
     array[-1] = 7
     array.flush()
     assert array._store.sums.in_doubt

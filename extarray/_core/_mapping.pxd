@@ -16,6 +16,7 @@ cdef struct node_t:
 
 cdef struct touched_t:
     node_t *node[1 << ROOT_BITS]
+    uint64_t missed             # not 0: chunks were to be set that could not be
 
 
 # Address space of a region, in a ring of all that there are; those of one file are neighbours.
@@ -68,6 +69,6 @@ cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil
 cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil
 cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
-cdef int touched_set(touched_t *root, index_t address) noexcept nogil
+cdef void touched_set(touched_t *root, index_t address) noexcept nogil
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil
 cdef bint is_shown(const char *first, const char *last) noexcept

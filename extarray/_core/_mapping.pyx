@@ -323,29 +323,31 @@ cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil:
     return (xa_load_bits(&leaf[address >> 6]) >> (address & 63)) & 1
 
 
-cdef int touched_set(touched_t *root, index_t address) noexcept nogil:
-    # Beyond 2**39 chunks, and without memory, chunks just stay unknown.
+cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
+    # From 2**39 chunks on, and without memory, a chunk stays unknown.
     cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
     cdef node_t *node
     cdef uint64_t *leaf
     cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
     if high >= 1 << ROOT_BITS:
-        return 0
+        xa_or_bits(&root.missed, 1)
+        return
     node = <node_t *> xa_load_pointer(<void **> &root.node[high])
     if node == NULL:
         node = <node_t *> calloc(1, sizeof(node_t))
         if node == NULL:
-            return 0
+            xa_or_bits(&root.missed, 1)
+            return
         node = <node_t *> xa_publish(<void **> &root.node[high], node)
     leaf = <uint64_t *> xa_load_pointer(<void **> &node.leaf[middle])
     if leaf == NULL:
         leaf = <uint64_t *> calloc(1 << (LEAF_BITS - 6), sizeof(uint64_t))
         if leaf == NULL:
-            return 0
+            xa_or_bits(&root.missed, 1)
+            return
         leaf = <uint64_t *> xa_publish(<void **> &node.leaf[middle], leaf)
     address &= (1 << LEAF_BITS) - 1
     xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
-    return 0
 
 
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil:

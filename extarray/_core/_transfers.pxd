@@ -31,7 +31,7 @@ cdef class Transfers(ArrayState):
     cdef int _begin_write(self) except -1
     cdef int _store(self, selection_t *s, cnp.ndarray values) except -1
     cdef int _note_box(self, selection_t *s) except -1
-    cdef int _note_visits(self, const query_t *q) noexcept
+    cdef void _note_visits(self, const query_t *q) noexcept
     cdef int _tell(self, const selection_t *s) except -1
 
 

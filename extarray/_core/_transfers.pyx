@@ -285,7 +285,7 @@ cdef class Transfers(ArrayState):
         for first in range(0, total, WINDOW):
             plan.look_up(first, min(total, first + WINDOW))
             if noted:
-                self._check_transferred(self._note_visits(q), True)
+                self._note_visits(q)
             failure = run_plan(plan, worth_threads(size))
             if noted:
                 self._note_visits(q)
@@ -422,8 +422,8 @@ cdef class Transfers(ArrayState):
     @property
     def _quiet(self):
         """A number that stays the same as long as nothing is written; None while something is, or
-        may be through a view."""
-        return self.writes if self.writing == 0 and not self.shown else None
+        may be through a view, and for ever where what was written could not be noted."""
+        return None if self.writing or self.shown or self.written.root.missed else self.writes
 
     def _take_written(self, index_t first, index_t limit):
         """Addresses, from `first` on, of chunks that were written since they were taken last.
@@ -437,12 +437,10 @@ cdef class Transfers(ArrayState):
     def _note_written(self, const index_t[::1] addresses not None):
         """Have chunks count as written."""
         cdef index_t address
-        cdef int failure
         self._begin_write()
         self.writing -= 1
         for address in addresses:
-            failure = touched_set(self.written.root, address)
-            self._check_transferred(failure, True)
+            touched_set(self.written.root, address)
 
     def _note_shown(self, bint last):
         """Have chunks count as written that views for writing are out of.
@@ -496,8 +494,7 @@ cdef class Transfers(ArrayState):
             chunk[j] = floor_div(low[j], self.layout.chunk[j]) + self.layout.low[j]
             done[j] = 0
         while True:
-            self._check_transferred(
-                touched_set(self.written.root, address_of(&self.vectors.state, chunk)), True)
+            touched_set(self.written.root, address_of(&self.vectors.state, chunk))
             j = self.rank - 1
             while j >= 0:
                 done[j] += 1
@@ -511,15 +508,11 @@ cdef class Transfers(ArrayState):
             if j < 0:
                 return 0
 
-    cdef int _note_visits(self, const query_t *q) noexcept:
-        """Note the chunks that a query writes to.  Returns 0 or an errno."""
+    cdef void _note_visits(self, const query_t *q) noexcept:
+        """Note the chunks that a query writes to."""
         cdef index_t i
-        cdef int failure
         for i in range(q.n_visits):
-            failure = touched_set(self.written.root, q.address[i])
-            if failure:
-                return failure
-        return 0
+            touched_set(self.written.root, q.address[i])
 
     # -- what is read ------------------------------------------------------------------------
 

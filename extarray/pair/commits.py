@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Committer"]
 
-# Chunks of which a process knows which it has written to (`Touched`).
-_MOST_NOTED = 1 << 39
-
 
 class Committer(Follower):
     """A pair of files, and the commits that its writer makes.
@@ -327,4 +324,4 @@ class Committer(Follower):
                 except BaseException:
                     array._note_written(addresses)
                     raise
-        return quiet if n_chunks <= _MOST_NOTED else None
+        return quiet

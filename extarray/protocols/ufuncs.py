@@ -125,10 +125,11 @@ def _filling(ufunc: np.ufunc, options: dict[str, Any]) -> Callable[..., object]:
     """What fills boxes of outputs by a ufunc.
 
     The elements of such a box may be apart from each other.  Where they are, NumPy's isnan and
-    isfinite (2.0 to 2.5) and the ufuncs that Numba compiles (0.68) fill wrong places.
+    isfinite (2.0 to 2.5) and the ufuncs that Numba compiles (0.68), which are of another class,
+    fill wrong places.
     """
     fill = partial(ufunc, **options)
-    if ufunc not in (np.isnan, np.isfinite) and not _is_compiled(ufunc):
+    if ufunc not in (np.isnan, np.isfinite) and type(ufunc) is np.ufunc:
         return fill
 
     def fill_by_copies(*parts: Any, out: tuple[NDArray[Any], ...], **where: Any) -> None:
@@ -138,11 +139,6 @@ def _filling(ufunc: np.ufunc, options: dict[str, Any]) -> Callable[..., object]:
             np.copyto(block, piece, **where)
 
     return fill_by_copies
-
-
-def _is_compiled(ufunc: object) -> bool:
-    """Whether a ufunc is of a class of its own, as are those of Numba."""
-    return type(ufunc) is not np.ufunc
 
 
 def _result_types(
