@@ -239,7 +239,7 @@ def test_the_mapping_survives_reopening(disk, history):
             assert_records(reader.axial, replay)
 
 
-def long_history(ndim, steps, limit):
+def long_history(ndim, steps, limit, starts=0.4):
     """Random growths, most by one chunk, that stay under `limit` chunks."""
     rng = np.random.default_rng(ndim)
     grid = tuple(rng.integers(1, 4, ndim).tolist())
@@ -249,7 +249,7 @@ def long_history(ndim, steps, limit):
         now[axis] += by
         if math.prod(now) > limit:
             break
-        extensions.append((axis, by, "start" if rng.random() < 0.4 else "end"))
+        extensions.append((axis, by, "start" if rng.random() < starts else "end"))
     return grid, extensions
 
 
@@ -271,10 +271,11 @@ def assert_samples(axial, replay) -> None:
     assert [replay.address(index) for index in at_edges.tolist()] == edges
 
 
+@pytest.mark.parametrize("starts", [0, 0.4])
 @pytest.mark.parametrize("ndim", range(1, 9))
-def test_thousands_of_growths(ndim):
+def test_thousands_of_growths(ndim, starts):
     """The mapping alone, to nearly 2**62 chunks: no file system holds such a file."""
-    grid, extensions = long_history(ndim, steps=3000, limit=2**62)
+    grid, extensions = long_history(ndim, 3000, 2**62, starts)
     assert len(extensions) > 1000
     axial = Axial(grid)
     for extension in extensions:
@@ -388,6 +389,22 @@ def test_address_out_of_bounds(figure, address):
         figure.axial.index(address)
     with pytest.raises(xa.BoundsError):
         figure.axial.indices(np.array([0, address]))
+
+
+@pytest.mark.parametrize("starts", [0, 0.4])
+@pytest.mark.parametrize("place", [0, 63, 64, 100, 129])
+def test_one_of_many_is_out_of_bounds(place, starts):
+    axial = Axial((2, 2))
+    for growth in long_history(2, 50, 2**62, starts)[1]:
+        axial.grow(*growth)
+    indices = np.zeros((130, 2), np.int64)
+    indices[place] = 1, axial.grid[1]
+    with pytest.raises(xa.BoundsError, match=f"{axial.grid[1]} is out of bounds for axis 1"):
+        axial.addresses(indices)
+    addresses = np.zeros(130, np.int64)
+    addresses[place] = axial.size
+    with pytest.raises(xa.BoundsError, match=f"address {axial.size} is out of bounds"):
+        axial.indices(addresses)
 
 
 @pytest.mark.parametrize("index", [(), (1,), (1, 2, 3)])

@@ -124,6 +124,7 @@ class Tables:
         axial = Axial._replay(owners, np.zeros_like(owners), log, grids[-1].tolist())
         self.addresses = axial.addresses
         self.indices = axial.indices
-        # As `_axial.pxd` declares them: records, their places in axial vectors, and tables.
-        records = len(owners) * (4 + 1 + 8 + 8 + 8 * k + 8 + 4)
+        # As `_axial.pxd` declares them: start addresses, records, their places in axial vectors,
+        # and tables.
+        records = len(owners) * (8 + (8 + 8 + 4 + 4 + 8 * k) + 4)
         self.nbytes = records + 4 * int(grids[-1][grown > 0].sum())

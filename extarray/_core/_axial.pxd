@@ -23,8 +23,16 @@ cdef struct side_t:
     index_t table_length        # extent, or 0: no table
 
 
-# The history of growth.  Segment s grew side `side[s]` of axis `axis[s]`.  Inside it the address of a
-# chunk is linear: constant[s] + sum_j coefficient[s*ndim + j] * index[j].
+# A segment of the history.  Inside it the address of a chunk is linear: constant + sum_j C[j] *
+# index[j].  Behind it lie its coefficients C, one an axis; negative along an axis grown at its start.
+cdef struct record_t:
+    index_t constant
+    index_t first               # N*: what it found on its own side
+    int32_t axis                # the one that it grew, and
+    int32_t side                # on which side
+
+
+# The history of growth.
 #
 # Everything below a published count is immutable: growth appends, lengthens tables behind their
 # published length, or installs new memory and retires the old.  A kernel therefore copies this
@@ -32,12 +40,9 @@ cdef struct side_t:
 cdef struct axial_t:
     int ndim
     int32_t n_segments
-    int32_t *axis               # (n_segments,)
-    uint8_t *side               # (n_segments,)
     index_t *start_address      # (n_segments,)             M*
-    index_t *constant           # (n_segments,)
-    index_t *coefficient        # (n_segments, ndim)        C; negative along an axis grown at its start
-    index_t *first              # (n_segments,)             N*: what it found on its own side
+    char *records               # (n_segments,)             a record_t, and its coefficients
+    size_t record_bytes
     index_t *starts             # (n_segments, ndim)        what it found at the starts; NULL: nothing
     side_t sides[2][MAX_NDIM]
 
@@ -102,6 +107,16 @@ cdef index_t product(const axial_t *s) except -1
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1
 
 
+# The record of segment n.
+cdef inline record_t *record_of(const axial_t *s, int32_t n) noexcept nogil:
+    return <record_t *> (s.records + <size_t> n * s.record_bytes)
+
+
+# The coefficients of a record.
+cdef inline index_t *coefficients_of(const record_t *record) noexcept nogil:
+    return <index_t *> (record + 1)
+
+
 # Extent of axis j, both sides.
 cdef inline index_t extent_of(const axial_t *s, int j) noexcept nogil:
     return s.sides[END][j].extent + s.sides[START][j].extent
@@ -122,33 +137,42 @@ cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogi
     high = side.n_segments
     while high - low > 1:
         middle = (low + high) // 2
-        if s.first[side.segments[middle]] <= i:
+        if record_of(s, side.segments[middle]).first <= i:
             low = middle
         else:
             high = middle
     return side.segments[low]
 
 
+# The address of a chunk of a segment of an array of `ndim` axes, which may be a constant.
+cdef inline index_t address_in(
+    const axial_t *s, int ndim, int32_t segment, const index_t *index
+) noexcept nogil:
+    cdef const record_t *record = record_of(s, segment)
+    cdef const index_t *c = coefficients_of(record)
+    cdef uint64_t address = <uint64_t> record.constant  # what is added may exceed 63 bits on the way
+    cdef int j
+    for j in range(ndim):
+        address += <uint64_t> c[j] * <uint64_t> index[j]
+    return <index_t> address
+
+
 # F*: the chunk belongs to the latest of the segments that introduced one of its indices.
 cdef inline index_t address_of(const axial_t *s, const index_t *index) noexcept nogil:
     cdef int32_t owner = 0, segment
     cdef int j
-    cdef uint64_t address       # what is added on the way may exceed 63 bits
     if s.n_segments > 1:
         for j in range(s.ndim):
             segment = segment_of(s, j, index[j])
             if segment > owner:
                 owner = segment
-    address = <uint64_t> s.constant[owner]
-    for j in range(s.ndim):
-        address += <uint64_t> s.coefficient[<size_t> owner * s.ndim + j] * <uint64_t> index[j]
-    return <index_t> address
+    return address_in(s, s.ndim, owner, index)
 
 
-# The last segment whose start address is at most `address`.  `hint` is tried first.
+# The last segment whose start address is at most `address`; `hint` is tried first, unless it is -1.
 cdef inline int32_t segment_at(const axial_t *s, index_t address, int32_t hint) noexcept nogil:
     cdef int32_t low, n, half
-    if s.start_address[hint] <= address and (
+    if hint >= 0 and s.start_address[hint] <= address and (
         hint + 1 == s.n_segments or address < s.start_address[hint + 1]
     ):
         return hint
@@ -161,25 +185,31 @@ cdef inline int32_t segment_at(const axial_t *s, index_t address, int32_t hint) 
     return low
 
 
-# The inverse of F*; returns the segment.
-cdef inline int32_t index_at(
-    const axial_t *s, index_t address, int32_t hint, index_t *index
+# The index of the chunk at an address of a segment of an array of `ndim` axes, as above.
+cdef inline void index_in(
+    const axial_t *s, int ndim, int32_t segment, index_t address, index_t *index
 ) noexcept nogil:
-    cdef int32_t segment = segment_at(s, address, hint)
-    cdef const index_t *c = s.coefficient + <size_t> segment * s.ndim
-    cdef const index_t *low = NULL if s.starts == NULL else s.starts + <size_t> segment * s.ndim
-    cdef index_t rest = address - s.start_address[segment]
-    cdef index_t quotient
-    cdef int j, axis = s.axis[segment], side = s.side[segment]
-    if s.ndim == 0:
-        return segment
-    quotient = rest // (c[axis] if side == END else -c[axis])
-    rest -= quotient * (c[axis] if side == END else -c[axis])
-    quotient += s.first[segment]
-    index[axis] = quotient if side == END else ~quotient
-    for j in range(s.ndim):
+    cdef const record_t *record = record_of(s, segment)
+    cdef const index_t *c = coefficients_of(record)
+    cdef const index_t *low = NULL if s.starts == NULL else s.starts + <size_t> segment * ndim
+    cdef uint64_t rest = address - s.start_address[segment], along, quotient
+    cdef int j, axis = record.axis, last = ndim - 2 if record.axis == ndim - 1 else ndim - 1
+    if ndim == 0:
+        return
+    along = c[axis] if record.side == END else -c[axis]
+    quotient = rest // along
+    rest -= quotient * along
+    quotient += record.first
+    index[axis] = quotient if record.side == END else ~quotient
+    for j in range(last):
         if j != axis:
-            quotient = rest // c[j]
+            quotient = rest // <uint64_t> c[j]
+            rest -= quotient * <uint64_t> c[j]
             index[j] = quotient if low == NULL else quotient - low[j]
-            rest -= quotient * c[j]
-    return segment
+    if ndim > 1:        # of the last other axis the coefficient is 1
+        index[last] = rest if low == NULL else rest - low[last]
+
+
+# The inverse of F*.
+cdef inline void index_at(const axial_t *s, index_t address, index_t *index) noexcept nogil:
+    index_in(s, s.ndim, segment_at(s, address, -1), address, index)

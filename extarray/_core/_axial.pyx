@@ -12,8 +12,8 @@ introduced one of its indices, whatever the sides.
 Faster than the papers: a table for each side of an axis gives, for every chunk index, the segment
 that introduced it.  Segments are numbered in the order of growth, which is the order of their start
 addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, k
-multiply-adds.  Sides that one segment owns need no table, and sides whose table would be absurdly
-large against the number of their records are searched.
+multiply-adds by one record.  Sides that one segment owns need no table, and sides whose table would
+be absurdly large against the number of their records are searched.
 """
 
 import operator
@@ -43,6 +43,10 @@ from extarray.errors import (
 cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
 cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
 
+# Chunks whose addresses are looked up together.
+cdef enum:
+    AT_ONCE = 64
+
 _SIDES = ("end", "start")
 
 
@@ -67,7 +71,8 @@ cdef inline bint describe(
     There is room for it.  Returns whether the grid has fewer than 2**63 chunks.
     """
     cdef int ndim = s.ndim, j
-    cdef index_t *coefficient = s.coefficient + <size_t> n * ndim
+    cdef record_t *record = record_of(s, n)
+    cdef index_t *coefficient = coefficients_of(record)
     cdef index_t total = 0, run = 1
     cdef uint64_t constant = 0
     cdef bint overflow = False
@@ -80,21 +85,21 @@ cdef inline bint describe(
             # Beside an axis of length 0 the product may overflow though there is no chunk yet; such
             # a grid could never be filled.
             overflow |= xa_mul_overflows(run, grid[j], &run)
-    s.first[n] = 0
+    record.first = 0
     if ndim:
-        s.first[n] = grid[axis] - starts[axis] if side == END else starts[axis]
+        record.first = grid[axis] - starts[axis] if side == END else starts[axis]
         overflow |= xa_mul_overflows(run, grid[axis], &total)
         # The row of chunks that is added first stands at the start address.
         if side == END:
             coefficient[axis] = run
-            constant += <uint64_t> total - <uint64_t> run * <uint64_t> s.first[n]
+            constant += <uint64_t> total - <uint64_t> run * <uint64_t> record.first
         else:
             coefficient[axis] = -run
-            constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~s.first[n]
-    s.axis[n] = axis
-    s.side[n] = side
+            constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~record.first
+    record.axis = axis
+    record.side = side
+    record.constant = <index_t> constant
     s.start_address[n] = total
-    s.constant[n] = <index_t> constant
     return not overflow
 
 
@@ -120,7 +125,7 @@ cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcep
             low = middle + 1
         else:
             high = middle
-    return own.extent if low == own.n_segments else s.first[own.segments[low]]
+    return own.extent if low == own.n_segments else record_of(s, own.segments[low]).first
 
 
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1:
@@ -139,6 +144,134 @@ cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t 
                 f"chunk index {i} is out of bounds for axis {j} with {extents[j]} chunks")
         chunk[j] = i
     return 0
+
+
+cdef inline Py_ssize_t by_tables(
+    const axial_t *s, int ndim, const index_t *index, Py_ssize_t n, index_t *address
+) noexcept nogil:
+    """`addresses_of` where the ends of all axes have all chunks, and tables.
+
+    The compiler makes one of it for each `ndim` that is a constant.
+    """
+    cdef uint64_t extent[MAX_NDIM]
+    cdef const int32_t *table[MAX_NDIM]
+    cdef index_t mask[MAX_NDIM]
+    cdef int32_t owner[AT_ONCE]
+    cdef const index_t *next_index
+    cdef int32_t latest
+    cdef int j
+    cdef Py_ssize_t done = 0, i, m
+    for j in range(ndim):
+        extent[j] = s.sides[END][j].extent
+        table[j] = s.sides[END][j].table
+        mask[j] = -1
+        if s.sides[END][j].n_segments == 1:     # a table of one entry
+            table[j] = s.sides[END][j].segments
+            mask[j] = 0
+    while done < n:
+        # First the owners and then their records: many loads are under way at a time.
+        m = min(n - done, AT_ONCE)
+        next_index = index
+        for i in range(m):
+            latest = 0
+            for j in range(ndim):
+                if <uint64_t> next_index[j] >= extent[j]:
+                    break
+                latest = max(latest, table[j][next_index[j] & mask[j]])
+            else:
+                owner[i] = latest
+                next_index += ndim
+                continue
+            n = done + i
+            m = i
+            break
+        for i in range(m):
+            address[i] = address_in(s, ndim, owner[i], index)
+            index += ndim
+        address += m
+        done += m
+    return n
+
+
+cdef Py_ssize_t addresses_of(
+    const axial_t *s, const index_t *index, Py_ssize_t n, index_t *address
+) noexcept nogil:
+    """Addresses of n chunks, whose indices are counted from the first there are now.
+
+    Returns how many come before the first that is out of bounds.
+    """
+    cdef index_t chunk[MAX_NDIM]
+    cdef const side_t *end
+    cdef int j
+    cdef bint have_tables = True
+    cdef Py_ssize_t i
+    for j in range(s.ndim):
+        end = &s.sides[END][j]
+        have_tables &= end.n_segments == 1 or end.table_length > 0
+        have_tables &= s.sides[START][j].extent == 0
+    if have_tables:
+        if s.ndim == 2:
+            return by_tables(s, 2, index, n, address)
+        if s.ndim == 3:
+            return by_tables(s, 3, index, n, address)
+        if s.ndim == 4:
+            return by_tables(s, 4, index, n, address)
+        return by_tables(s, s.ndim, index, n, address)
+    for i in range(n):
+        for j in range(s.ndim):
+            if not 0 <= index[j] < extent_of(s, j):
+                return i
+            chunk[j] = index[j] - s.sides[START][j].extent
+        address[i] = address_of(s, chunk)
+        index += s.ndim
+    return n
+
+
+cdef inline Py_ssize_t by_search(
+    const axial_t *s, int ndim, index_t size, const index_t *address, Py_ssize_t n, index_t *index
+) noexcept nogil:
+    """`indices_of` for `ndim` axes, made once for each that is a constant."""
+    cdef int32_t owner[AT_ONCE]
+    cdef int32_t hint = 0
+    cdef int j
+    cdef bint rising
+    cdef Py_ssize_t done = 0, i, m
+    while done < n:
+        m = min(n - done, AT_ONCE)
+        rising = True
+        for i in range(m):
+            if <uint64_t> address[i] >= <uint64_t> size:
+                n = done + i
+                m = i
+                break
+            rising &= i == 0 or address[i - 1] <= address[i]
+        # Neighbours are mostly of one segment; of others the searches go on side by side.
+        for i in range(m):
+            hint = owner[i] = segment_at(s, address[i], hint if rising else -1)
+        for i in range(m):
+            index_in(s, ndim, owner[i], address[i], index)
+            for j in range(ndim):
+                index[j] += s.sides[START][j].extent
+            index += ndim
+        address += m
+        done += m
+    return n
+
+
+cdef Py_ssize_t indices_of(
+    const axial_t *s, index_t size, const index_t *address, Py_ssize_t n, index_t *index
+) noexcept nogil:
+    """Indices of the chunks at n addresses below `size`, counted from the first there are now.
+
+    Returns how many come before the first that no chunk has.
+    """
+    if s.ndim == 2:
+        return by_search(s, 2, size, address, n, index)
+    if s.ndim == 3:
+        return by_search(s, 3, size, address, n, index)
+    if s.ndim == 4:
+        return by_search(s, 4, size, address, n, index)
+    return by_search(s, s.ndim, size, address, n, index)
 
 
 cdef class Axial:
@@ -191,6 +324,7 @@ cdef class Axial:
             raise LimitError(f"an extent of the grid {tuple(extents)} exceeds 2**63 - 1 chunks")
         self.retired = []
         self.state.ndim = len(extents)
+        self.state.record_bytes = sizeof(record_t) + self.state.ndim * sizeof(index_t)
         # The initial segment is a growth of axis 0 from nothing.
         for j in range(1, self.state.ndim):
             extent = extents[j]
@@ -266,19 +400,11 @@ cdef class Axial:
                 s.starts, n * ndim * sizeof(index_t), capacity * ndim * sizeof(index_t))
         # One piece of memory has all.
         s.start_address = <index_t *> self._allocated(
-            capacity * ((3 + ndim) * sizeof(index_t) + sizeof(int32_t) + sizeof(uint8_t)))
-        s.constant = s.start_address + capacity
-        s.first = s.constant + capacity
-        s.coefficient = s.first + capacity
-        s.axis = <int32_t *> (s.coefficient + capacity * ndim)
-        s.side = <uint8_t *> (s.axis + capacity)
+            capacity * (sizeof(index_t) + s.record_bytes))
+        s.records = <char *> (s.start_address + capacity)
         if n:
             memcpy(s.start_address, old.start_address, n * sizeof(index_t))
-            memcpy(s.constant, old.constant, n * sizeof(index_t))
-            memcpy(s.first, old.first, n * sizeof(index_t))
-            memcpy(s.coefficient, old.coefficient, n * ndim * sizeof(index_t))
-            memcpy(s.axis, old.axis, n * sizeof(int32_t))
-            memcpy(s.side, old.side, n * sizeof(uint8_t))
+            memcpy(s.records, old.records, n * s.record_bytes)
         self.segment_capacity = <int32_t> capacity
         self._retire(old.start_address)
         return 0
@@ -374,7 +500,7 @@ cdef class Axial:
         stop = extent
         for m in range(<int32_t> n - 1, -1, -1):
             segment = own.segments[m]
-            start = 0 if m == 0 else s.first[segment]
+            start = 0 if m == 0 else record_of(s, segment).first
             for i in range(max(start, first), stop):
                 own.table[i] = segment
             stop = min(stop, start)
@@ -452,7 +578,8 @@ cdef class Axial:
     cdef bint extend(self, int axis, int side, index_t by) except -1:
         """Grow a side of an axis by at least one chunk; returns whether a segment was added."""
         cdef axial_t *s = &self.state
-        if s.axis[s.n_segments - 1] == axis and s.side[s.n_segments - 1] == side:
+        cdef const record_t *last = record_of(s, s.n_segments - 1)
+        if last.axis == axis and last.side == side:
             self._lengthen(axis, side, by)
             return False
         self._add_segment(axis, side)
@@ -491,12 +618,14 @@ cdef class Axial:
         See `_mark`.
         """
         cdef axial_t *s = &self.state
+        cdef const record_t *last
         cdef side_t *own
         cdef int j, side
         n_segments, *extents = mark
         while s.n_segments > n_segments:
             s.n_segments -= 1
-            s.sides[s.side[s.n_segments]][s.axis[s.n_segments]].n_segments -= 1
+            last = record_of(s, s.n_segments)
+            s.sides[last.side][last.axis].n_segments -= 1
         for side in range(2):
             for j in range(s.ndim):
                 own = &s.sides[side][j]
@@ -530,7 +659,7 @@ cdef class Axial:
         cdef int j
         grid = tuple(
             [extent_before(s, n, j, END) + extent_before(s, n, j, START) for j in range(s.ndim)])
-        return s.axis[n], s.side[n], grid
+        return record_of(s, n).axis, record_of(s, n).side, grid
 
     def _with_axis(self, position):
         """Axial vectors with one axis more, along which every chunk has index 0.
@@ -558,6 +687,7 @@ cdef class Axial:
         ((1, 4, 5), 17, 17)
         """
         cdef axial_t *s = &self.state
+        cdef const record_t *record
         cdef int at = position, ndim = s.ndim, j
         cdef int32_t n = s.n_segments, i
         cdef uint8_t[::1] axes = np.zeros(n, np.uint8)
@@ -565,8 +695,9 @@ cdef class Axial:
         cdef index_t[:, ::1] grids = np.ones((n, ndim + 1), np.int64)
         grid = [*self.grid[:at], 1, *self.grid[at:]]
         for i in range(n):
-            axes[i] = s.axis[i] + (s.axis[i] >= at)
-            sides[i] = s.side[i]
+            record = record_of(s, i)
+            axes[i] = record.axis + (record.axis >= at)
+            sides[i] = record.side
             for j in range(ndim):
                 grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
         # The initial segment is a growth of axis 0, from nothing to what it had come to when the
@@ -608,7 +739,7 @@ cdef class Axial:
             zero = s.sides[START][j].extent
             start.append(zero - extent_before(s, n + 1, j, START))
             stop.append(zero + extent_before(s, n + 1, j, END))
-        return s.axis[n], s.side[n], tuple(start), tuple(stop)
+        return record_of(s, n).axis, record_of(s, n).side, tuple(start), tuple(stop)
 
     cdef int32_t _segment(self, segment) except -1:
         cdef Py_ssize_t n = segment
@@ -709,8 +840,8 @@ cdef class Axial:
                     self._make_room_for_owners(j, side, owned[side][j])
                 if owned[START][j]:
                     self._note_starts()
-            last = s.axis[s.n_segments - 1]
-            side = s.side[s.n_segments - 1]
+            last = record_of(s, s.n_segments - 1).axis
+            side = record_of(s, s.n_segments - 1).side
             for i in range(n + 1):
                 target = &grids[i, 0] if i < n and ndim else last_grid
                 # Between two records only the side that grew last can have grown.
@@ -760,7 +891,8 @@ cdef class Axial:
         """
         cdef axial_t *s = &self.state
         starts = list(self._extents(START))
-        last, side = s.axis[s.n_segments - 1], s.side[s.n_segments - 1]
+        last = record_of(s, s.n_segments - 1).axis
+        side = record_of(s, s.n_segments - 1).side
         before = self.grid
         for next_axis, next_side, after in [*zip(axes, sides, grids), (0, 0, grid)]:
             if side == START:
@@ -880,7 +1012,7 @@ cdef class Axial:
         """
         cdef index_t chunk[MAX_NDIM]
         cdef int j
-        index_at(&self.state, self._address(address), 0, chunk)
+        index_at(&self.state, self._address(address), chunk)
         return tuple(
             [chunk[j] + self.state.sides[START][j].extent for j in range(self.state.ndim)])
 
@@ -908,28 +1040,21 @@ cdef class Axial:
         array([1, 3])
         """
         cdef const index_t[:, ::1] chunks = _integers(indices, 2, self.state.ndim)
-        cdef Py_ssize_t n = chunks.shape[0], i, wrong = -1
+        cdef Py_ssize_t n = chunks.shape[0], done
         cdef int ndim = self.state.ndim, j
         cdef axial_t state
-        cdef index_t chunk[MAX_NDIM]
         out = np.empty(n, np.int64)
         cdef index_t[::1] result = out
+        if n == 0:
+            return out
         self.pin(&state)
         try:
             with nogil:
-                for i in range(n):
-                    for j in range(ndim):
-                        if not 0 <= chunks[i, j] < extent_of(&state, j):
-                            wrong = i
-                            break
-                        chunk[j] = chunks[i, j] - state.sides[START][j].extent
-                    if wrong >= 0:
-                        break
-                    result[i] = address_of(&state, chunk)
+                done = addresses_of(&state, &chunks[0, 0] if ndim else &result[0], n, &result[0])
         finally:
             self.unpin()
-        if wrong >= 0:
-            self.address(tuple(int(chunks[wrong, j]) for j in range(ndim)))    # raises
+        if done < n:
+            self.address(tuple(int(chunks[done, j]) for j in range(ndim)))     # raises
         return out
 
     def indices(self, addresses):
@@ -956,28 +1081,22 @@ cdef class Axial:
                [1, 1]])
         """
         cdef const index_t[::1] asked = _integers(addresses, 1, -1)
-        cdef Py_ssize_t n = asked.shape[0], i, wrong = -1
-        cdef int ndim = self.state.ndim, j
+        cdef Py_ssize_t n = asked.shape[0], done
+        cdef int ndim = self.state.ndim
         cdef index_t size = self.size
-        cdef int32_t hint = 0
         cdef axial_t state
         out = np.empty((n, ndim), np.int64)
         cdef index_t[:, ::1] result = out
+        if n == 0:
+            return out
         self.pin(&state)
         try:
             with nogil:
-                for i in range(n):
-                    if not 0 <= asked[i] < size:
-                        wrong = i
-                        break
-                    if ndim:
-                        hint = index_at(&state, asked[i], hint, &result[i, 0])
-                        for j in range(ndim):
-                            result[i, j] += state.sides[START][j].extent
+                done = indices_of(&state, size, &asked[0], n, &result[0, 0] if ndim else NULL)
         finally:
             self.unpin()
-        if wrong >= 0:
-            raise BoundsError(f"address {asked[wrong]} is out of bounds for {size} chunks")
+        if done < n:
+            raise BoundsError(f"address {asked[done]} is out of bounds for {size} chunks")
         return out
 
     def neighbours(self, address, radius=1):
@@ -1023,7 +1142,7 @@ cdef class Axial:
         cdef const index_t[::1] reaches = _radii(radius, self.grid)
         self.pin(&state)
         try:
-            index_at(&state, own, 0, chunk)
+            index_at(&state, own, chunk)
             for j in range(ndim):
                 reach = reaches[j]
                 low[j] = max(chunk[j] - reach, -state.sides[START][j].extent)
@@ -1078,25 +1197,28 @@ cdef class Axial:
         ([3], [12], [[1, 4]])
         """
         cdef axial_t *s = &self.state
-        cdef int j = self._axis(axis), i
-        cdef index_t zero = s.sides[START][j].extent
-        cdef int32_t n, m
-        rows = []
-        for m in range(s.sides[START][j].n_segments - 1, -1, -1):
-            n = s.sides[START][j].segments[m]
-            rows.append((n, zero + ~s.first[n]))
-        for m in range(1 if j else 0, s.sides[END][j].n_segments):     # segment 0 is axis 0's
-            n = s.sides[END][j].segments[m]
-            rows.append((n, zero + s.first[n]))
-        k = s.ndim
-        return (
-            np.array([start for _, start in rows], np.int64),
-            np.array([s.start_address[<int32_t> own] for own, _ in rows], np.int64),
-            np.array(
-                [[s.coefficient[<size_t> <int32_t> own * k + i] for i in range(k)] for own, _ in rows],
-                np.int64,
-            ).reshape(len(rows), k),
-        )
+        cdef int j = self._axis(axis), i, skipped = 1 if j else 0   # segment 0 is axis 0's
+        cdef const side_t *at_start = &s.sides[START][j]
+        cdef const side_t *at_end = &s.sides[END][j]
+        cdef Py_ssize_t n = at_start.n_segments + at_end.n_segments - skipped, m
+        cdef int32_t segment
+        indices = np.empty(n, np.int64)
+        addresses = np.empty(n, np.int64)
+        coefficients = np.empty((n, s.ndim), np.int64)
+        cdef index_t[::1] index = indices
+        cdef index_t[::1] address = addresses
+        cdef index_t[:, ::1] coefficient = coefficients
+        for m in range(n):
+            if m < at_start.n_segments:
+                segment = at_start.segments[at_start.n_segments - 1 - m]
+                index[m] = at_start.extent + ~record_of(s, segment).first
+            else:
+                segment = at_end.segments[m - at_start.n_segments + skipped]
+                index[m] = at_start.extent + record_of(s, segment).first
+            address[m] = s.start_address[segment]
+            for i in range(s.ndim):
+                coefficient[m, i] = coefficients_of(record_of(s, segment))[i]
+        return indices, addresses, coefficients
 
     def _address(self, address):
         q = _integer(address)

@@ -17,7 +17,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
-from ._axial cimport axial_t, segment_of
+from ._axial cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport populate_alone, populate_ends, reserve_range, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
@@ -599,8 +599,8 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
                 owner = max(outer_owner, piece.segment)
                 if owner != previous:
                     # Affine along the run of chunks with this owner.
-                    c = A.coefficient + <size_t> owner * ndim
-                    base = <uint64_t> A.constant[owner]
+                    c = coefficients_of(record_of(A, owner))
+                    base = <uint64_t> record_of(A, owner).constant
                     for j in range(last):
                         base += <uint64_t> c[j] * <uint64_t> job.pieces[j][p[j]].chunk
                     previous = owner
@@ -683,8 +683,8 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
         for j in range(ndim):
             owner = max(owner, job.pieces[j][run_low[j]].segment)
             p[j] = run_low[j]
-        coefficient = A.coefficient + <size_t> owner * ndim
-        address[0] = <uint64_t> A.constant[owner]
+        coefficient = coefficients_of(record_of(A, owner))
+        address[0] = <uint64_t> record_of(A, owner).constant
         at[0] = 0
         user[0] = 0
         j = 0
