@@ -390,6 +390,15 @@ def test_what_is_left_of_other_elements_is_not_used(tmp_path, monkeypatch, one, 
     assert files_of(tmp_path) == ["new.xmd", "new.xta"]
 
 
+def test_what_a_kill_has_left_of_a_pass_that_was_being_created_is_removed(tmp_path):
+    left = [tmp_path / f"new.rechunk-1{suffix}.0123456789ab.new" for suffix in (".xmd", ".xta")]
+    for file in left:
+        file.touch()
+        os.utime(file, (0, 0))
+    xa.rechunk(xa.zeros((4, 4)), tmp_path / "new", chunks=2).close()
+    assert files_of(tmp_path) == ["new.xmd", "new.xta"]
+
+
 KILLED = """
 import os, signal, sys
 import extarray as xa

@@ -30,6 +30,7 @@ from extarray.layout.plan import (
     least_memory,
     plan_passes,
 )
+from extarray.leftovers import remove_left_overs
 from extarray.policy import EXACT
 from extarray.progress import Progress
 
@@ -391,6 +392,7 @@ class Transformation:
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
                 os.unlink(_moved_data(file_names(place)[0], path))
             remove_pair(place)
+            remove_left_overs(file_names(place), None)
 
     def _has_made(self, store: FileStore) -> bool:
         """Whether an array is of a pass: it has notes, until it is complete and like the target."""
