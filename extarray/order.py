@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import ArgumentError, ArgumentTypeError, ChunksError
 
-__all__ = ["ORDERS", "check_order", "hilbert_key", "morton_key", "positions"]
+__all__ = ["ORDERS", "check_order", "hilbert_key", "morton_key", "positions", "table_bytes"]
 
 ORDERS = ("C", "F", "Z", "H")
 
@@ -65,6 +65,29 @@ def check_order(order: str) -> str:
     if order not in ORDERS:
         raise ArgumentError(f"unknown order {order!r}; use one of {_one_of_orders()}")
     return order
+
+
+def table_bytes(chunks: Sequence[int], order: str) -> int:
+    """Bytes of the table of positions by which readers and writers apply an order.
+
+    Parameters
+    ----------
+    chunks : sequence of int
+        The chunk shape, in elements.
+    order : {"C", "F", "Z", "H"}
+
+    Returns
+    -------
+    int
+        0 for "C" and "F", which strides describe.  While the others are made (`positions`) they
+        take three times as much.
+
+    Examples
+    --------
+    >>> table_bytes((64, 64), "Z"), table_bytes((64, 64), "C")
+    (32768, 0)
+    """
+    return 8 * math.prod(chunks) if order in "ZH" else 0
 
 
 def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:

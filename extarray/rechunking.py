@@ -19,12 +19,12 @@ from extarray.creation import open as open_array
 from extarray.dims import known_dims
 from extarray.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.filesystem import resolve_path
-from extarray.layout.plan import Task, plan_passes
+from extarray.layout.plan import Task, check_memory, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
 from extarray.lazy import LazyView
 from extarray.metadata.dtypes import check_dtype
-from extarray.order import check_order
+from extarray.order import check_order, table_bytes
 from extarray.store import FileStore
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def rechunk(
         Elements are cast as by ``astype``; None: the present one.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
-        chunk.  With `comm`, of each rank.  Besides, each thread stages up to 2 MiB, and an array in
-        order "Z" or "H" has a table of 8 bytes for each element of a chunk; 24 while it is made.
+        chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
+        each element of a chunk, and 24 while it is opened.  Besides, a thread stages up to 2 MiB.
     workers : int, optional
         Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
         `max_memory` is enough for.
@@ -222,12 +222,20 @@ def _work(
     """What is to be done."""
     source, header, attrs = _wanted(array, chunks, axes, order, dtype)
     shape = source.shape  # of now: another thread may let the array grow
-    passes = passes_between(source, shape, header.chunks, header.dtype, budget, in_memory)
     base: ExtArray = array.base if isinstance(array, LazyView) else array
-    growth = base._store.growth
-    return Transformation(
-        ExtArray, source, shape, header, attrs, passes, budget, progress, verify, growth
+    tables = _table_bytes(base, header)
+    passes = passes_between(
+        source, shape, header.chunks, header.dtype, budget, in_memory, tables=tables
     )
+    growth, memory = base._store.growth, budget - tables
+    return Transformation(
+        ExtArray, source, shape, header, attrs, passes, memory, progress, verify, growth
+    )
+
+
+def _table_bytes(base: ExtArray, header: Header) -> int:
+    """Bytes of the tables of orders of the source and of the target."""
+    return table_bytes(base.chunks, base.order) + table_bytes(header.chunks, header.order)
 
 
 def _place_of(array: ExtArray) -> str:
@@ -352,7 +360,7 @@ def rechunk_plan(
     axes : sequence of int, optional
         As for `rechunk`.
     order : {"C", "F", "Z", "H"}, optional
-        As for `rechunk`.  Whole chunks are moved, so plans are the same for all orders.
+        As for `rechunk`.
     dtype : dtype_like, optional
         As for `rechunk`; where `src` is a shape, that of both arrays, by default float64.
     max_memory : int or str
@@ -393,10 +401,13 @@ def rechunk_plan(
                 array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
             source, header, _ = _wanted(array, chunks, axes, order, dtype)
             extents = source.shape
-            passes = passes_between(source, extents, header.chunks, header.dtype, budget)
+            base: ExtArray = array.base if isinstance(array, LazyView) else array
+            tables = _table_bytes(base, header)
+            passes = passes_between(
+                source, extents, header.chunks, header.dtype, budget, tables=tables
+            )
             return RechunkPlan(extents, tuple(passes))
-    if order is not None:
-        check_order(order)
+    stored = "C" if order is None else check_order(order)
     shape = check_shape(src)  # type: ignore[arg-type]
     itemsize = check_dtype(float if dtype is None else dtype).itemsize
     old = check_chunks(source_chunks, shape, itemsize)
@@ -406,7 +417,9 @@ def rechunk_plan(
     new = old if chunks is None else check_chunks(chunks, shape, itemsize)
     if 0 in shape:
         return RechunkPlan(shape, ())
-    found = plan_passes(Task(shape, old, new, (0,) * len(shape), itemsize), budget)
+    tables = table_bytes(new, stored)
+    task = check_memory(Task(shape, old, new, (0,) * len(shape), itemsize), budget, tables)
+    found = plan_passes(task, budget - tables)
     return RechunkPlan(shape, tuple(found))
 
 

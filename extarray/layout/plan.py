@@ -250,7 +250,7 @@ def least_memory(
     return (math.prod(source) + math.prod(target)) * (itemsize + (cast_itemsize or 0))
 
 
-def check_memory(task: Task, budget: int) -> Task:
+def check_memory(task: Task, budget: int, tables: int = 0) -> Task:
     """Refuse a memory that is too little.
 
     Parameters
@@ -258,6 +258,8 @@ def check_memory(task: Task, budget: int) -> Task:
     task : Task
     budget : int
         Bytes.
+    tables : int
+        Of these, what tables of orders take, and three times as much while they are made.
 
     Returns
     -------
@@ -273,10 +275,12 @@ def check_memory(task: Task, budget: int) -> Task:
     source = tuple(map(min, extents, task.source_chunks))
     target = tuple(map(min, task.target_chunks, task.shape))
     least = least_memory(source, target, task.itemsize, task.cast_itemsize)
+    least = max(least + tables, 3 * tables)
     if budget < least:
         raise ArgumentError(
             f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
-            f"of {target}: one of each needs {least} bytes; give max_memory={least} or more"
+            f"of {target}: one of each{' and the tables of their orders' if tables else ''} needs "
+            f"{least} bytes; give max_memory={least} or more"
         )
     return replace(task, source_chunks=source, target_chunks=target)
 

@@ -60,6 +60,7 @@ def passes_between(
     budget: int | None,
     in_memory: bool = False,
     most: int = MOST_PASSES,
+    tables: int = 0,
 ) -> list[Pass]:
     """The passes from an array to chunks of another shape.
 
@@ -79,6 +80,8 @@ def passes_between(
         The target is in memory, which has no chunks that have to be written as a whole.
     most : int
         Passes at most.
+    tables : int
+        Bytes of `budget` that tables of orders take.
 
     Returns
     -------
@@ -97,10 +100,10 @@ def passes_between(
     if budget is None:
         budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
     task = Task(shape, source.chunks, chunks, source._lead, itemsize, cast)
-    check_memory(task, budget)
+    check_memory(task, budget, tables)
     if in_memory:
         task, most = replace(task, target_chunks=(1,) * len(shape)), 1
-    return plan_passes(task, budget, most)
+    return plan_passes(task, budget - tables, most)
 
 
 def fill(new: Any, source: Any) -> None:
