@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -392,19 +394,23 @@ def test_address_out_of_bounds(figure, address):
 
 
 @pytest.mark.parametrize("starts", [0, 0.4])
-@pytest.mark.parametrize("place", [0, 63, 64, 100, 129])
-def test_one_of_many_is_out_of_bounds(place, starts):
-    axial = Axial((2, 2))
-    for growth in long_history(2, 50, 2**62, starts)[1]:
+@pytest.mark.parametrize("ndim", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("place", [0, 63, 64, 129])
+def test_one_of_many_is_out_of_bounds(place, ndim, starts):
+    grid, growths = long_history(ndim, 50, 2**62, starts)
+    axial = Axial(grid)
+    for growth in growths:
         axial.grow(*growth)
-    indices = np.zeros((130, 2), np.int64)
-    indices[place] = 1, axial.grid[1]
-    with pytest.raises(xa.BoundsError, match=f"{axial.grid[1]} is out of bounds for axis 1"):
-        axial.addresses(indices)
-    addresses = np.zeros(130, np.int64)
-    addresses[place] = axial.size
-    with pytest.raises(xa.BoundsError, match=f"address {axial.size} is out of bounds"):
-        axial.indices(addresses)
+    for wrong in (-1, axial.grid[-1], 2**62):
+        indices = np.zeros((130, ndim), np.int64)
+        indices[place, -1] = wrong
+        with pytest.raises(xa.BoundsError, match=f"{wrong} is out of bounds for axis {ndim - 1}"):
+            axial.addresses(indices)
+    for wrong in (-1, axial.size, 2**63 - 1):
+        addresses = np.zeros(130, np.int64)
+        addresses[place] = wrong
+        with pytest.raises(xa.BoundsError, match=f"address {wrong} is out of bounds"):
+            axial.indices(addresses)
 
 
 @pytest.mark.parametrize("index", [(), (1,), (1, 2, 3)])
@@ -471,3 +477,27 @@ def test_records_are_copies(figure):
         part[...] = 7
     assert figure.axial.records(0)[0].tolist() == [0, 4, 7]
     assert figure.axial.address((4, 2)) == 22
+
+
+def test_addresses_that_change_while_they_are_looked_up():
+    """Each is checked, and what was checked is looked up."""
+    axial = Axial((3, 0))
+    for axis, by in (1, 5), (0, 3), (1, 4):
+        axial.grow(axis, by)
+    asked = np.zeros(1 << 14, np.int64)
+    done = threading.Event()
+
+    def change():
+        while not done.is_set():
+            asked[::64] = -1
+            asked[::64] = 0
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(500):
+            with contextlib.suppress(xa.BoundsError):
+                assert not axial.indices(asked).any()
+    finally:
+        done.set()
+        changing.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import inspect
 import re
@@ -326,3 +327,15 @@ def test_names_of_the_readme_exist(array):
 def test_a_name_that_does_not_exist_is_found():
     text = "```pycon\n>>> xa.creat('a')\n>>> a.b.c\n```\n\n```python\nxa.open(x)\n```\n"
     assert set(names_in(text)) == {("xa", "creat"), ("a", "b"), ("xa", "open")}
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("named", [False, True])
+def test_every_attribute_can_be_looked_at(tmp_path, named, checksum):
+    """Inspectors look at all of them, private ones too."""
+    a = xa.zeros((2, 3), path=tmp_path / "a" if named else None, checksum=named and checksum)
+    for closed in (False, True):
+        for name in dir(a):
+            with contextlib.suppress(xa.ExtArrayError):
+                assert hasattr(a, name) or closed
+        a.close()

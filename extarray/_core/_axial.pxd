@@ -144,7 +144,7 @@ cdef inline int32_t segment_of(const axial_t *s, int j, index_t i) noexcept nogi
     return side.segments[low]
 
 
-# The address of a chunk of a segment of an array of `ndim` axes, which may be a constant.
+# The address of a chunk of a segment; `ndim`, that of the array, may be a constant.
 cdef inline index_t address_in(
     const axial_t *s, int ndim, int32_t segment, const index_t *index
 ) noexcept nogil:
@@ -185,7 +185,7 @@ cdef inline int32_t segment_at(const axial_t *s, index_t address, int32_t hint) 
     return low
 
 
-# The index of the chunk at an address of a segment of an array of `ndim` axes, as above.
+# The index of the chunk at an address of a segment; `ndim` may be a constant.
 cdef inline void index_in(
     const axial_t *s, int ndim, int32_t segment, index_t address, index_t *index
 ) noexcept nogil:

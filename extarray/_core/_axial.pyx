@@ -149,7 +149,7 @@ cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t 
 cdef inline Py_ssize_t by_tables(
     const axial_t *s, int ndim, const index_t *index, Py_ssize_t n, index_t *address
 ) noexcept nogil:
-    """`addresses_of` where the ends of all axes have all chunks, and tables.
+    """`addresses_of` where the ends of all axes have all chunks, and a table or one segment.
 
     The compiler makes one of it for each `ndim` that is a constant.
     """
@@ -158,6 +158,7 @@ cdef inline Py_ssize_t by_tables(
     cdef index_t mask[MAX_NDIM]
     cdef int32_t owner[AT_ONCE]
     cdef const index_t *next_index
+    cdef index_t at                 # the caller's may change meanwhile, and this one is checked
     cdef int32_t latest
     cdef int j
     cdef Py_ssize_t done = 0, i, m
@@ -175,9 +176,10 @@ cdef inline Py_ssize_t by_tables(
         for i in range(m):
             latest = 0
             for j in range(ndim):
-                if <uint64_t> next_index[j] >= extent[j]:
+                at = next_index[j]
+                if <uint64_t> at >= extent[j]:
                     break
-                latest = max(latest, table[j][next_index[j] & mask[j]])
+                latest = max(latest, table[j][at & mask[j]])
             else:
                 owner[i] = latest
                 next_index += ndim
@@ -231,6 +233,7 @@ cdef inline Py_ssize_t by_search(
     const axial_t *s, int ndim, index_t size, const index_t *address, Py_ssize_t n, index_t *index
 ) noexcept nogil:
     """`indices_of` for `ndim` axes, made once for each that is a constant."""
+    cdef index_t asked[AT_ONCE]     # the caller's may change meanwhile, and these are checked
     cdef int32_t owner[AT_ONCE]
     cdef int32_t hint = 0
     cdef int j
@@ -240,16 +243,17 @@ cdef inline Py_ssize_t by_search(
         m = min(n - done, AT_ONCE)
         rising = True
         for i in range(m):
-            if <uint64_t> address[i] >= <uint64_t> size:
+            asked[i] = address[i]
+            if <uint64_t> asked[i] >= <uint64_t> size:
                 n = done + i
                 m = i
                 break
-            rising &= i == 0 or address[i - 1] <= address[i]
+            rising &= i == 0 or asked[i - 1] <= asked[i]
         # Neighbours are mostly of one segment; of others the searches go on side by side.
         for i in range(m):
-            hint = owner[i] = segment_at(s, address[i], hint if rising else -1)
+            hint = owner[i] = segment_at(s, asked[i], hint if rising else -1)
         for i in range(m):
-            index_in(s, ndim, owner[i], address[i], index)
+            index_in(s, ndim, owner[i], asked[i], index)
             for j in range(ndim):
                 index[j] += s.sides[START][j].extent
             index += ndim
@@ -1043,6 +1047,8 @@ cdef class Axial:
         cdef Py_ssize_t n = chunks.shape[0], done
         cdef int ndim = self.state.ndim, j
         cdef axial_t state
+        cdef index_t extents[MAX_NDIM]
+        cdef index_t chunk[MAX_NDIM]
         out = np.empty(n, np.int64)
         cdef index_t[::1] result = out
         if n == 0:
@@ -1054,7 +1060,10 @@ cdef class Axial:
         finally:
             self.unpin()
         if done < n:
-            self.address(tuple(int(chunks[done, j]) for j in range(ndim)))     # raises
+            for j in range(ndim):
+                extents[j] = extent_of(&state, j)
+            as_chunk_index([chunks[done, j] for j in range(ndim)], ndim, extents, chunk)
+            raise BoundsError(f"chunk indices were changed while they were looked up, at {done}")
         return out
 
     def indices(self, addresses):
@@ -1083,7 +1092,7 @@ cdef class Axial:
         cdef const index_t[::1] asked = _integers(addresses, 1, -1)
         cdef Py_ssize_t n = asked.shape[0], done
         cdef int ndim = self.state.ndim
-        cdef index_t size = self.size
+        cdef index_t size = self.size, nothing
         cdef axial_t state
         out = np.empty((n, ndim), np.int64)
         cdef index_t[:, ::1] result = out
@@ -1092,7 +1101,7 @@ cdef class Axial:
         self.pin(&state)
         try:
             with nogil:
-                done = indices_of(&state, size, &asked[0], n, &result[0, 0] if ndim else NULL)
+                done = indices_of(&state, size, &asked[0], n, &result[0, 0] if ndim else &nothing)
         finally:
             self.unpin()
         if done < n:

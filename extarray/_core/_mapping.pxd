@@ -70,5 +70,6 @@ cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil
 cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef void touched_set(touched_t *root, index_t address) noexcept nogil
+cdef bint touched_missed(const touched_t *root) noexcept nogil
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil
 cdef bint is_shown(const char *first, const char *last) noexcept

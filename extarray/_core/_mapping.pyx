@@ -350,6 +350,11 @@ cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
     xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
 
 
+cdef bint touched_missed(const touched_t *root) noexcept nogil:
+    """Whether chunks stay unknown that were to be set."""
+    return xa_load_bits(&root.missed) != 0
+
+
 cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t *taken) noexcept nogil:
     """Take the chunks from address `first` on out of the set, at most `limit` of them, in order.
     Returns their number."""

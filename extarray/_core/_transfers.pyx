@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 from ._axial cimport Axial, address_of, axial_t
 from ._copy cimport count_pieces, job_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t
-from ._mapping cimport Counter, Region, Touched, touched_set, touched_take
+from ._mapping cimport Counter, Region, Touched, touched_missed, touched_set, touched_take
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState
 from ._threads cimport run_pieces, run_plan, worth_threads
@@ -423,7 +423,10 @@ cdef class Transfers(ArrayState):
     def _quiet(self):
         """A number that stays the same as long as nothing is written; None while something is, or
         may be through a view, and for ever where what was written could not be noted."""
-        return None if self.writing or self.shown or self.written.root.missed else self.writes
+        if self.writing or self.shown or (
+                self.written is not None and touched_missed(self.written.root)):
+            return None
+        return self.writes
 
     def _take_written(self, index_t first, index_t limit):
         """Addresses, from `first` on, of chunks that were written since they were taken last.
