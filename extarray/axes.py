@@ -23,7 +23,7 @@ from extarray.errors import (
     ShapeError,
 )
 from extarray.metadata.places import LIMIT
-from extarray.order import positions, table_bytes
+from extarray.order import positions
 from extarray.stored import StoredArray, as_int
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
     ReserveError
         A MemoryError.
     """
-    if not table_bytes(chunks, order):
+    if order not in "ZH":
         return None
     try:
         return positions(chunks, order)

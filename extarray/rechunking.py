@@ -19,7 +19,7 @@ from extarray.creation import open as open_array
 from extarray.dims import known_dims
 from extarray.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.filesystem import resolve_path
-from extarray.layout.plan import Task, check_memory, plan_passes
+from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
 from extarray.lazy import LazyView
@@ -77,7 +77,8 @@ def rechunk(
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
-        each element of a chunk, and 24 while it is opened.  Besides, a thread stages up to 2 MiB.
+        each element of a chunk, and the new one up to 24 while it is created.  Besides, each thread
+        stages up to 2 MiB.
     workers : int, optional
         Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
         `max_memory` is enough for.
@@ -222,20 +223,26 @@ def _work(
     """What is to be done."""
     source, header, attrs = _wanted(array, chunks, axes, order, dtype)
     shape = source.shape  # of now: another thread may let the array grow
-    base: ExtArray = array.base if isinstance(array, LazyView) else array
-    tables = _table_bytes(base, header)
+    tables = _tables(array, header)
     passes = passes_between(
         source, shape, header.chunks, header.dtype, budget, in_memory, tables=tables
     )
-    growth, memory = base._store.growth, budget - tables
+    growth, memory = _base(array)._store.growth, budget - sum(tables)
     return Transformation(
         ExtArray, source, shape, header, attrs, passes, memory, progress, verify, growth
     )
 
 
-def _table_bytes(base: ExtArray, header: Header) -> int:
+def _base(array: ExtArray | LazyView) -> ExtArray:
+    """The array that has the elements."""
+    base: ExtArray = array.base if isinstance(array, LazyView) else array
+    return base
+
+
+def _tables(array: ExtArray | LazyView, header: Header) -> tuple[int, int]:
     """Bytes of the tables of orders of the source and of the target."""
-    return table_bytes(base.chunks, base.order) + table_bytes(header.chunks, header.order)
+    base = _base(array)
+    return table_bytes(base.chunks, base.order), table_bytes(header.chunks, header.order)
 
 
 def _place_of(array: ExtArray) -> str:
@@ -279,7 +286,7 @@ def _wanted(
     dtype: Any,
 ) -> tuple[Any, Header, str]:
     """The source with its axes in the order of the target, and what the target is."""
-    base: ExtArray = array.base if isinstance(array, LazyView) else array
+    base = _base(array)
     base._check()
     source: Any = array if axes is None else np.transpose(array, _permutation(axes, array.ndim))
     kind = source.dtype if dtype is None else check_dtype(dtype)
@@ -400,13 +407,11 @@ def rechunk_plan(
             if not isinstance(src, (ExtArray, LazyView)):
                 array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
             source, header, _ = _wanted(array, chunks, axes, order, dtype)
-            extents = source.shape
-            base: ExtArray = array.base if isinstance(array, LazyView) else array
-            tables = _table_bytes(base, header)
+            extents, tables = source.shape, _tables(array, header)
             passes = passes_between(
                 source, extents, header.chunks, header.dtype, budget, tables=tables
             )
-            return RechunkPlan(extents, tuple(passes))
+            return RechunkPlan(extents, tuple(passes), sum(tables))
     stored = "C" if order is None else check_order(order)
     shape = check_shape(src)  # type: ignore[arg-type]
     itemsize = check_dtype(float if dtype is None else dtype).itemsize
@@ -417,10 +422,9 @@ def rechunk_plan(
     new = old if chunks is None else check_chunks(chunks, shape, itemsize)
     if 0 in shape:
         return RechunkPlan(shape, ())
-    tables = table_bytes(new, stored)
-    task = check_memory(Task(shape, old, new, (0,) * len(shape), itemsize), budget, tables)
-    found = plan_passes(task, budget - tables)
-    return RechunkPlan(shape, tuple(found))
+    tables = 0, table_bytes(new, stored)
+    task = Task(shape, old, new, (0,) * len(shape), itemsize)
+    return RechunkPlan(shape, tuple(plan_passes(task, budget, tables=tables)), sum(tables))
 
 
 def _is_text(value: Any) -> bool:

@@ -250,7 +250,7 @@ def least_memory(
     return (math.prod(source) + math.prod(target)) * (itemsize + (cast_itemsize or 0))
 
 
-def check_memory(task: Task, budget: int, tables: int = 0) -> Task:
+def check_memory(task: Task, budget: int, tables: tuple[int, int] = (0, 0)) -> Task:
     """Refuse a memory that is too little.
 
     Parameters
@@ -258,8 +258,8 @@ def check_memory(task: Task, budget: int, tables: int = 0) -> Task:
     task : Task
     budget : int
         Bytes.
-    tables : int
-        Of these, what tables of orders take, and three times as much while they are made.
+    tables : tuple of int
+        Bytes of the table of an order (`table_bytes`) that the source has, and the target gets.
 
     Returns
     -------
@@ -275,12 +275,14 @@ def check_memory(task: Task, budget: int, tables: int = 0) -> Task:
     source = tuple(map(min, extents, task.source_chunks))
     target = tuple(map(min, task.target_chunks, task.shape))
     least = least_memory(source, target, task.itemsize, task.cast_itemsize)
-    least = max(least + tables, 3 * tables)
+    # The target is made while the source is open, and takes up to three times its table for that.
+    least = max(least + sum(tables), tables[0] + 3 * tables[1])
     if budget < least:
+        besides = ", and the tables of their orders," if any(tables) else ""
         raise ArgumentError(
             f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
-            f"of {target}: one of each{' and the tables of their orders' if tables else ''} needs "
-            f"{least} bytes; give max_memory={least} or more"
+            f"of {target}: one of each{besides} needs {least} bytes; give max_memory={least} or "
+            "more"
         )
     return replace(task, source_chunks=source, target_chunks=target)
 
@@ -580,7 +582,9 @@ def _root(value: int, n: int) -> int:
     return low
 
 
-def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
+def plan_passes(
+    task: Task, budget: int, most: int = MOST_PASSES, tables: tuple[int, int] = (0, 0)
+) -> list[Pass]:
     """The passes that read and write the least bytes in a given memory.
 
     Parameters
@@ -590,6 +594,8 @@ def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
         Bytes; at least `least_memory`.
     most : int
         Passes at most.
+    tables : tuple of int
+        As for `check_memory`; the passes have what is left.
 
     Returns
     -------
@@ -606,7 +612,8 @@ def plan_passes(task: Task, budget: int, most: int = MOST_PASSES) -> list[Pass]:
     that fit the chunks, and templates that lie in memory as a whole, are taken where they save half
     of what reading the array once takes, or where nothing else is possible.
     """
-    task = check_memory(task, budget)
+    task = check_memory(task, budget, tables)
+    budget -= sum(tables)
     small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
     if small.memory <= min(budget, STEP_BYTES):
         return [small]  # one step has the whole array

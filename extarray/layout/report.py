@@ -30,6 +30,8 @@ class RechunkPlan:
         ``template``, the elements of a template, in which each chunk is read once; ``traversal``,
         the axes along which a template is swept, the first one fastest; ``bytes_read``,
         ``bytes_written`` and ``memory``, which each thread takes that `rechunk` has room for.
+    table_bytes : int
+        Bytes that tables of orders "Z" and "H" take besides.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class RechunkPlan:
 
     shape: tuple[int, ...]
     passes: tuple[Pass, ...]
+    table_bytes: int = 0
 
     @property
     def bytes_read(self) -> int:
@@ -58,7 +61,7 @@ class RechunkPlan:
     @property
     def memory(self) -> int:
         """Bytes in memory at a time, at most."""
-        return max((p.memory for p in self.passes), default=0)
+        return self.table_bytes + max((p.memory for p in self.passes), default=0)
 
     def __repr__(self) -> str:
         if not self.passes:

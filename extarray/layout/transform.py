@@ -60,7 +60,7 @@ def passes_between(
     budget: int | None,
     in_memory: bool = False,
     most: int = MOST_PASSES,
-    tables: int = 0,
+    tables: tuple[int, int] = (0, 0),
 ) -> list[Pass]:
     """The passes from an array to chunks of another shape.
 
@@ -80,8 +80,8 @@ def passes_between(
         The target is in memory, which has no chunks that have to be written as a whole.
     most : int
         Passes at most.
-    tables : int
-        Bytes of `budget` that tables of orders take.
+    tables : tuple of int
+        As for `plan_passes`.
 
     Returns
     -------
@@ -100,10 +100,10 @@ def passes_between(
     if budget is None:
         budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
     task = Task(shape, source.chunks, chunks, source._lead, itemsize, cast)
-    check_memory(task, budget, tables)
     if in_memory:
+        check_memory(task, budget, tables)
         task, most = replace(task, target_chunks=(1,) * len(shape)), 1
-    return plan_passes(task, budget - tables, most)
+    return plan_passes(task, budget, most, tables)
 
 
 def fill(new: Any, source: Any) -> None:
@@ -395,7 +395,7 @@ class Transformation:
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
                 os.unlink(_moved_data(file_names(place)[0], path))
             remove_pair(place)
-            remove_left_overs(file_names(place), None)
+            remove_left_overs(file_names(place), None)  # but what is younger than a minute
 
     def _has_made(self, store: FileStore) -> bool:
         """Whether an array is of a pass: it has notes, until it is complete and like the target."""
