@@ -78,7 +78,7 @@ def rechunk(
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
         each element of a chunk, and the new one up to 24 while it is created.  Besides, each thread
-        stages up to 2 MiB.
+        stages up to 3 MiB.
     workers : int, optional
         Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
         `max_memory` is enough for.

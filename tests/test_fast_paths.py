@@ -248,6 +248,36 @@ def test_first_writes_of_whole_chunks(factory, side, order, sparse):
         assert_same(array[...], expected)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("chunk", [20_000, 1 << 16, 700_001, 1 << 20, 1_500_000])
+def test_first_writes_beyond_the_largest_pages(path, chunk, threads):
+    """They are written up to boundaries that need not be those of chunks."""
+    n = -(-9_000_000 // chunk) * chunk
+    values = np.arange(n, dtype="u4").astype("u1")
+    order = [slice(3 * chunk, n - chunk), slice(0, 3 * chunk), slice(n - chunk, n)]
+    with xa.config.set(threads=threads), xa.create(path, (n,), "u1", chunks=chunk) as a:
+        a.write(order[0], values[order[0]])
+        a.write(order[1], values[order[1]][::-1])
+        a.write(order[2], values[order[2]])
+    values[order[1]] = values[order[1]][::-1].copy()
+    with open(f"{path}.xta", "rb") as file:
+        assert file.read(n) == values.tobytes()
+
+
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_first_writes_of_neighbours_in_several_segments(path, engine):
+    values = np.random.default_rng(0).random((6, 160, 160))
+    with xa.create(path, (2, 80, 80), "f8", chunks=(1, 40, 40), engine=engine) as a:
+        a.extend(1, 40)
+        a.extend(2, 80)
+        a.extend(0, 4)
+        a.extend(1, 40)
+        a[...] = values
+        assert_same(a[...], values)
+    with xa.open(path) as a:
+        assert_same(a[...], values)
+
+
 @given(
     limit=st.sampled_from([1, 100, 4096, 10**6]),
     case=cases(dtypes=st.sampled_from([np.dtype("f8"), np.dtype("i4")]), max_ndim=3),

@@ -54,17 +54,17 @@ cdef struct worker_t:
     char *stage
     size_t stage_bytes
     bint is_direct              # chunks are written through the file for the first time
-    # Chunks in `stage` that are still to be written so, neighbours in the file, and the first
-    # one's address.
+    # Chunks in `stage` that are still to be written so, neighbours in the file, the first one's
+    # address, and where in the file the stage begins, which may be inside that chunk.
     index_t n_fresh
     index_t first_fresh
+    index_t stage_offset
 
 
 cdef enum:
     THROUGH_FILE = -1       # a chunk has to be moved by pread and pwrite
-    # What is written at once: by the engine "pread", and of small chunks that are new.  Larger
-    # writes make larger folios in the page cache; a mapping gains by them, but every small write
-    # into one costs several times more.
+    # What the engine "pread" writes at once.  Larger writes make larger folios in the page cache; a
+    # mapping gains by them, but every small write into one costs several times more.
     PIECE = 1 << 18
     # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
     GAP_FACTOR = 8

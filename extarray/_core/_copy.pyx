@@ -14,7 +14,7 @@ elements never harm each other, inside one chunk too.
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._axial cimport axial_t, coefficients_of, record_of, segment_of
@@ -39,7 +39,7 @@ cdef extern from "_block.h":
     bint xa_reads_by_rows() noexcept nogil
 
 cdef enum:
-    # The part of a chunk that is staged at once, about the second-level cache.
+    # The part of a chunk that is staged at once, about the second-level cache; and the largest pages.
     STAGE = 1 << 21
     # Below this new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
@@ -433,56 +433,72 @@ cdef int write_fresh(
 ) noexcept nogil:
     """Write a whole chunk for the first time.
 
-    Through the file, the kernel need not clear the pages first, and makes large ones.  Small chunks
-    wait in the stage for their neighbours.
+    Through the file, the kernel need not clear the pages first, and makes large ones, if all of one
+    is written at once.  So chunks wait in the stage for their neighbours, up to the next boundary.
     """
     cdef const layout_t *L = &job.layout
-    cdef int failure
-    if L.chunk_bytes > PIECE // 2:
-        failure = write_part(job, w, address * L.chunk_bytes, user, stride, count)
+    cdef index_t offset = address * L.chunk_bytes, end = offset + L.chunk_bytes
+    cdef index_t room = L.chunk_bytes
+    cdef int failure, j
+    if L.chunk_bytes > STAGE // 2:
+        failure = write_part(job, w, offset, user, stride, count)
         if failure == 0:
             note_touched(L, address, 1)
         return failure
-    if w.n_fresh and (
-            address != w.first_fresh + w.n_fresh or (w.n_fresh + 1) * L.chunk_bytes > PIECE):
+    if w.n_fresh and address != w.first_fresh + w.n_fresh:
         failure = end_fresh(job, w)
         if failure:
             return failure
-    if stage_of(w, PIECE) == NULL:
+    for j in range(L.ndim):
+        room = min(room * job.n_pieces[j], STAGE + L.chunk_bytes)
+    if stage_of(w, room) == NULL:
         return ENOMEM
     if w.n_fresh == 0:
         w.first_fresh = address
+        w.stage_offset = offset
     xa_copy_block(
-        w.stage + w.n_fresh * L.chunk_bytes, stride, user, job.user_stride, count, L.ndim, L.itemsize,
+        w.stage + (offset - w.stage_offset), stride, user, job.user_stride, count, L.ndim, L.itemsize,
         False)
     w.n_fresh += 1
+    end -= end % STAGE
+    return write_staged(job, w, end) if end > w.stage_offset else 0
+
+
+cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil:
+    """Write what waits in the stage and lies before an offset of the file."""
+    cdef const layout_t *L = &job.layout
+    cdef index_t start = w.stage_offset, size = end - start, i
+    cdef index_t address = w.first_fresh, n = end // L.chunk_bytes - address    # what is complete
+    cdef index_t rest = (address + w.n_fresh) * L.chunk_bytes - end
+    cdef int failure
+    w.first_fresh += n
+    w.stage_offset = end
+    w.n_fresh -= n
+    if size >= LEAST_DIRECT or rest or start % L.chunk_bytes:
+        failure = write_bytes(L.fd, w.stage, size, start)
+        if failure:
+            w.n_fresh = 0
+            return failure
+        memmove(w.stage, w.stage + size, rest)
+    else:
+        for i in range(n):
+            failure = reach(L, address + i, True)
+            if failure > 0:
+                return failure
+            if failure == THROUGH_FILE:
+                failure = write_bytes(
+                    L.fd, w.stage + i * L.chunk_bytes, L.chunk_bytes, start + i * L.chunk_bytes)
+                if failure:
+                    return failure
+            else:
+                memcpy(L.base + start + i * L.chunk_bytes, w.stage + i * L.chunk_bytes, L.chunk_bytes)
+    note_touched(L, address, n)
     return 0
 
 
 cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
     """Write the chunks that wait in the stage."""
-    cdef const layout_t *L = &job.layout
-    cdef index_t i, n = w.n_fresh, offset = w.first_fresh * L.chunk_bytes
-    cdef int failure
-    w.n_fresh = 0
-    if n * L.chunk_bytes >= LEAST_DIRECT:
-        failure = write_bytes(L.fd, w.stage, n * L.chunk_bytes, offset)
-        if failure:
-            return failure
-    else:
-        for i in range(n):
-            failure = reach(L, w.first_fresh + i, True)
-            if failure > 0:
-                return failure
-            if failure == THROUGH_FILE:
-                failure = write_bytes(
-                    L.fd, w.stage + i * L.chunk_bytes, L.chunk_bytes, offset + i * L.chunk_bytes)
-                if failure:
-                    return failure
-            else:
-                memcpy(L.base + offset + i * L.chunk_bytes, w.stage + i * L.chunk_bytes, L.chunk_bytes)
-    note_touched(L, w.first_fresh, n)
-    return 0
+    return write_staged(job, w, (w.first_fresh + w.n_fresh) * job.layout.chunk_bytes)
 
 
 cdef bint goes_direct(const job_t *job) noexcept nogil:
