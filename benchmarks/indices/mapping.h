@@ -83,23 +83,83 @@ int mapping_grow(mapping_t *m, const int32_t *axes, const int64_t *by, size_t n)
     return 0;
 }
 
+/* The look-ups go as those of the package do: in groups, first all records and then what is computed
+ * from them, so that many loads are under way at a time; and one function for each small number of
+ * axes. */
+
+enum { AT_ONCE = 64 };
+
+#define FOR_EACH_RANK(function, m, ...)                    \
+    switch ((m)->index.ndim) {                             \
+    case 2: return function(m, 2, __VA_ARGS__);            \
+    case 3: return function(m, 3, __VA_ARGS__);            \
+    case 4: return function(m, 4, __VA_ARGS__);            \
+    default: return function(m, (m)->index.ndim, __VA_ARGS__); \
+    }
+
+static inline size_t addresses_of(
+    const mapping_t *m, int ndim, const int64_t *indices, size_t n, int64_t *out)
+{
+    const record_t *owners[AT_ONCE];
+    for (size_t done = 0; done < n; done += AT_ONCE, indices += AT_ONCE * ndim) {
+        size_t some = n - done < AT_ONCE ? n - done : AT_ONCE;
+        for (size_t i = 0; i < some; i++) {
+            const int64_t *index = indices + i * ndim;
+            const record_t *owner = NULL;
+            for (int j = 0; j < ndim; j++) {
+                if ((uint64_t)index[j] >= (uint64_t)m->extents[j])
+                    return done + i;
+                const record_t *record = index_of(&m->index, j, index[j]);
+                if (owner == NULL || record->start_address > owner->start_address)
+                    owner = record;
+            }
+            owners[i] = owner;
+        }
+        for (size_t i = 0; i < some; i++) {
+            int64_t address = 0;
+            for (int j = 0; j < ndim; j++)
+                address += owners[i]->coefficients[j] * indices[i * ndim + j];
+            out[done + i] = address;
+        }
+    }
+    return n;
+}
+
 /* Addresses of n chunk indices; returns how many lie before the first that is out of bounds. */
 size_t mapping_addresses(const mapping_t *m, const int64_t *indices, size_t n, int64_t *out)
 {
-    int ndim = m->index.ndim;
-    for (size_t i = 0; i < n; i++, indices += ndim) {
-        const record_t *owner = NULL;
-        for (int j = 0; j < ndim; j++) {
-            if ((uint64_t)indices[j] >= (uint64_t)m->extents[j])
-                return i;
-            const record_t *record = index_of(&m->index, j, indices[j]);
-            if (owner == NULL || record->start_address > owner->start_address)
-                owner = record;
+    FOR_EACH_RANK(addresses_of, m, indices, n, out)
+}
+
+static inline size_t indices_of(
+    const mapping_t *m, int ndim, const int64_t *addresses, size_t n, int64_t *out)
+{
+    const record_t *owners[AT_ONCE];
+    int64_t size = 1;
+    for (int j = 0; j < ndim; j++)
+        size *= m->extents[j];
+    for (size_t done = 0; done < n; done += AT_ONCE) {
+        size_t some = n - done < AT_ONCE ? n - done : AT_ONCE;
+        for (size_t i = 0; i < some; i++) {
+            if ((uint64_t)addresses[done + i] >= (uint64_t)size)
+                return done + i;
+            owners[i] = index_at(&m->index, addresses[done + i]);
         }
-        int64_t address = 0;
-        for (int j = 0; j < ndim; j++)
-            address += owner->coefficients[j] * indices[j];
-        out[i] = address;
+        for (size_t i = 0; i < some; i++, out += ndim) {
+            const record_t *owner = owners[i];
+            int axis = (int)owner->axis, last = axis == ndim - 1 ? ndim - 2 : ndim - 1;
+            uint64_t rest = (uint64_t)(addresses[done + i] - owner->start_address);
+            uint64_t along = (uint64_t)owner->coefficients[axis];
+            out[axis] = owner->start_index + (int64_t)(rest / along);
+            rest %= along;
+            for (int j = 0; j < last; j++)
+                if (j != axis) {
+                    out[j] = (int64_t)(rest / (uint64_t)owner->coefficients[j]);
+                    rest %= (uint64_t)owner->coefficients[j];
+                }
+            if (ndim > 1) /* of the last other axis the coefficient is 1 */
+                out[last] = (int64_t)rest;
+        }
     }
     return n;
 }
@@ -107,25 +167,7 @@ size_t mapping_addresses(const mapping_t *m, const int64_t *indices, size_t n, i
 /* Chunk indices of n addresses; returns how many lie before the first that no chunk has. */
 size_t mapping_indices(const mapping_t *m, const int64_t *addresses, size_t n, int64_t *out)
 {
-    int ndim = m->index.ndim;
-    int64_t size = 1;
-    for (int j = 0; j < ndim; j++)
-        size *= m->extents[j];
-    for (size_t i = 0; i < n; i++, out += ndim) {
-        if ((uint64_t)addresses[i] >= (uint64_t)size)
-            return i;
-        const record_t *owner = index_at(&m->index, addresses[i]);
-        int64_t rest = addresses[i] - owner->start_address;
-        int64_t along = owner->coefficients[owner->axis];
-        out[owner->axis] = owner->start_index + rest / along;
-        rest %= along;
-        for (int j = 0; j < ndim; j++)
-            if (j != owner->axis) {
-                out[j] = rest / owner->coefficients[j];
-                rest %= owner->coefficients[j];
-            }
-    }
-    return n;
+    FOR_EACH_RANK(indices_of, m, addresses, n, out)
 }
 
 /* Start indices of the records of an axis, in order; returns how many there are. */

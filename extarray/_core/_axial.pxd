@@ -185,31 +185,33 @@ cdef inline int32_t segment_at(const axial_t *s, index_t address, int32_t hint) 
     return low
 
 
-# The index of the chunk at an address of a segment; `ndim` may be a constant.
+# The index of the chunk at an address of a segment; `ndim`, and whether any axis has grown at its
+# start, may be constants.
 cdef inline void index_in(
-    const axial_t *s, int ndim, int32_t segment, index_t address, index_t *index
+    const axial_t *s, int ndim, bint starts, int32_t segment, index_t address, index_t *index
 ) noexcept nogil:
     cdef const record_t *record = record_of(s, segment)
     cdef const index_t *c = coefficients_of(record)
-    cdef const index_t *low = NULL if s.starts == NULL else s.starts + <size_t> segment * ndim
+    cdef const index_t *low = s.starts + <size_t> segment * ndim if starts else NULL
+    cdef bint at_start = starts and record.side == START
     cdef uint64_t rest = address - s.start_address[segment], along, quotient
     cdef int j, axis = record.axis, last = ndim - 2 if record.axis == ndim - 1 else ndim - 1
     if ndim == 0:
         return
-    along = c[axis] if record.side == END else -c[axis]
+    along = -c[axis] if at_start else c[axis]
     quotient = rest // along
     rest -= quotient * along
     quotient += record.first
-    index[axis] = quotient if record.side == END else ~quotient
+    index[axis] = ~quotient if at_start else quotient
     for j in range(last):
         if j != axis:
             quotient = rest // <uint64_t> c[j]
             rest -= quotient * <uint64_t> c[j]
-            index[j] = quotient if low == NULL else quotient - low[j]
+            index[j] = quotient - low[j] if starts else quotient
     if ndim > 1:        # of the last other axis the coefficient is 1
-        index[last] = rest if low == NULL else rest - low[last]
+        index[last] = rest - low[last] if starts else rest
 
 
 # The inverse of F*.
 cdef inline void index_at(const axial_t *s, index_t address, index_t *index) noexcept nogil:
-    index_in(s, s.ndim, segment_at(s, address, -1), address, index)
+    index_in(s, s.ndim, s.starts != NULL, segment_at(s, address, -1), address, index)

@@ -230,9 +230,10 @@ cdef Py_ssize_t addresses_of(
 
 
 cdef inline Py_ssize_t by_search(
-    const axial_t *s, int ndim, index_t size, const index_t *address, Py_ssize_t n, index_t *index
+    const axial_t *s, int ndim, bint starts, index_t size, const index_t *address, Py_ssize_t n,
+    index_t *index
 ) noexcept nogil:
-    """`indices_of` for `ndim` axes, made once for each that is a constant."""
+    """`indices_of` for `ndim` axes, some grown at their `starts`; made once for each constant."""
     cdef index_t asked[AT_ONCE]     # the caller's may change meanwhile, and these are checked
     cdef int32_t owner[AT_ONCE]
     cdef int32_t hint = 0
@@ -253,9 +254,10 @@ cdef inline Py_ssize_t by_search(
         for i in range(m):
             hint = owner[i] = segment_at(s, asked[i], hint if rising else -1)
         for i in range(m):
-            index_in(s, ndim, owner[i], asked[i], index)
-            for j in range(ndim):
-                index[j] += s.sides[START][j].extent
+            index_in(s, ndim, starts, owner[i], asked[i], index)
+            if starts:
+                for j in range(ndim):
+                    index[j] += s.sides[START][j].extent
             index += ndim
         address += m
         done += m
@@ -269,13 +271,15 @@ cdef Py_ssize_t indices_of(
 
     Returns how many come before the first that no chunk has.
     """
+    if s.starts != NULL:
+        return by_search(s, s.ndim, True, size, address, n, index)
     if s.ndim == 2:
-        return by_search(s, 2, size, address, n, index)
+        return by_search(s, 2, False, size, address, n, index)
     if s.ndim == 3:
-        return by_search(s, 3, size, address, n, index)
+        return by_search(s, 3, False, size, address, n, index)
     if s.ndim == 4:
-        return by_search(s, 4, size, address, n, index)
-    return by_search(s, s.ndim, size, address, n, index)
+        return by_search(s, 4, False, size, address, n, index)
+    return by_search(s, s.ndim, False, size, address, n, index)
 
 
 cdef class Axial:
