@@ -492,7 +492,8 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
                     return failure
             else:
                 memcpy(L.base + start + i * L.chunk_bytes, w.stage + i * L.chunk_bytes, L.chunk_bytes)
-    note_touched(L, address, n)
+    if n:
+        note_touched(L, address, n)
     return 0
 
 
