@@ -203,6 +203,7 @@ cdef Py_ssize_t addresses_of(
     Returns how many come before the first that is out of bounds.
     """
     cdef index_t chunk[MAX_NDIM]
+    cdef index_t at                 # as in `by_tables`
     cdef const side_t *end
     cdef int j
     cdef bint have_tables = True
@@ -221,9 +222,10 @@ cdef Py_ssize_t addresses_of(
         return by_tables(s, s.ndim, index, n, address)
     for i in range(n):
         for j in range(s.ndim):
-            if not 0 <= index[j] < extent_of(s, j):
+            at = index[j]
+            if not 0 <= at < extent_of(s, j):
                 return i
-            chunk[j] = index[j] - s.sides[START][j].extent
+            chunk[j] = at - s.sides[START][j].extent
         address[i] = address_of(s, chunk)
         index += s.ndim
     return n
