@@ -42,6 +42,7 @@ cdef struct job_t:
     const axial_t *axial
     bint write
     bint stream
+    index_t piece                       # what of new chunks is written at once: a power of two
     char *user
     index_t user_stride[MAX_NDIM]       # bytes from selected element to selected element
     index_t step[MAX_NDIM]              # elements, > 0
@@ -66,6 +67,8 @@ cdef enum:
     # What the engine "pread" writes at once.  Larger writes make larger folios in the page cache; a
     # mapping gains by them, but every small write into one costs several times more.
     PIECE = 1 << 18
+    # The part of a chunk that is staged at once, about the second-level cache; and the largest pages.
+    STAGE = 1 << 21
     # Reading what lies between wanted bytes is cheaper than asking twice, within these bounds.
     GAP_FACTOR = 8
     GAP_BYTES = 1 << 16

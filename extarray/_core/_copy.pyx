@@ -39,8 +39,6 @@ cdef extern from "_block.h":
     bint xa_reads_by_rows() noexcept nogil
 
 cdef enum:
-    # The part of a chunk that is staged at once, about the second-level cache; and the largest pages.
-    STAGE = 1 << 21
     # Below this new chunks are not worth a system call of their own.
     LEAST_DIRECT = 1 << 14
     # In a transfer of no more than this, page faults cost more than to join new chunks, however
@@ -107,6 +105,7 @@ cdef int prepare(
     job.user = user
     job.write = False
     job.stream = False
+    job.piece = PIECE
     for j in range(ndim):
         start = s.start[j]
         count = s.count[j]
@@ -434,13 +433,14 @@ cdef int write_fresh(
     """Write a whole chunk for the first time.
 
     Through the file, the kernel need not clear the pages first, and makes large ones, if all of one
-    is written at once.  So chunks wait in the stage for their neighbours, up to the next boundary.
+    is written at once.  So chunks wait in the stage for their neighbours, up to the next boundary of
+    the pieces of a job.
     """
     cdef const layout_t *L = &job.layout
     cdef index_t offset = address * L.chunk_bytes, end = offset + L.chunk_bytes
     cdef index_t room = L.chunk_bytes
     cdef int failure, j
-    if L.chunk_bytes > STAGE // 2:
+    if L.chunk_bytes > job.piece // 2:
         failure = write_part(job, w, offset, user, stride, count)
         if failure == 0:
             note_touched(L, address, 1)
@@ -450,7 +450,7 @@ cdef int write_fresh(
         if failure:
             return failure
     for j in range(L.ndim):
-        room = min(room * job.n_pieces[j], STAGE + L.chunk_bytes)
+        room = min(room * job.n_pieces[j], job.piece + L.chunk_bytes)
     if stage_of(w, room) == NULL:
         return ENOMEM
     if w.n_fresh == 0:
@@ -460,7 +460,7 @@ cdef int write_fresh(
         w.stage + (offset - w.stage_offset), stride, user, job.user_stride, count, L.ndim, L.itemsize,
         False)
     w.n_fresh += 1
-    end -= end % STAGE
+    end -= end % job.piece
     return write_staged(job, w, end) if end > w.stage_offset else 0
 
 

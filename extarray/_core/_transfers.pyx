@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from ._axial cimport Axial, address_of, axial_t
-from ._copy cimport count_pieces, job_t, piece_t, prepare, run
+from ._copy cimport STAGE, count_pieces, job_t, piece_t, prepare, run
 from ._gather cimport Plan, query_t
 from ._mapping cimport Counter, Region, Touched, touched_missed, touched_set, touched_take
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
@@ -144,7 +144,12 @@ cdef class Transfers(ArrayState):
         cdef Touched _touched = self.touched
         cdef object _places = self.places
         cdef int failure, axis = -1, j
-        cdef index_t shares = worth_threads(size)
+        cdef index_t shares = worth_threads(size), limit
+        if job.write:
+            # An eighth of the memory for what all threads stage of new chunks.
+            limit = config.max_memory // (8 * max(1, config.threads))
+            while job.piece < STAGE and 2 * job.piece <= limit:
+                job.piece *= 2
         if size >= CHECK_BYTES and self._is_cut():
             self._raise_cut()
         axial.pin(&state)
