@@ -591,7 +591,7 @@ def plan_passes(
     ----------
     task : Task
     budget : int
-        Bytes; at least `least_memory`.
+        Bytes; at least what `check_memory` asks for.
     most : int
         Passes at most.
     tables : tuple of int
