@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scale = SCALES[options.scale]
     groups = [group(scale) for group in GROUPS]
     groups = [group for group in groups if not options.only or group.name in options.only]
+    groups = [named(group, options.case) for group in groups]
+    groups = [group for group in groups if group.cases]
     if options.quick:
         groups = [without_targets(group) for group in groups]
     names = [name for name in (NUMPY, MEMMAP, *OURS, *options.peers) if installed(name)]
@@ -80,6 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed)
 
 
+def named(group: Group, texts: Sequence[str] | None) -> Group:
+    """Return the cases whose names contain one of the texts; all where there are none."""
+    cases = (case for case in group.cases if not texts or any(text in case.name for text in texts))
+    return replace(group, cases=tuple(cases))
+
+
 def without_targets(group: Group) -> Group:
     """Return the same cases; at tiny sizes there is nothing to expect."""
     return replace(group, cases=tuple(replace(case, targets=()) for case in group.cases))
@@ -92,6 +100,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--quick", action="store_true", help="tiny sizes, once: only to see that all cases run")
     names = [group(SCALES["quick"]).name for group in GROUPS]
     add("--only", action="append", choices=names, help="this group; may be repeated")
+    add("--case", action="append", metavar="TEXT", help="cases so named; may be repeated")
     add("--peers", nargs="*", choices=LIBRARIES, default=LIBRARIES, help="default: all installed")
     add("--least", type=float, default=0.5, help="seconds a case and candidate (%(default)s)")
     add("--most", type=float, default=10.0, help="seconds after which to stop (%(default)s)")

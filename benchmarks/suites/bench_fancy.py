@@ -64,7 +64,8 @@ def mask(share: float) -> Callable[[Shape], Callable[[], np.ndarray]]:
 
 
 def points(count: int) -> Callable[[Shape], Callable[[], tuple[np.ndarray, ...]]]:
-    return lambda shape: lambda: tuple(generator().integers(0, n, count) for n in shape)
+    # One generator for all axes: with one each, the points would lie on the diagonal.
+    return lambda shape: lambda: tuple(generator().integers(0, shape, (count, len(shape))).T.copy())
 
 
 def read(array: Open, select: Callable[[], Any]) -> Callable[[Workspace], Operation]:
