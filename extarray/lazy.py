@@ -25,8 +25,9 @@ from extarray.errors import (
     SelectionError,
 )
 from extarray.indexing.brackets import as_query
-from extarray.indexing.factors import Mask, Points, Progression, in_order
+from extarray.indexing.factors import POINT_BYTES, Points, Progression, in_order
 from extarray.indexing.indexable import Accessor, Indexable
+from extarray.indexing.masks import Mask, Places
 from extarray.indexing.orthogonal import orthogonal_query
 from extarray.indexing.parts import (
     are_same,
@@ -58,9 +59,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Lazy", "LazyView", "everything"]
 
-# Memory that a true place of a mask takes, as a point: in the tables, and for each axis as an index
+# Memory that a true place of a mask takes as a point, besides the tables: for each axis as an index
 # into the view and as one into the array.
-_POINT_BYTES = 48
 _INDEX_BYTES = 16
 
 
@@ -288,7 +288,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _select(self, query: Query) -> LazyView:
         """The view of what a query selects, for which `is_orthogonal` holds."""
-        factors = [true_points(f) if isinstance(f, Mask) else f for f in query.factors]
+        factors = [true_points(f) if isinstance(f, (Mask, Places)) else f for f in query.factors]
         found = self._map(replace(query, factors=tuple(factors)))
         # A query that selects nothing may say nothing of an axis.
         parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
@@ -453,8 +453,10 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         self._check_bounds()
         if query.size == 0:
             return
-        masks = [f for f in query.factors if isinstance(f, Mask) and self._lifted(f) is None]
-        tables = sum(f.count * (_POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
+        masks = [
+            f for f in query.factors if isinstance(f, (Mask, Places)) and self._lifted(f) is None
+        ]
+        tables = sum(f.count * (POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
         share = config.max_memory // 2 / max(tables, 1)
         if share < 1:
             is_cut = False
@@ -545,7 +547,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         """The query on the array that a query on the view is."""
         factors: list[Factor] = [part for part in self._parts if not part.dims]
         for factor in query.factors:
-            if isinstance(factor, Mask):
+            if isinstance(factor, (Mask, Places)):
                 lifted = self._lifted(factor)
                 if lifted is not None:
                     factors.append(lifted)
@@ -553,11 +555,11 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 factor = true_points(factor)
             if isinstance(factor, Points):
                 factors += self._map_points(factor)
-            elif factor.axis in self._shown:
+            elif isinstance(factor, Progression) and factor.axis in self._shown:
                 factors.append(selected_part(self._shown[factor.axis], factor))
         return replace(query, extents=self._bounds(), factors=in_order(factors))
 
-    def _lifted(self, mask: Mask) -> Mask | None:
+    def _lifted(self, mask: Mask | Places) -> Mask | Places | None:
         """A mask on the array, where it lies there in one piece and in the same order."""
         parts = [self._shown.get(axis) for axis in mask.axes]
         first, origin = parts[0], []

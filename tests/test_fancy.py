@@ -153,6 +153,32 @@ def test_many_points(factory, order, dtype):
 
 
 @pytest.mark.parametrize("order", ["C", "F", "Z"])
+@pytest.mark.parametrize("dtype", ["i2", "S5"])
+def test_points_that_lie_unevenly_in_memory(factory, order, dtype):
+    """On the user's side: rows with gaps, columns first, and one row for all."""
+    rng = np.random.default_rng(4)
+    with factory.array((40, 50), dtype, chunks=(9, 7), order=order) as array:
+        array[...] = data = sample(dtype, (40, 50))
+        points = rng.integers(-40, 40, (30, 60)), rng.integers(-50, 50, (30, 60))
+        for out in (
+            np.zeros((30, 100), dtype)[:, :60],
+            np.zeros((60, 30), dtype).T,
+            np.zeros((30, 60), dtype)[::-1, ::-1],
+            np.zeros((90, 180), dtype)[::3, ::-3],
+        ):
+            array.read(points, out=out)
+            assert_same(out.copy(), data[points])
+            assert_same(
+                array.read((points[0], points[1][:, 5:6]), out=out),
+                data[points[0], points[1][:, 5:6]],
+            )
+        for values in (sample(dtype, 60, 3), sample(dtype, (30, 1), 4), sample(dtype, (), 5)):
+            array[points] = values
+            data[points] = values
+            assert_same(array[...], data)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z"])
 @pytest.mark.parametrize("density", [0.004, 0.05, 0.0625, 0.07, 0.6, 1.0])
 def test_masks_sparse_and_dense(factory, order, density):
     """Rows longer than a block, parts of a row, steps; on all axes, and on some between others."""

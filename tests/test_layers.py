@@ -69,6 +69,7 @@ LAYERS = [
     ["extarray.indexing.brackets", "extarray.indexing.orthogonal", "extarray.indexing.pointwise"],
     ["extarray.indexing.entries", "extarray.indexing.fields", "extarray.indexing.parts"],
     ["extarray.indexing.query"],
+    ["extarray.indexing.masks"],
     ["extarray.indexing.factors"],
     ["extarray.protocols.catalogue", "extarray.protocols.iteration", "extarray.protocols.ufuncs"],
     ["extarray.protocols.cumulative", "extarray.protocols.quantiles"],

@@ -62,6 +62,38 @@ def test_the_first_of_very_many(sparse):
     assert next(iter(array.iter_chunks(order="grid"))) == ((0,), [7])
 
 
+# -- points --------------------------------------------------------------------------------------
+
+
+def test_points_in_more_chunks_than_their_words_can_number(sparse):
+    """Places and numbers take 21 bits of 64, those of the chunks 43: these are kept beside them."""
+    rng = np.random.default_rng(5)
+    places = np.sort(rng.integers(0, 2**43, 100))
+    array = sparse(2**43)
+    array[places] = values = rng.integers(1, 255, 100, "u1")
+    chosen = rng.integers(0, 100, 2**20 + 3)
+    np.testing.assert_array_equal(array[places[chosen]], values[chosen])
+    array[places[chosen]] = chosen.astype("u1")  # of values for one element the last one stays
+    last = np.zeros(100, "u1")
+    last[chosen] = chosen.astype("u1")
+    np.testing.assert_array_equal(array[places], last)
+
+
+def test_points_in_chunks_so_large_that_few_are_listed_at_once(monkeypatch):
+    """As in chunks of more than 2**40 elements."""
+    monkeypatch.setattr("extarray.indexing.factors._WORD", 12)
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 256, (60, 70), "u1")
+    points = rng.integers(0, 60, 500), rng.integers(0, 70, 500)
+    with xa.from_array(values, chunks=(20, 30)) as array:
+        np.testing.assert_array_equal(array[points], values[points])
+        for share in (0.03, 0.5):
+            mask = rng.random(values.shape) < share
+            np.testing.assert_array_equal(array[mask], values[mask])
+            values[mask] = array[mask] = np.arange(np.count_nonzero(mask)).astype("u1")
+        np.testing.assert_array_equal(array, values)
+
+
 # -- boxes ---------------------------------------------------------------------------------------
 
 

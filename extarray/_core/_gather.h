@@ -1,9 +1,11 @@
 /* The loops of a query: lists of elements, in order of the chunks that hold them.
  *
- * An entry says where one selected element lies in its chunk and where in the user's memory.  Points
- * and masks are turned into such lists; the lists are moved entry by entry.  Loads and stores go
- * through memcpy, so neither side need be aligned.  (Functions are inline because modules that run
- * queries include this file for `xa_entry` alone.)
+ * An entry of a list is one selected element, packed into a word.  From the lowest bit on it has the
+ * place in the chunk, in units of the list; the number of the element among those of the list, in the
+ * user's order; and, where the list was sorted by it, the number of the chunk.  Points and masks are
+ * turned into such lists; the lists are moved entry by entry.  Loads and stores go through memcpy, so
+ * neither side need be aligned.  (Functions are inline because modules that run queries include this
+ * file for `xa_list` alone.)
  */
 #ifndef EXTARRAY_GATHER_H
 #define EXTARRAY_GATHER_H
@@ -13,13 +15,35 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* `at` counts bytes, or, where a table says the places, elements in C order. */
-typedef struct { int64_t at, user; } xa_entry;
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+/* How the entries of a list are read: `number & number_mask` after the shift. */
+typedef struct {
+    uint64_t at_mask, number_mask;
+    int shift;                      /* of the number */
+    int64_t unit;                   /* of places: bytes, or, where a table says them, elements */
+    int64_t user_step;              /* bytes in the user's memory from one number to the next ... */
+    const int64_t *user;            /* ... or (not NULL) those before each number */
+} xa_list;
+
+static inline int64_t xa_place_of(const xa_list *l, uint64_t entry)
+{
+    return (int64_t) (entry & l->at_mask) * l->unit;
+}
+
+static inline int64_t xa_user_of(const xa_list *l, uint64_t entry)
+{
+    const int64_t number = (int64_t) ((entry >> l->shift) & l->number_mask);
+    return l->user ? l->user[number] : number * l->user_step;
+}
 
 enum {
     XA_BLOCK = 1024,        /* points located at a time: their keys stay in the first-level cache */
     XA_FEW = 32,            /* so few are sorted by insertion */
-    XA_DIGIT = 11           /* bits of a key that one pass sorts by */
+    XA_DIGIT = 11,          /* bits of a key that one pass sorts by */
+    XA_AHEAD = 64           /* elements that are asked for before their turn */
 };
 
 /* -- memory ------------------------------------------------------------------------------------- */
@@ -59,6 +83,13 @@ static inline xa_divisor xa_make_divisor(int64_t by, int64_t most)
     return d;
 }
 
+static inline int64_t xa_divide(int64_t v, xa_divisor d)
+{
+    if (d.shift >= 0) return v >> d.shift;
+    if (d.magic) return (int64_t) (((unsigned __int128) (uint64_t) v * d.magic) >> 64);
+    return v / d.by;
+}
+
 /* -- points ------------------------------------------------------------------------------------- */
 
 #define XA_LOCATE(QUOTIENT)                                                                       \
@@ -71,15 +102,16 @@ static inline xa_divisor xa_make_divisor(int64_t by, int64_t most)
         v = offset + (beyond ? 0 : v);                                                            \
         const int64_t q = (QUOTIENT);                                                             \
         key[i] = key[i] * grid + q;                                                               \
-        entry[i].at += (v - q * d.by) * unit;                                                     \
+        at[i] += (v - q * d.by) * unit;                                                           \
     }
 
 /* Take one more axis into account: `n` indices, counted from element `offset` of the grid.  Appends
- * the chunk index to the keys, and adds the place in the chunk, in units of `unit`, to the entries.
+ * the chunk index to the keys, and adds the place in the chunk, times `unit`, to the places.
  * Returns whether one of the indices is not in [-extent, extent): whoever checked them before,
  * others may have changed them since. */
 static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
-                     xa_divisor d, int64_t grid, int64_t unit, int64_t *key, xa_entry *entry)
+                            xa_divisor d, int64_t grid, int64_t unit, int64_t *restrict key,
+                            int64_t *restrict at)
 {
     int wrong = 0;
     if (d.shift >= 0) XA_LOCATE(v >> d.shift)
@@ -88,26 +120,40 @@ static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t 
     return wrong;
 }
 
-static inline int xa_is_sorted(const int64_t *key, int64_t n)
+/* Entries of `n` elements, numbered from `first` on, with their keys on top. */
+static inline void xa_pack(uint64_t *restrict entry, const int64_t *restrict key,
+                           const int64_t *restrict at, int64_t n, int64_t first, int shift,
+                           int key_shift)
 {
-    for (int64_t i = 1; i < n; i++)
-        if (key[i] < key[i - 1]) return 0;
-    return 1;
+    for (int64_t i = 0; i < n; i++)
+        entry[i] = (uint64_t) key[i] << key_shift | (uint64_t) (first + i) << shift | (uint64_t) at[i];
 }
 
-/* Sort entries by keys >= 0, all below 2**bits; equal keys keep their order.  The arrays may be
- * replaced by others.  Returns 0, or -1 where there is no memory. */
-static inline int xa_sort(int64_t **keys, xa_entry **entries, int64_t n, int bits)
+/* -- sorting ------------------------------------------------------------------------------------ */
+
+#define XA_KEY(i) (keys != NULL ? key[i] : (int64_t) (entry[i] >> shift))
+
+/* Sort entries by keys >= 0, all below 2**bits: those of an array, or (keys NULL) what the entries
+ * have above `shift`.  Equal keys keep their order.  The arrays may be replaced by others.  Returns 0,
+ * or -1 where there is no memory. */
+static inline int xa_sort_by(int64_t **keys, uint64_t **entries, int64_t n, int shift, int bits)
 {
-    int64_t *key = *keys, *other_key;
-    xa_entry *entry = *entries, *other;
-    if (xa_is_sorted(key, n)) return 0;
+    int64_t *key = keys != NULL ? *keys : NULL, *other_key = NULL;
+    uint64_t *entry = *entries, *other;
+    int64_t i = 1;
+    while (i < n && XA_KEY(i) >= XA_KEY(i - 1)) i++;
+    if (i >= n) return 0;
     if (n <= XA_FEW) {
-        for (int64_t i = 1, j; i < n; i++) {
-            const int64_t k = key[i];
-            const xa_entry e = entry[i];
-            for (j = i; j > 0 && key[j - 1] > k; j--) { key[j] = key[j - 1]; entry[j] = entry[j - 1]; }
-            key[j] = k; entry[j] = e;
+        for (i = 1; i < n; i++) {
+            const int64_t k = XA_KEY(i);
+            const uint64_t e = entry[i];
+            int64_t j;
+            for (j = i; j > 0 && XA_KEY(j - 1) > k; j--) {
+                entry[j] = entry[j - 1];
+                if (keys != NULL) key[j] = key[j - 1];
+            }
+            entry[j] = e;
+            if (keys != NULL) key[j] = k;
         }
         return 0;
     }
@@ -115,26 +161,42 @@ static inline int xa_sort(int64_t **keys, xa_entry **entries, int64_t n, int bit
     const int digit = (bits + passes - 1) / passes;
     const int64_t mask = ((int64_t) 1 << digit) - 1;
     int64_t first[1 << XA_DIGIT];
-    other_key = xa_table((size_t) n, sizeof *other_key);
     other = xa_table((size_t) n, sizeof *other);
-    if (other_key == NULL || other == NULL) { free(other_key); free(other); return -1; }
+    if (keys != NULL) other_key = xa_table((size_t) n, sizeof *other_key);
+    if (other == NULL || (keys != NULL && other_key == NULL)) {
+        free(other); free(other_key);
+        return -1;
+    }
     for (int pass = 0; pass < passes; pass++) {
-        const int shift = pass * digit;
+        const int from = pass * digit;
         int64_t sum = 0;
         memset(first, 0, (size_t) (mask + 1) * sizeof *first);
-        for (int64_t i = 0; i < n; i++) first[(key[i] >> shift) & mask]++;
-        for (int64_t v = 0; v <= mask; v++) { const int64_t c = first[v]; first[v] = sum; sum += c; }
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t to = first[(key[i] >> shift) & mask]++;
-            other_key[to] = key[i];
+        for (i = 0; i < n; i++) first[(XA_KEY(i) >> from) & mask]++;
+        for (i = 0; i <= mask; i++) { const int64_t c = first[i]; first[i] = sum; sum += c; }
+        for (i = 0; i < n; i++) {
+            const int64_t to = first[(XA_KEY(i) >> from) & mask]++;
             other[to] = entry[i];
+            if (keys != NULL) other_key[to] = key[i];
         }
+        uint64_t *e = entry; entry = other; other = e;
         int64_t *k = key; key = other_key; other_key = k;
-        xa_entry *e = entry; entry = other; other = e;
     }
-    free(other_key); free(other);
-    *keys = key; *entries = entry;
+    free(other); free(other_key);
+    *entries = entry;
+    if (keys != NULL) *keys = key;
     return 0;
+}
+
+/* Sort by keys of an array, which is sorted with them. */
+static inline int xa_sort(int64_t **keys, uint64_t **entries, int64_t n, int bits)
+{
+    return xa_sort_by(keys, entries, n, 0, bits);
+}
+
+/* Sort by the keys in the entries themselves. */
+static inline int xa_sort_packed(uint64_t **entries, int64_t n, int shift, int bits)
+{
+    return xa_sort_by(NULL, entries, n, shift, bits);
 }
 
 /* -- masks -------------------------------------------------------------------------------------- */
@@ -163,51 +225,62 @@ static inline int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n)
 }
 
 /* Entries of the true places of a row of a mask; returns what follows the last.  One more entry than
- * that is written to.  `at` and `user` are those of the first place and of the first true one. */
-static inline xa_entry *xa_select(const uint8_t *mask, int64_t step, int64_t n, int64_t at,
-                                  int64_t unit, int64_t user, int64_t user_step, xa_entry *entry)
+ * that is written to.  `next` is the entry of the first place, were it true: from place to place it
+ * rises by `unit`, from true one to true one by 1 << shift. */
+static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, uint64_t next,
+                                  uint64_t unit, int shift, uint64_t *entry)
 {
+    const uint64_t one = UINT64_C(1) << shift;
     int64_t i = 0, stop;
     while (i < n) {
         stop = n;
         if (step == 1 && i + 8 <= n) {
             uint64_t trues = xa_trues(mask + i);
             stop = i + 8;
-            if (trues == 0) { i = stop; at += 8 * unit; continue; }
+            if (trues == 0) { i = stop; next += 8 * unit; continue; }
             if (trues == UINT64_C(0x8080808080808080)) {
-                for (; i < stop; i++, at += unit, user += user_step, entry++) {
-                    entry->at = at;
-                    entry->user = user;
-                }
+                for (; i < stop; i++, next += unit + one) *entry++ = next;
                 continue;
             }
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
             if (xa_count_bits(trues) <= 3) {
-                for (; trues; trues &= trues - 1, entry++, user += user_step) {
-                    entry->at = at + (__builtin_ctzll(trues) >> 3) * unit;
-                    entry->user = user;
-                }
-                i = stop; at += 8 * unit;
+                for (; trues; trues &= trues - 1, next += one)
+                    *entry++ = next + (uint64_t) (__builtin_ctzll(trues) >> 3) * unit;
+                i = stop; next += 8 * unit;
                 continue;
             }
 #endif
         }
-        for (; i < stop; i++, at += unit) {
-            const int64_t here = mask[i * step] != 0;
-            entry->at = at;
-            entry->user = user;
+        for (; i < stop; i++, next += unit) {
+            const uint64_t here = mask[i * step] != 0;
+            *entry = next;
             entry += here;
-            user += here ? user_step : 0;
+            next += here << shift;          /* a branch here would be guessed wrongly half the time */
         }
     }
     return entry;
 }
 
-/* Positions of the true places of a short row of a mask in which they are rare; returns how many. */
-static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n, int64_t *position)
+/* Positions of the true places of a row of a mask in which they are rare, counted from `first`;
+ * returns how many. */
+static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n, int64_t first,
+                                   int64_t *position)
 {
     int64_t found = 0, i = 0;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#if defined(__x86_64__)
+    if (step == 1) {
+        const __m128i zero = _mm_setzero_si128();
+        for (; i + 64 <= n; i += 64) {
+            uint64_t trues = 0;
+            for (int part = 0; part < 4; part++) {
+                const __m128i bytes = _mm_loadu_si128((const __m128i *) (mask + i + 16 * part));
+                trues |= (uint64_t) _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, zero)) << 16 * part;
+            }
+            for (trues = ~trues; trues; trues &= trues - 1)
+                position[found++] = first + i + __builtin_ctzll(trues);
+        }
+    }
+#elif __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     if (step == 1)
         for (; i + 32 <= n; i += 32) {
             uint64_t word[4];
@@ -215,11 +288,11 @@ static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n,
             if ((word[0] | word[1] | word[2] | word[3]) == 0) continue;
             for (int w = 0; w < 4; w++)
                 for (uint64_t trues = xa_trues(mask + i + 8 * w); trues; trues &= trues - 1)
-                    position[found++] = i + 8 * w + (__builtin_ctzll(trues) >> 3);
+                    position[found++] = first + i + 8 * w + (__builtin_ctzll(trues) >> 3);
         }
 #endif
     for (; i < n; i++)
-        if (mask[i * step]) position[found++] = i;
+        if (mask[i * step]) position[found++] = first + i;
     return found;
 }
 
@@ -233,39 +306,82 @@ static inline void xa_ask(const uint8_t *row, int64_t step, int64_t n)
 
 /* -- moving lists ------------------------------------------------------------------------------- */
 
-#define XA_MOVE(PLACE, COPY)                                                                      \
+#define XA_MOVE(PLACE, USER, COPY)                                                                \
     for (int64_t i = 0; i < n; i++) {                                                             \
-        char *c = chunk + (PLACE), *u = user + e[i].user;                                         \
+        const uint64_t e = entry[i];                                                              \
+        char *c = chunk + (PLACE), *u = user + (USER);                                            \
         COPY                                                                                      \
     }
-#define XA_MOVE_SIZED(PLACE, T)                                                                   \
-    if (write) XA_MOVE(PLACE, { T v; memcpy(&v, u, sizeof v); memcpy(c, &v, sizeof v); })         \
-    else XA_MOVE(PLACE, { T v; memcpy(&v, c, sizeof v); memcpy(u, &v, sizeof v); })
-#define XA_MOVE_ALL(PLACE)                                                                        \
+#define XA_MOVE_SIZED(PLACE, USER, T)                                                             \
+    if (write) XA_MOVE(PLACE, USER, { T v; memcpy(&v, u, sizeof v); memcpy(c, &v, sizeof v); })   \
+    else XA_MOVE(PLACE, USER, { T v; memcpy(&v, c, sizeof v); memcpy(u, &v, sizeof v); })
+#define XA_MOVE_ALL(PLACE, USER)                                                                  \
     switch (size) {                                                                               \
-    case 1: XA_MOVE_SIZED(PLACE, uint8_t) break;                                                  \
-    case 2: XA_MOVE_SIZED(PLACE, uint16_t) break;                                                 \
-    case 4: XA_MOVE_SIZED(PLACE, uint32_t) break;                                                 \
-    case 8: XA_MOVE_SIZED(PLACE, uint64_t) break;                                                 \
-    case 16: XA_MOVE_SIZED(PLACE, xa_pair) break;                                                 \
+    case 1: XA_MOVE_SIZED(PLACE(1), USER(1), uint8_t) break;                                      \
+    case 2: XA_MOVE_SIZED(PLACE(2), USER(2), uint16_t) break;                                     \
+    case 4: XA_MOVE_SIZED(PLACE(4), USER(4), uint32_t) break;                                     \
+    case 8: XA_MOVE_SIZED(PLACE(8), USER(8), uint64_t) break;                                     \
+    case 16: XA_MOVE_SIZED(PLACE(16), USER(16), xa_pair) break;                                   \
     default:                                                                                      \
-        if (write) XA_MOVE(PLACE, memcpy(c, u, (size_t) size);)                                   \
-        else XA_MOVE(PLACE, memcpy(u, c, (size_t) size);)                                         \
+        if (write) XA_MOVE(PLACE(size), USER(size), memcpy(c, u, (size_t) size);)                 \
+        else XA_MOVE(PLACE(size), USER(size), memcpy(u, c, (size_t) size);)                       \
     }
 
 typedef struct { uint64_t low, high; } xa_pair;
 
-/* Move `n` elements of `size` bytes from a chunk to the user's memory, or (write) back. */
-static inline void xa_move(char *chunk, char *user, const xa_entry *e, int64_t n, int64_t size, int write)
+/* Move the `n` elements of some entries, of `size` bytes each, from a chunk to the user's memory, or
+ * (write) back. */
+static inline void xa_move_all(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
+                               int64_t n, int64_t size, int write)
 {
-    XA_MOVE_ALL(e[i].at)
+    const uint64_t at_mask = l->at_mask, number_mask = l->number_mask;
+    const int64_t unit = l->unit, step = l->user_step, *at = l->user;
+    const int shift = l->shift;
+#define XA_NUMBER ((e >> shift) & number_mask)
+#define XA_NEXT_PLACE(SIZE) (e & at_mask) * (uint64_t) (SIZE)
+#define XA_NEXT_USER(SIZE) XA_NUMBER * (uint64_t) (SIZE)
+#define XA_PLACE(SIZE) (int64_t) (e & at_mask) * unit
+#define XA_EVEN_USER(SIZE) (int64_t) XA_NUMBER * step
+#define XA_ANY_USER(SIZE) at[XA_NUMBER]
+    if (at != NULL) XA_MOVE_ALL(XA_PLACE, XA_ANY_USER)
+    else if (unit == size && step == size) XA_MOVE_ALL(XA_NEXT_PLACE, XA_NEXT_USER)
+    else XA_MOVE_ALL(XA_PLACE, XA_EVEN_USER)
+#undef XA_NUMBER
+#undef XA_NEXT_PLACE
+#undef XA_NEXT_USER
+#undef XA_PLACE
+#undef XA_EVEN_USER
+#undef XA_ANY_USER
+}
+
+/* The same; to read elements that are `sparse` in the chunk, as many as come next are asked for in
+ * time: the processor by itself looks no further ahead than some ten of them, which then wait one for
+ * another. */
+static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint64_t *entry, int64_t n,
+                           int64_t size, int write, int sparse)
+{
+    int64_t asked = 0;
+    if (write || !sparse) {
+        xa_move_all(chunk, user, l, entry, n, size, write);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += XA_AHEAD) {
+        const int64_t stop = i + 2 * XA_AHEAD < n ? i + 2 * XA_AHEAD : n;
+        for (; asked < stop; asked++) __builtin_prefetch(chunk + xa_place_of(l, entry[asked]));
+        xa_move_all(chunk, user, l, entry + i, i + XA_AHEAD < n ? XA_AHEAD : n - i, size, write);
+    }
 }
 
 /* The same where a table tells the places: they are `pitch` bytes apart. */
-static inline void xa_move_placed(char *chunk, char *user, const xa_entry *e, int64_t n, int64_t size,
-                           int write, const int64_t *place, int64_t pitch)
+static inline void xa_move_placed(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
+                                  int64_t n, int64_t size, int write, const int64_t *table,
+                                  int64_t pitch)
 {
-    XA_MOVE_ALL(place[e[i].at] * pitch)
+#define XA_PLACE(SIZE) table[xa_place_of(l, e)] * pitch
+#define XA_USER(SIZE) xa_user_of(l, e)
+    XA_MOVE_ALL(XA_PLACE, XA_USER)
+#undef XA_PLACE
+#undef XA_USER
 }
 
 #endif

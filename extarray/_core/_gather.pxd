@@ -1,6 +1,6 @@
 # A query: the outer product of factors, between chunks and the user's memory.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from ._axial cimport Axial, axial_t
 from ._copy cimport layout_t
@@ -8,9 +8,12 @@ from ._types cimport MAX_NDIM, index_t
 
 
 cdef extern from "_gather.h":
-    ctypedef struct entry_t "xa_entry":
-        int64_t at              # in the chunk: bytes, or (orders with a table) elements in C order
-        int64_t user            # in the user's memory: bytes
+    ctypedef struct list_t "xa_list":
+        uint64_t at_mask, number_mask
+        int shift
+        int64_t unit
+        int64_t user_step
+        const int64_t *user
 
 
 # What one factor selects in one chunk (one, along the axes of the factor).
@@ -28,9 +31,10 @@ cdef struct factor_t:
     index_t n_parts
     part_t *parts
     index_t *chunk              # (n_parts, n_axes): chunk indices, as axial_t counts
-    entry_t *entries            # NULL: in progression
+    uint64_t *entries           # NULL: in progression
+    list_t list                 # how they are read
+    index_t *user               # what `list.user` points to
     index_t at_step, user_step  # of a progression
-    index_t unit                # how near to each other elements can be in a chunk
 
 
 cdef struct query_t:
@@ -45,10 +49,10 @@ cdef struct query_t:
     index_t offset              # ... and where in the element they begin
     index_t stage_limit         # bytes of a chunk that may be staged
     bint write, stream
-    # Visits to chunks, by address; `entry_t.at` is the number of the combination of parts.
+    # Visits to chunks, by address: the numbers of the combinations of parts.
     index_t n_visits
     index_t *address
-    entry_t *visit
+    uint64_t *visit
 
 
 cdef class Plan:

@@ -16,6 +16,14 @@ class Plan:
         indices: tuple[NDArray[np.intp], ...],
         user_steps: tuple[int, ...],
     ) -> None: ...
+    def add_places(
+        self,
+        axis: int,
+        origin: tuple[int, ...],
+        extents: tuple[int, ...],
+        places: NDArray[np.int64],
+        user_step: int,
+    ) -> None: ...
     def add_mask(
         self,
         axis: int,
@@ -24,3 +32,5 @@ class Plan:
         count: int,
         user_step: int,
     ) -> None: ...
+
+def true_places(mask: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None: ...

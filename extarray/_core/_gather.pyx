@@ -14,11 +14,13 @@ Writes touch the bytes of the elements selected, or of one field of them, and no
 """
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
+
+import numpy as np
 
 from ._axial cimport Axial, address_of, extent_of, segment_of
 from ._copy cimport (
@@ -36,28 +38,35 @@ cdef extern from "_gather.h":
         pass
     enum:
         XA_BLOCK
+    int64_t xa_place_of(const list_t *l, uint64_t entry) noexcept nogil
+    int64_t xa_user_of(const list_t *l, uint64_t entry) noexcept nogil
     void *xa_table(size_t n, size_t size) noexcept nogil
     divisor_t xa_make_divisor(int64_t by, int64_t most) noexcept nogil
+    int64_t xa_divide(int64_t v, divisor_t d) noexcept nogil
     int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset, divisor_t d,
-                  int64_t grid, int64_t unit, int64_t *key, entry_t *entry) noexcept nogil
-    int xa_sort(int64_t **keys, entry_t **entries, int64_t n, int bits) noexcept nogil
+                  int64_t grid, int64_t unit, int64_t *key, int64_t *at) noexcept nogil
+    void xa_pack(uint64_t *entry, const int64_t *key, const int64_t *at, int64_t n, int64_t first,
+                 int shift, int key_shift) noexcept nogil
+    int xa_sort(int64_t **keys, uint64_t **entries, int64_t n, int bits) noexcept nogil
+    int xa_sort_packed(uint64_t **entries, int64_t n, int shift, int bits) noexcept nogil
     int64_t xa_count(const uint8_t *mask, int64_t step, int64_t n) noexcept nogil
-    int64_t xa_positions(
-        const uint8_t *mask, int64_t step, int64_t n, int64_t *position) noexcept nogil
-    entry_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, int64_t at, int64_t unit,
-                       int64_t user, int64_t user_step, entry_t *entry) noexcept nogil
+    int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n, int64_t first,
+                         int64_t *position) noexcept nogil
+    uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, uint64_t next, uint64_t unit,
+                        int shift, uint64_t *entry) noexcept nogil
     void xa_ask(const uint8_t *row, int64_t step, int64_t n) noexcept nogil
-    void xa_move(char *chunk, char *user, const entry_t *e, int64_t n, int64_t size,
-                 int write) noexcept nogil
-    void xa_move_placed(char *chunk, char *user, const entry_t *e, int64_t n, int64_t size,
-                        int write, const int64_t *place, int64_t pitch) noexcept nogil
+    void xa_move(char *chunk, char *user, const list_t *l, const uint64_t *entry, int64_t n,
+                 int64_t size, int write, int sparse) noexcept nogil
+    void xa_move_placed(char *chunk, char *user, const list_t *l, const uint64_t *entry, int64_t n,
+                        int64_t size, int write, const int64_t *table, int64_t pitch) noexcept nogil
 
 cdef enum:
     MAX_DIMS = 64               # of an array of indices
+    LINE = 64                   # bytes of a line of the processor's caches
     ROWS_AHEAD = 8              # of a mask
-    RARE = 16                   # one true place in so many: they are sorted like points
     FEW_CALLS = 8               # so few items of a chunk are read or written one by one
-    OUT_OF_BOUNDS = -2          # what a failure is that is none of memory
+    OUT_OF_BOUNDS = -2          # what failures are that are none of memory
+    TOO_MANY = -3
 
 
 cdef int bit_length(index_t n) noexcept nogil:
@@ -66,6 +75,15 @@ cdef int bit_length(index_t n) noexcept nogil:
         n >>= 1
         bits += 1
     return bits
+
+
+cdef int check_listed(int failure, index_t n) except -1:
+    """Raise what making a list of `n` elements has failed for."""
+    if failure == TOO_MANY:
+        raise MemoryError(f"no room to list {n} elements in chunks so large at once")
+    if failure:
+        raise MemoryError(f"no memory for the tables of {n} elements")
+    return 0
 
 
 cdef void *allocate(size_t n, size_t size) except NULL:
@@ -98,6 +116,7 @@ cdef class Plan:
             free(self.query.factor[f].parts)
             free(self.query.factor[f].chunk)
             free(self.query.factor[f].entries)
+            free(self.query.factor[f].user)
         free(self.query.address)
         free(self.query.visit)
 
@@ -133,7 +152,6 @@ cdef class Plan:
             user_step = -user_step
         most = most_pieces(step, count, chunk)
         f.axis[0] = axis
-        f.unit = q.unit[axis]
         f.at_step = step * q.unit[axis] if step < chunk else 0
         f.user_step = user_step
         f.parts = <part_t *> allocate(most, sizeof(part_t))
@@ -177,21 +195,51 @@ cdef class Plan:
             points.count[d] = (<cnp.ndarray> indices[0]).shape[d]
             points.user_step[d] = user_steps[d]
             points.n *= points.count[d]
-        f.unit = q.layout.chunk_bytes
         for a in range(f.n_axes):
             f.axis[a] = axes[a]
-            f.unit = min(f.unit, q.unit[f.axis[a]])
             index = indices[a]
             points.data[a] = index.data
             for d in range(points.ndim):
                 points.step[a][d] = index.strides[d]
         merge_dims(&points, f.n_axes)
         with nogil:
-            failure = sort_points(q, f, &points)
+            failure = list_points(q, f, &points)
         if failure == OUT_OF_BOUNDS:
             raise BoundsError("an array of indices changed while it was used, to one out of bounds")
-        if failure:
-            raise MemoryError(f"no memory for the tables of {points.n} points")
+        check_listed(failure, points.n)
+
+    def add_places(
+        self, int axis, tuple origin not None, tuple extents not None,
+        const int64_t[::1] places not None, index_t user_step
+    ):
+        """Add places in a box, numbered in its C order and by rising number.
+
+        Parameters
+        ----------
+        axis : int
+            The first of the axes that the box lies on.
+        origin, extents : tuple of int
+            Of the box, on each of these axes.
+        places : (n,) array of int64
+            Of nobody who may change them meanwhile.
+        user_step : int
+            Bytes in the user's memory from one to the next.
+        """
+        cdef query_t *q = &self.query
+        cdef factor_t *f = self._new_factor(len(extents))
+        cdef places_t box
+        cdef int d, failure
+        box.ndim = f.n_axes
+        box.n = places.shape[0]
+        box.place = &places[0] if box.n else NULL
+        for d in range(box.ndim):
+            f.axis[d] = axis + d
+            box.origin[d] = origin[d]
+            box.extent[d] = extents[d]
+        f.list.user_step = user_step
+        with nogil:
+            failure = list_places(q, f, &box)
+        check_listed(failure, box.n)
 
     def add_mask(
         self, int axis, tuple origin not None, cnp.ndarray mask not None, index_t count,
@@ -221,15 +269,12 @@ cdef class Plan:
         cdef factor_t *f = self._new_factor(mask.ndim)
         cdef mask_t m
         cdef index_t most = 1, sum = 0, rows = 1, found
-        cdef int d, failure
+        cdef int d, failure = 0
         cdef piece_t *pieces
         m.ndim = mask.ndim
         m.data = <const uint8_t *> mask.data
-        m.user_step = user_step
-        f.unit = q.layout.chunk_bytes
         for d in range(m.ndim):
             f.axis[d] = axis + d
-            f.unit = min(f.unit, q.unit[axis + d])
             m.step[d] = mask.strides[d]
             m.count[d] = mask.shape[d]
             m.n_pieces[d] = most_pieces(1, m.count[d], q.layout.chunk[axis + d])
@@ -237,34 +282,31 @@ cdef class Plan:
             most *= m.n_pieces[d]
             if d < m.ndim - 1:
                 rows *= m.count[d]
-        if count <= mask.size // RARE:
+        f.list.user_step = user_step
+        if set_list(q, f, count) < 0:
+            check_listed(TOO_MANY, count)
+        f.parts = <part_t *> allocate(most, sizeof(part_t))
+        f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
+        m.pieces[0] = pieces = <piece_t *> allocate(sum, sizeof(piece_t))
+        m.rank = NULL
+        try:
+            m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
             for d in range(m.ndim):
-                m.origin[d] = origin[d]
+                m.pieces[d] = pieces
+                m.n_pieces[d] = cut(
+                    &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
+                pieces += m.n_pieces[d]
             with nogil:
-                failure = sort_mask(q, f, &m, count, &found)
-        else:
-            f.parts = <part_t *> allocate(most, sizeof(part_t))
-            f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
-            m.pieces[0] = pieces = <piece_t *> allocate(sum, sizeof(piece_t))
-            m.rank = NULL
-            try:
-                m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))
-                for d in range(m.ndim):
-                    m.pieces[d] = pieces
-                    m.n_pieces[d] = cut(
-                        &q.axial, &q.layout, axis + d, origin[d], 1, m.count[d], pieces)
-                    pieces += m.n_pieces[d]
-                with nogil:
-                    found = rank_rows(&m)
-                    failure = list_mask(q, f, &m, found) if found == count else 0
-            finally:
-                free(m.pieces[0])
-                free(m.rank)
+                found = rank_rows(&m)
+                if found == count:
+                    failure = list_mask(q, f, &m, found)
+        finally:
+            free(m.pieces[0])
+            free(m.rank)
         if found != count:
             raise SelectionError(
                 f"a mask changed while it was used: {count} of its elements were true, now {found}")
-        if failure:
-            raise MemoryError("no memory for the tables of a mask")
+        check_listed(failure, count)
 
     # -- visits ------------------------------------------------------------------------------
 
@@ -282,7 +324,7 @@ cdef class Plan:
         cdef int failure
         if q.address == NULL:
             q.address = <index_t *> allocate(stop - first, sizeof(index_t))
-            q.visit = <entry_t *> allocate(stop - first, sizeof(entry_t))
+            q.visit = <uint64_t *> allocate(stop - first, sizeof(uint64_t))
         q.n_visits = stop - first
         with nogil:
             failure = sort_visits(q, first)
@@ -329,45 +371,41 @@ cdef void merge_dims(points_t *p, int n_axes) noexcept nogil:
     p.ndim = k
 
 
-cdef int sort_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
-    """Make the list of a factor, and its parts.  Returns 0, OUT_OF_BOUNDS, or -1: no memory."""
-    cdef int64_t *key = <int64_t *> xa_table(p.n, sizeof(int64_t))
-    cdef index_t cells = 1
-    cdef int a
-    f.entries = <entry_t *> xa_table(p.n, sizeof(entry_t))
-    for a in range(f.n_axes):
-        cells *= extent_of(&q.axial, f.axis[a])
-    if key == NULL or f.entries == NULL:
-        free(key)
-        return -1
-    if locate_points(q, f, p, key):
-        free(key)
-        return OUT_OF_BOUNDS
-    if xa_sort(&key, &f.entries, p.n, bit_length(cells - 1)) < 0 or make_parts(q, f, key, p.n) < 0:
-        free(key)
-        return -1
-    free(key)
-    return 0
+cdef int list_points(query_t *q, factor_t *f, const points_t *p) noexcept nogil:
+    """Make the list of a factor, and its parts.  Returns 0, or what the failure is."""
+    cdef sorter_t s
+    cdef int d, last = p.ndim - 1, failure
+    cdef bint is_even = True
+    for d in range(last):
+        is_even = is_even and p.user_step[d] == p.count[d + 1] * p.user_step[d + 1]
+    f.list.user_step = p.user_step[last]
+    if not is_even:
+        f.list.user = f.user = <index_t *> xa_table(p.n, sizeof(index_t))
+        if f.user == NULL:
+            return -1
+    failure = begin_list(q, f, &s, p.n)
+    if failure == 0:
+        failure = OUT_OF_BOUNDS if locate_points(q, f, p, &s) else sort_list(q, f, &s)
+    free(s.key)
+    return failure
 
 
-cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_t *key) noexcept nogil:
-    """Chunks (row-major numbers on the axes of the factor) and places of all points.
-
-    Returns whether an index is out of bounds.
-    """
+cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, sorter_t *s) noexcept nogil:
+    """Chunks and places of all points.  Returns whether an index is out of bounds."""
     cdef divisor_t divisor[MAX_NDIM]
     cdef index_t grid[MAX_NDIM]
     cdef index_t extent[MAX_NDIM]
     cdef index_t offset[MAX_NDIM]
+    cdef index_t unit[MAX_NDIM]
     cdef const char *data[MAX_NDIM]
     cdef index_t at[MAX_DIMS]
     cdef index_t user = 0, done, n, i
     cdef int a, d, last = p.ndim - 1, wrong = 0
-    cdef entry_t *entry = f.entries
     for a in range(f.n_axes):
         grid[a] = extent_of(&q.axial, f.axis[a])
         extent[a] = q.extent[f.axis[a]]
         offset[a] = q.layout.offset[f.axis[a]]
+        unit[a] = q.unit[f.axis[a]] // f.list.unit
         divisor[a] = xa_make_divisor(q.layout.chunk[f.axis[a]], extent[a] + offset[a])
         data[a] = p.data[a]
     for d in range(p.ndim):
@@ -376,16 +414,15 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
         done = 0
         while done < p.count[last]:
             n = min(<index_t> XA_BLOCK, p.count[last] - done)
-            for i in range(n):
-                key[i] = 0
-                entry[i].at = 0
-                entry[i].user = user + (done + i) * p.user_step[last]
+            clear_block(s, n)
             for a in range(f.n_axes):
                 wrong |= xa_locate(
                     data[a] + done * p.step[a][last], p.step[a][last], n, extent[a],
-                    offset[a], divisor[a], grid[a], q.unit[f.axis[a]], key, entry)
-            key += n
-            entry += n
+                    offset[a], divisor[a], grid[a], unit[a], s.block_key, s.block_at)
+            if f.user != NULL:
+                for i in range(n):
+                    f.user[s.done + i] = user + (done + i) * p.user_step[last]
+            add_block(f, s, n)
             done += n
         d = last - 1
         while d >= 0:
@@ -404,33 +441,121 @@ cdef bint locate_points(const query_t *q, factor_t *f, const points_t *p, int64_
             return wrong
 
 
-cdef int make_parts(const query_t *q, factor_t *f, const int64_t *key, index_t n) noexcept nogil:
+# -- lists that are sorted by chunk --------------------------------------------------------------
+
+# A list in the making: elements come in blocks, with their chunks (row-major numbers on the axes of
+# the factor) and their places, in units of the list.
+cdef struct sorter_t:
+    index_t n, done
+    int64_t *key                # of all elements, where their entries have no room for it; else NULL
+    int key_shift, key_bits
+    int64_t block_key[XA_BLOCK]
+    int64_t block_at[XA_BLOCK]
+
+
+cdef int set_list(const query_t *q, factor_t *f, index_t n) noexcept nogil:
+    """Say how `n` entries of a list on the axes of a factor are read, from chunks of any kind.
+
+    Returns the number of bits that they take, or -1 where these are more than a word has.
+    """
+    cdef index_t most = 0
+    cdef int a, bits
+    f.list.unit = q.layout.chunk_bytes
+    for a in range(f.n_axes):
+        f.list.unit = min(f.list.unit, q.unit[f.axis[a]])
+    for a in range(f.n_axes):
+        most += (q.layout.chunk[f.axis[a]] - 1) * (q.unit[f.axis[a]] // f.list.unit)
+    f.list.shift = bit_length(most)
+    bits = f.list.shift + bit_length(n - 1)
+    if bits > 64:
+        return -1
+    f.list.at_mask = (<uint64_t> 1 << f.list.shift) - 1
+    f.list.number_mask = (<uint64_t> 1 << bit_length(n - 1)) - 1
+    return bits
+
+
+cdef int begin_list(const query_t *q, factor_t *f, sorter_t *s, index_t n) noexcept nogil:
+    """Memory for a list.  Returns 0, or what the failure is; `key` is to be freed by the caller."""
+    cdef index_t cells = 1
+    cdef int a
+    s.n = n
+    s.done = 0
+    s.key = NULL
+    s.key_shift = set_list(q, f, n)
+    if s.key_shift < 0:
+        return TOO_MANY
+    for a in range(f.n_axes):
+        cells *= extent_of(&q.axial, f.axis[a])
+    s.key_bits = bit_length(cells - 1)
+    f.entries = <uint64_t *> xa_table(n, sizeof(uint64_t))
+    if f.entries == NULL:
+        return -1
+    if s.key_shift + s.key_bits >= 64:
+        s.key = <int64_t *> xa_table(n, sizeof(int64_t))
+        if s.key == NULL:
+            return -1
+    return 0
+
+
+cdef void clear_block(sorter_t *s, index_t n) noexcept nogil:
+    memset(s.block_key, 0, n * sizeof(int64_t))
+    memset(s.block_at, 0, n * sizeof(int64_t))
+
+
+cdef void add_block(factor_t *f, sorter_t *s, index_t n) noexcept nogil:
+    """Append a block of elements to a list."""
+    cdef index_t i
+    if s.key != NULL:
+        for i in range(n):
+            s.key[s.done + i] = s.block_key[i]
+            s.block_key[i] = 0
+        xa_pack(f.entries + s.done, s.block_key, s.block_at, n, s.done, f.list.shift, 0)
+    else:
+        xa_pack(f.entries + s.done, s.block_key, s.block_at, n, s.done, f.list.shift, s.key_shift)
+    s.done += n
+
+
+cdef int sort_list(const query_t *q, factor_t *f, sorter_t *s) noexcept nogil:
+    """Sort a list whose elements are all there, and make its parts.  Returns 0, or -1: no memory."""
+    cdef int failure
+    if s.key != NULL:
+        failure = xa_sort(&s.key, &f.entries, s.n, s.key_bits)
+    else:
+        failure = xa_sort_packed(&f.entries, s.n, s.key_shift, s.key_bits)
+    return failure if failure else make_parts(q, f, s)
+
+
+cdef inline int64_t key_of(const factor_t *f, const sorter_t *s, index_t i) noexcept nogil:
+    return s.key[i] if s.key != NULL else <int64_t> (f.entries[i] >> s.key_shift)
+
+
+cdef int make_parts(const query_t *q, factor_t *f, const sorter_t *s) noexcept nogil:
     """Parts of a sorted list, one for each key."""
-    cdef index_t i, m = 1, rest, extent
+    cdef index_t i, n = 0, rest, extent
+    cdef int64_t key
     cdef part_t *part
     cdef index_t *chunk
     cdef int a
-    for i in range(1, n):
-        m += key[i] != key[i - 1]
-    f.n_parts = m
-    f.parts = part = <part_t *> xa_table(m, sizeof(part_t))
-    f.chunk = chunk = <index_t *> xa_table(m * f.n_axes, sizeof(index_t))
+    for i in range(s.n):
+        n += i == 0 or key_of(f, s, i) != key_of(f, s, i - 1)
+    f.n_parts = n
+    f.parts = part = <part_t *> xa_table(n, sizeof(part_t))
+    f.chunk = chunk = <index_t *> xa_table(n * f.n_axes, sizeof(index_t))
     if part == NULL or chunk == NULL:
         return -1
     i = 0
-    while i < n:
+    while i < s.n:
         part.first = i
-        part.count = 1
         part.user = 0
-        while i + part.count < n and key[i + part.count] == key[i]:
-            part.count += 1
-        rest = key[i]
+        key = rest = key_of(f, s, i)
+        while i < s.n and key_of(f, s, i) == key:
+            i += 1
+        part.count = i - part.first
         for a in range(f.n_axes - 1, -1, -1):
             extent = extent_of(&q.axial, f.axis[a])
             chunk[a] = rest % extent + q.layout.low[f.axis[a]]
             rest //= extent
         part.segment = latest_segment(q, f, chunk)
-        i += part.count
         part += 1
         chunk += f.n_axes
     return 0
@@ -444,70 +569,137 @@ cdef int32_t latest_segment(const query_t *q, const factor_t *f, const index_t *
     return latest
 
 
-# -- masks ---------------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------
 
-cdef struct mask_t:
+cdef struct places_t:
     int ndim
-    const uint8_t *data
-    index_t count[MAX_NDIM]
-    index_t step[MAX_NDIM]
-    index_t user_step
-    # Where the true places are rare:
+    index_t n
+    const int64_t *place
     index_t origin[MAX_NDIM]
-    # Where they are not:
-    piece_t *pieces[MAX_NDIM]
-    index_t n_pieces[MAX_NDIM]
-    index_t *rank               # (rows, pieces of the last axis): true places before, in C order
+    index_t extent[MAX_NDIM]
 
 
-cdef int sort_mask(
-    query_t *q, factor_t *f, const mask_t *m, index_t count, index_t *found
+cdef int list_places(query_t *q, factor_t *f, const places_t *box) noexcept nogil:
+    """Make the list of a factor, and its parts.  Returns 0, or what the failure is."""
+    cdef sorter_t s
+    cdef int failure = begin_list(q, f, &s, box.n)
+    if failure == 0:
+        locate_places(q, f, box, &s)
+        failure = sort_list(q, f, &s)
+    free(s.key)
+    return failure
+
+
+cdef void locate_places(const query_t *q, factor_t *f, const places_t *box, sorter_t *s) noexcept nogil:
+    """Chunks and places of all elements: what a row has in common is found once."""
+    cdef int last = box.ndim - 1, a
+    cdef index_t size = 1, row = -1, row_key = 0, row_at = 0, n, i, v, chunk
+    cdef index_t unit = q.unit[f.axis[last]] // f.list.unit
+    cdef index_t offset = q.layout.offset[f.axis[last]] + box.origin[last]
+    cdef index_t grid = extent_of(&q.axial, f.axis[last])
+    cdef divisor_t by_row, by_chunk
+    cdef const int64_t *place = box.place
+    for a in range(box.ndim):
+        size *= box.extent[a]
+    by_row = xa_make_divisor(box.extent[last], size)
+    by_chunk = xa_make_divisor(q.layout.chunk[f.axis[last]], offset + box.extent[last])
+    while s.done < s.n:
+        n = min(<index_t> XA_BLOCK, s.n - s.done)
+        for i in range(n):
+            v = place[i] - row
+            if row < 0 or v >= box.extent[last]:
+                v = xa_divide(place[i], by_row)
+                row = v * box.extent[last]
+                locate_row(q, f, box, v, &row_key, &row_at)
+                v = place[i] - row
+            v += offset
+            chunk = xa_divide(v, by_chunk)
+            s.block_key[i] = row_key * grid + chunk
+            s.block_at[i] = row_at + (v - chunk * q.layout.chunk[f.axis[last]]) * unit
+        place += n
+        add_block(f, s, n)
+
+
+cdef void locate_row(
+    const query_t *q, const factor_t *f, const places_t *box, index_t number, index_t *key, index_t *at
 ) noexcept nogil:
-    """Make the list of a factor, of so many entries, and its parts: find the true places row by row,
-    and sort them by chunk.  `found`: how many there are; nothing is made where they are others."""
+    """Chunk and place of the first element of a row, as far as the axes before the last say them."""
+    cdef index_t v, chunk, cells = 1
+    cdef int a, axis
+    key[0] = at[0] = 0
+    for a in range(box.ndim - 2, -1, -1):
+        axis = f.axis[a]
+        v = number % box.extent[a] + q.layout.offset[axis] + box.origin[a]
+        number //= box.extent[a]
+        chunk = v // q.layout.chunk[axis]
+        key[0] += chunk * cells
+        at[0] += (v - chunk * q.layout.chunk[axis]) * (q.unit[axis] // f.list.unit)
+        cells *= extent_of(&q.axial, axis)
+
+
+def true_places(cnp.ndarray mask not None, index_t most):
+    """The true places of a mask, if they are few.
+
+    Parameters
+    ----------
+    mask : ndarray of bool
+        Others may change it meanwhile: it is read once.
+    most : int
+        So many at most.
+
+    Returns
+    -------
+    (n,) array of int64, or None
+        Their numbers in C order, rising; None: they are more.
+    """
+    cdef mask_t m
+    cdef int d
+    cdef index_t found
+    cdef int64_t[::1] places
+    m.data = <const uint8_t *> mask.data
+    if mask.flags.c_contiguous:
+        m.ndim = 1
+        m.count[0] = mask.size
+        m.step[0] = 1
+    else:
+        m.ndim = mask.ndim
+        for d in range(m.ndim):
+            m.count[d] = mask.shape[d]
+            m.step[d] = mask.strides[d]
+    result = np.empty(most, np.int64)
+    if most == 0 or mask.size == 0:
+        return None if mask.any() else result[:0].copy()
+    places = result
+    with nogil:
+        found = find_places(&m, &places[0], most)
+    if found > most:
+        return None
+    # Memory behind what was found has not been touched; a copy gives it back.
+    return result[:found].copy()
+
+
+cdef index_t find_places(const mask_t *m, int64_t *place, index_t most) noexcept nogil:
+    """Numbers of the true places of a mask that is not empty; returns how many, or more than `most`
+    where there are more."""
     cdef int64_t position[XA_BLOCK]
-    cdef divisor_t divisor
-    cdef index_t grid[MAX_NDIM]
-    cdef index_t offset[MAX_NDIM]
     cdef index_t at[MAX_NDIM]
-    cdef int64_t *key = <int64_t *> xa_table(count, sizeof(int64_t))
-    cdef index_t total = 0, cells = 1, number, place, v, n, i, first
+    cdef index_t total = 0, first, n, number = 0
     cdef const uint8_t *row = m.data
-    cdef entry_t *entry
-    cdef int d, axis, last = m.ndim - 1, failure = 0
-    f.entries = <entry_t *> xa_table(count, sizeof(entry_t))
-    if key == NULL or f.entries == NULL:
-        free(key)
-        return -1
-    for d in range(m.ndim):
-        grid[d] = extent_of(&q.axial, f.axis[d])
-        offset[d] = q.layout.offset[f.axis[d]] + m.origin[d]
-        cells *= grid[d]
+    cdef int d, last = m.ndim - 1
+    for d in range(last):
         at[d] = 0
-    divisor = xa_make_divisor(q.layout.chunk[f.axis[last]], offset[last] + m.count[last])
     while True:
-        number = place = 0
-        for d in range(last):
-            axis = f.axis[d]
-            v = offset[d] + at[d]
-            number = number * grid[d] + v // q.layout.chunk[axis]
-            place += v % q.layout.chunk[axis] * q.unit[axis]
         first = 0
         while first < m.count[last]:
             n = xa_positions(
                 row + first * m.step[last], m.step[last],
-                min(<index_t> XA_BLOCK, m.count[last] - first), position)
-            if total + n <= count:
-                entry = f.entries + total
-                for i in range(n):
-                    key[total + i] = number
-                    entry[i].at = place
-                    entry[i].user = (total + i) * m.user_step
-                xa_locate(
-                    <const char *> position, sizeof(int64_t), n, XA_BLOCK, offset[last] + first,
-                    divisor, grid[last], q.unit[f.axis[last]], key + total, entry)
+                min(<index_t> XA_BLOCK, m.count[last] - first), number + first, position)
+            if n > most - total:
+                return most + 1
+            memcpy(place + total, position, n * sizeof(int64_t))
             total += n
             first += XA_BLOCK
+        number += m.count[last]
         d = last - 1
         while d >= 0:
             at[d] += 1
@@ -518,14 +710,19 @@ cdef int sort_mask(
             at[d] = 0
             d -= 1
         if d < 0:
-            break
-    found[0] = total
-    if total == count and (
-            xa_sort(&key, &f.entries, count, bit_length(cells - 1)) < 0
-            or make_parts(q, f, key, count) < 0):
-        failure = -1
-    free(key)
-    return failure
+            return total
+
+
+# -- masks ---------------------------------------------------------------------------------------
+
+cdef struct mask_t:
+    int ndim
+    const uint8_t *data
+    index_t count[MAX_NDIM]
+    index_t step[MAX_NDIM]
+    piece_t *pieces[MAX_NDIM]
+    index_t n_pieces[MAX_NDIM]
+    index_t *rank               # (rows, pieces of the last axis): true places before, in C order
 
 
 cdef index_t rank_rows(const mask_t *m) noexcept nogil:
@@ -563,9 +760,9 @@ cdef int list_mask(query_t *q, factor_t *f, const mask_t *m, index_t count) noex
     cdef index_t p[MAX_NDIM]
     cdef index_t *chunk = f.chunk
     cdef part_t *part = f.parts
-    cdef entry_t *entry
+    cdef uint64_t *entry
     # One entry more: the loop that writes them stores before it counts.
-    f.entries = entry = <entry_t *> xa_table(count + 1, sizeof(entry_t))
+    f.entries = entry = <uint64_t *> xa_table(count + 1, sizeof(uint64_t))
     if entry == NULL:
         return -1
     for d in range(m.ndim):
@@ -594,20 +791,22 @@ cdef int list_mask(query_t *q, factor_t *f, const mask_t *m, index_t count) noex
     return 0
 
 
-cdef entry_t *list_piece(
-    const query_t *q, const factor_t *f, const mask_t *m, const index_t *p, entry_t *entry
+cdef uint64_t *list_piece(
+    const query_t *q, const factor_t *f, const mask_t *m, const index_t *p, uint64_t *entry
 ) noexcept nogil:
     """Append the true places of the part of a mask that lies in one chunk."""
     cdef int d, last = m.ndim - 1
     cdef index_t i[MAX_NDIM]
-    cdef index_t at = 0, row = 0, rows = 1, unit = q.unit[f.axis[last]]
+    cdef index_t at = 0, row = 0, rows = 1
     cdef index_t row_step[MAX_NDIM]
+    cdef index_t unit[MAX_NDIM]
     cdef const uint8_t *data = m.data
     cdef const piece_t *piece
     for d in range(last, -1, -1):
         piece = &m.pieces[d][p[d]]
         i[d] = 0
-        at += piece.first * q.unit[f.axis[d]]
+        unit[d] = q.unit[f.axis[d]] // f.list.unit
+        at += piece.first * unit[d]
         data += piece.position * m.step[d]
         if d < last:
             row_step[d] = rows
@@ -618,17 +817,18 @@ cdef entry_t *list_piece(
         if last > 0:
             xa_ask(data + ROWS_AHEAD * m.step[last - 1], m.step[last], piece.count)
         entry = xa_select(
-            data, m.step[last], piece.count, at, unit,
-            m.rank[row * m.n_pieces[last] + p[last]] * m.user_step, m.user_step, entry)
+            data, m.step[last], piece.count,
+            <uint64_t> m.rank[row * m.n_pieces[last] + p[last]] << f.list.shift | <uint64_t> at,
+            unit[last], f.list.shift, entry)
         d = last - 1
         while d >= 0:
             i[d] += 1
-            at += q.unit[f.axis[d]]
+            at += unit[d]
             data += m.step[d]
             row += row_step[d]
             if i[d] < m.pieces[d][p[d]].count:
                 break
-            at -= i[d] * q.unit[f.axis[d]]
+            at -= i[d] * unit[d]
             data -= i[d] * m.step[d]
             row -= i[d] * row_step[d]
             i[d] = 0
@@ -661,7 +861,7 @@ cdef int sort_visits(query_t *q, index_t first) noexcept nogil:
             for a in range(f.n_axes):
                 chunk[f.axis[a]] = f.chunk[chosen[k] * f.n_axes + a]
         q.address[i] = address_of(&q.axial, chunk)
-        q.visit[i].at = first + i
+        q.visit[i] = first + i
         most = max(most, q.address[i])
     return xa_sort(&q.address, &q.visit, q.n_visits, bit_length(most))
 
@@ -670,8 +870,8 @@ cdef int sort_visits(query_t *q, index_t first) noexcept nogil:
 cdef struct loop_t:
     index_t count
     index_t at_step, user_step
-    const entry_t *entries
-    index_t unit
+    const uint64_t *entries
+    const list_t *list
 
 
 cdef enum item_t:
@@ -692,7 +892,8 @@ cdef struct visit_t:
     char *chunk                 # memory of the chunk, or of the part of it that is staged
     index_t place_in_file       # of the chunk
     uint8_t *marks
-    const entry_t *entries      # LIST, PLACED
+    const uint64_t *entries     # LIST, PLACED
+    const list_t *list
     index_t n_entries
     int block_ndim              # BLOCK
     index_t block_count[MAX_NDIM]
@@ -713,10 +914,13 @@ cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
                        v.block_ndim, v.size, q.stream)
         return 0
     if v.kind == LIST:
-        xa_move(v.chunk + at, user, v.entries, v.n_entries, v.size, q.write)
+        xa_move(
+            v.chunk + at, user, v.list, v.entries, v.n_entries, v.size, q.write,
+            v.n_entries < L.chunk_bytes // LINE)
         return 0
     if v.kind == PLACED:
-        xa_move_placed(v.chunk, user, v.entries, v.n_entries, v.size, q.write, L.place + at, L.itemsize)
+        xa_move_placed(
+            v.chunk, user, v.list, v.entries, v.n_entries, v.size, q.write, L.place + at, L.itemsize)
         return 0
     place = at if L.place == NULL else L.place[at] * L.itemsize
     if v.kind == MARK:
@@ -735,7 +939,9 @@ cdef int do_loops(const visit_t *v, int level, index_t at, char *user) noexcept 
         return do_item(v, at, user)
     for i in range(loop.count):
         if loop.entries != NULL:
-            failure = do_loops(v, level + 1, at + loop.entries[i].at, user + loop.entries[i].user)
+            failure = do_loops(
+                v, level + 1, at + xa_place_of(loop.list, loop.entries[i]),
+                user + xa_user_of(loop.list, loop.entries[i]))
         else:
             failure = do_loops(v, level + 1, at + i * loop.at_step, user + i * loop.user_step)
         if failure:
@@ -764,9 +970,9 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
         part = &f.parts[chosen[k]]
         loop = &v.loop[v.depth]
         loop.count = part.count
-        loop.unit = f.unit
         if f.entries != NULL:
             loop.entries = f.entries + part.first
+            loop.list = &f.list
         else:
             at += part.first
             user += part.user
@@ -813,22 +1019,25 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
     cdef const query_t *q = v.query
     cdef const layout_t *L = &q.layout
     cdef int k, list = -1, nearest = -1, m = 0
-    cdef entry_t one
-    cdef entry_t *expanded = NULL
+    cdef uint64_t one = 0
+    cdef uint64_t *expanded = NULL
+    cdef list_t even            # of numbers that are places as well
     cdef index_t i
     cdef int failure
     for k in range(v.depth):
         if v.loop[k].entries == NULL:
             if nearest < 0 or v.loop[k].at_step < v.loop[nearest].at_step:
                 nearest = k
-        elif list < 0 or v.loop[k].unit < v.loop[list].unit:
+        elif list < 0 or v.loop[k].list.unit < v.loop[list].list.unit:
             list = k
     v.kind = LIST if L.place == NULL else PLACED
-    one.at = one.user = 0
+    memset(&even, 0, sizeof(list_t))
+    even.at_mask = even.number_mask = <uint64_t> -1
+    v.list = &even
     v.entries = &one
     v.n_entries = 1
     if L.place == NULL and nearest >= 0 and (
-        list < 0 or v.loop[nearest].at_step <= v.loop[list].unit
+        list < 0 or v.loop[nearest].at_step <= v.loop[list].list.unit
     ):
         v.kind = BLOCK
         for k in range(v.depth - 1, -1, -1):
@@ -846,16 +1055,18 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
         v.block_ndim = m
     elif list >= 0:
         v.entries = v.loop[list].entries
+        v.list = v.loop[list].list
         v.n_entries = v.loop[list].count
         drop_loop(v, list)
     elif nearest >= 0:
         v.n_entries = v.loop[nearest].count
-        v.entries = expanded = <entry_t *> xa_table(v.n_entries, sizeof(entry_t))
+        v.entries = expanded = <uint64_t *> xa_table(v.n_entries, sizeof(uint64_t))
         if expanded == NULL:
             return ENOMEM
+        even.unit = v.loop[nearest].at_step
+        even.user_step = v.loop[nearest].user_step
         for i in range(v.n_entries):
-            expanded[i].at = i * v.loop[nearest].at_step
-            expanded[i].user = i * v.loop[nearest].user_step
+            expanded[i] = i
         drop_loop(v, nearest)
     failure = do_loops(v, 0, at, user)
     free(expanded)
@@ -877,10 +1088,10 @@ cdef void reach_of(const visit_t *v, index_t *low, index_t *high) noexcept nogil
         if loop.entries == NULL:
             high[0] += (loop.count - 1) * loop.at_step
             continue
-        least = most = loop.entries[0].at
+        least = most = xa_place_of(loop.list, loop.entries[0])
         for i in range(1, loop.count):
-            least = min(least, loop.entries[i].at)
-            most = max(most, loop.entries[i].at)
+            least = min(least, xa_place_of(loop.list, loop.entries[i]))
+            most = max(most, xa_place_of(loop.list, loop.entries[i]))
         low[0] += least
         high[0] += most
 
@@ -971,7 +1182,7 @@ cdef int run_visits(const query_t *q, index_t first, index_t stop) noexcept nogi
     w.stage = NULL
     w.stage_bytes = 0
     for i in range(first, stop):
-        failure = visit(q, &w, q.address[i], q.visit[i].at)
+        failure = visit(q, &w, q.address[i], q.visit[i])
         if failure:
             break
     free(w.stage)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from extarray.indexing.entries import as_item, in_bounds, is_array, n_axes, numpys_error, refusal
-from extarray.indexing.factors import Mask, Points, Progression, in_order
+from extarray.indexing.factors import Points, Progression, in_order
+from extarray.indexing.masks import of_mask
 from extarray.indexing.query import Kind, Query
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class _Parts:
         if self.is_masked:
             axis, mask = self._arrays[0]
             if mask.ndim > 0:
-                factor = Mask.of_array(axis, mask, place)
+                factor = of_mask(axis, mask, place)
                 self.factors.append(factor)
                 return (factor.count,)
         listed: list[tuple[int, Indices]] = []

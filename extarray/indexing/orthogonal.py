@@ -9,7 +9,8 @@ import numpy as np
 from extarray.chunking import grid_of
 from extarray.errors import BoundsError, SelectionError
 from extarray.indexing.entries import as_item, check_bounds, is_array
-from extarray.indexing.factors import Mask, Points, Progression
+from extarray.indexing.factors import Points, Progression
+from extarray.indexing.masks import of_mask
 from extarray.indexing.query import Query
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
                     f"boolean index did not match indexed array along axis {axis}; size of axis is "
                     f"{extent} but size of corresponding boolean axis is {item.shape[0]}"
                 )
-            factor = Mask.of_array(axis, item, len(dims))
+            factor = of_mask(axis, item, len(dims))
             dims.append(factor.count)
         else:
             check_bounds(item, axis, extent)

@@ -15,7 +15,7 @@ from extarray._core._crc import crc32c
 from extarray.indexing.factors import Points, Progression
 
 if TYPE_CHECKING:
-    from extarray.indexing.factors import Mask
+    from extarray.indexing.masks import Mask, Places
     from extarray.indexing.query import Query
     from extarray.protocols.blocks import Line
 
@@ -140,20 +140,18 @@ def fingerprint(part: Part, zero: int) -> list[int]:
     return [*part.dims, crc32c(indices.view(np.uint8))]
 
 
-def true_points(mask: Mask) -> Points:
+def true_points(mask: Mask | Places) -> Points:
     """The true places of a mask, one by one.
 
     Parameters
     ----------
-    mask : Mask
+    mask : Mask or Places
 
     Returns
     -------
     Points
     """
-    places = np.nonzero(mask.part())
-    indices = tuple(first + place for first, place in zip(mask.origin, places, strict=True))
-    return Points(mask.axes, indices, mask.dims)
+    return Points(mask.axes, mask.nonzero(), mask.dims)
 
 
 def is_orthogonal(query: Query) -> bool:

@@ -8,7 +8,8 @@ import numpy as np
 
 from extarray.errors import SelectionError
 from extarray.indexing.entries import as_item, check_bounds, is_array
-from extarray.indexing.factors import Mask, Points
+from extarray.indexing.factors import Points
+from extarray.indexing.masks import of_mask
 from extarray.indexing.query import Query
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def mask_query(mask: Any, shape: Shape) -> Query:
         raise SelectionError(f"{mask!r} is no mask of the array's shape, {shape}")
     if item.ndim == 0:
         return Query(shape, (int(item),), (), kind="mask")
-    factor = Mask.of_array(0, item, 0)
+    factor = of_mask(0, item, 0)
     return Query(shape, (factor.count,), (factor,), kind="mask")
 
 

@@ -78,6 +78,10 @@ class Query:
         """Memory that the factors take when they are made ready."""
         return sum(factor.table_bytes(chunks) for factor in self.factors)
 
+    def share(self, chunks: Shape) -> float:
+        """How much of the query the core can list at once; 1 or more: all of it."""
+        return min((factor.share(chunks) for factor in self.factors), default=math.inf)
+
     def cut(
         self, share: float, chunks: Shape, by_tables: bool
     ) -> Iterator[tuple[tuple[slice, ...], Query]]:

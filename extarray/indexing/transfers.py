@@ -13,7 +13,7 @@ import numpy as np
 
 from extarray.config import config
 from extarray.errors import ArgumentTypeError, ShapeError
-from extarray.indexing.factors import Mask
+from extarray.indexing.masks import Mask
 from extarray.protocols.blocks import Source, load
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
     dtype = array.dtype if query.field is None else query.field.dtype
     tables = query.table_bytes(array.chunks)
     blocks = 0 if direct else query.size * _block_bytes(values, dtype)
-    share = config.max_memory // 2 / max(tables + blocks, 1)
+    share = min(config.max_memory // 2 / max(tables + blocks, 1), query.share(array.chunks))
     if array._is_mapped and any(isinstance(factor, Mask) for factor in query.factors):
         share = min(share, _CACHED / tables)
     if share < 1:

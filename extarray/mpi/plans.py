@@ -16,7 +16,8 @@ import numpy as np
 
 from extarray._core._parts import Parts
 from extarray.errors import BoundsError
-from extarray.indexing.factors import Mask, Points, Progression
+from extarray.indexing.factors import Points, Progression
+from extarray.indexing.masks import Mask, Places
 from extarray.order import positions
 
 if TYPE_CHECKING:
@@ -434,11 +435,10 @@ def _indices(
             # The dimensions of arrays stand side by side, in their order.
             yield axis, np.where(indices < 0, indices + n, indices).reshape(shape)
     else:
-        assert isinstance(factor, Mask)
+        assert isinstance(factor, (Mask, Places))
         shape[factor.dim] = factor.count
-        found = np.nonzero(factor.part())
-        for axis, origin, places in zip(factor.axes, factor.origin, found, strict=True):
-            yield axis, (places + origin).reshape(shape)
+        for axis, places in zip(factor.axes, factor.nonzero(), strict=True):
+            yield axis, places.reshape(shape)
 
 
 class _Elements:
