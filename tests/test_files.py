@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from model import sample
 
 import extarray as xa
+from extarray._core._mapping import exceeds_disk, reserve_range
 from extarray.engine import shares_blocks
 
 
@@ -685,6 +687,48 @@ for call in (
 
 def test_read_only_medium(private_mount, script, tmp_path, engine):
     script(READ_ONLY_MEDIUM, tmp_path, engine, prefix=private_mount)
+
+
+LARGER_THAN_THE_DISK = """
+import errno, os, sys
+import fulldisk
+import extarray as xa
+folder, engine = sys.argv[1:]
+fulldisk.mount(folder, "4m")
+free = os.statvfs(folder).f_bfree
+
+# Some file systems fill the disk before they refuse, and leave it full.
+def posix_fallocate(*args):
+    raise AssertionError("the disk was filled to see whether it is large enough")
+
+os.posix_fallocate = posix_fallocate
+calls = [lambda: xa.create(f"{folder}/reserved", 2**31, "u1", engine=engine)]
+sparse = xa.create(f"{folder}/sparse", 2**31, "u1", chunks=2**31, sparse=True, engine=engine)
+if engine == "mmap":  # a store needs the space of its chunk first
+    calls.append(lambda: sparse.write(0, 1))
+for call in calls:
+    try:
+        call()
+    except xa.StorageError as error:
+        assert error.errno == errno.ENOSPC, error
+    else:
+        raise AssertionError("2 GiB in 4 MiB")
+sparse.close()
+assert os.statvfs(folder).f_bfree > free - 100
+"""
+
+
+def test_what_is_larger_than_the_disk(private_mount, script, tmp_path, engine):
+    script(LARGER_THAN_THE_DISK, tmp_path, engine, prefix=private_mount)
+
+
+def test_the_size_of_a_disk(tmp_path):
+    """No file has 2**62 bytes on any disk, and a few fit on every one."""
+    with open(tmp_path / "file", "wb") as file:
+        assert exceeds_disk(file.fileno(), 2**62)
+        assert not exceeds_disk(file.fileno(), 2**20)
+        assert reserve_range(file.fileno(), 0, 2**62) in (errno.ENOSPC, errno.EOPNOTSUPP)
+        assert os.fstat(file.fileno()).st_blocks == 0
 
 
 READ_ONLY_FOLDER = """

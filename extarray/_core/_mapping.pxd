@@ -63,6 +63,7 @@ cdef class Lease:
 
 
 cdef Lease lease(Region region, Views views)
+cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil
 cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil

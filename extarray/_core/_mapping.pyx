@@ -34,6 +34,7 @@ cdef extern from *:
     #include <stdlib.h>
     #include <string.h>
     #include <sys/mman.h>
+    #include <sys/statvfs.h>
     #include <unistd.h>
     #if defined(__linux__)
     #include <sys/vfs.h>
@@ -44,6 +45,14 @@ cdef extern from *:
     #else
     static long xa_filesystem(int fd) { (void) fd; return 0; }
     #endif
+
+    /* Whether the whole disk is smaller than so many bytes.  Some file systems would be filled before
+     * they say so, and stay full.  (It takes a call of the system: few bytes are not asked for.) */
+    static int xa_exceeds_disk(int fd, off_t length) {
+        struct statvfs about;
+        return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
+            && (uint64_t) length / about.f_frsize > about.f_blocks;
+    }
 
     /* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */
     #if defined(__linux__)
@@ -59,6 +68,7 @@ cdef extern from *:
      * the file system: whole pages get space, and only whole pages lose it. */
     static int xa_reserve(int fd, off_t offset, off_t length) {
         off_t page = sysconf(_SC_PAGESIZE), low = offset & -page;
+        if (xa_exceeds_disk(fd, length)) return ENOSPC;
         return xa_fallocate(fd, FALLOC_FL_KEEP_SIZE, low, ((offset + length + page - 1) & -page) - low);
     }
     static int xa_punch(int fd, off_t offset, off_t length) {
@@ -138,6 +148,7 @@ cdef extern from *:
     /* What was loaded before is older than what is loaded behind it. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
+    bint xa_exceeds_disk(int fd, off_t length) noexcept nogil
     int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
     int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
     void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
@@ -178,6 +189,11 @@ def filesystem(int fd):
 
 
 # Each of these returns 0, or an errno: EOPNOTSUPP where the file system cannot.
+
+cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil:
+    """Whether the whole disk of a file is smaller than so many bytes."""
+    return xa_exceeds_disk(fd, length)
+
 
 cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
     """Give the pages of a range of a file their disk space; what is there stays."""

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING
 from extarray._core._mapping import (
     Region,
     Views,
+    exceeds_disk,
     punch_range,
     reserve_range,
     write_back_ends,
     zero_range,
 )
 from extarray.errors import StorageError, storage_error
-from extarray.filesystem import CAN_RESERVE, erase_range, family, fill_range, write_all
+from extarray.filesystem import (
+    CAN_RESERVE,
+    erase_range,
+    family,
+    fill_range,
+    reserve_zeros,
+    write_all,
+)
 from extarray.metadata.places import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.pair.commits import Committer
 from extarray.pair.held import without
@@ -75,18 +83,21 @@ class Allocator(Committer):
             parts = [(old, new)] if runs is None else list(runs)
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start:
-                    os.posix_fallocate(self._data, start, stop - start)
+                    reserve_zeros(self._data, start, stop - start)
                 if not is_zero:
                     fill_range(self._data, fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     fill_range(self._data, bytes(BLOCK), start, stop)
         except OSError as error:
             self.release(old)
-            advice = (
-                "the file system allows no file so large"
-                if error.errno in (errno.EFBIG, errno.EINVAL)
-                else "free some space"
-            )
+            if not sparse and exceeds_disk(self._data, new - old):
+                advice = (
+                    "the whole disk has less; with sparse=True only what is written takes space"
+                )
+            elif error.errno in (errno.EFBIG, errno.EINVAL):
+                advice = "the file system allows no file so large"
+            else:
+                advice = "free some space"
             raise storage_error(
                 error,
                 f"cannot make room for {new - old} bytes in '{{}}' ({advice})",
@@ -178,7 +189,7 @@ class Allocator(Committer):
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
         """What the system does where it cannot reserve: nobody else may write to this range."""
-        os.posix_fallocate(self._data, start, stop - start)
+        reserve_zeros(self._data, start, stop - start)
 
     def renew(self, start: int, stop: int) -> None:
         """Give bytes of the grid that do not count their disk space, and the fill value."""
