@@ -13,6 +13,7 @@ from model import sample
 from strategies import built, cases, fancy_selections, index_arrays, masks
 
 import extarray as xa
+from extarray._core._gather import in_bounds
 
 pytestmark = pytest.mark.filterwarnings("ignore:Out of bound index found:DeprecationWarning")
 
@@ -452,6 +453,19 @@ def test_an_index_that_closes_the_array(disk):
 
         with pytest.raises(xa.ClosedError):
             array[Closes()]
+
+
+@pytest.mark.parametrize("extent", [1, 2, 7, 2**31, 2**62 - 1, 2**62, 2**62 + 1, 2**63 - 1])
+def test_indices_at_the_bounds(extent):
+    ends = (0, extent, -extent, 2**62, -(2**62), 2**63 - 1, -(2**63))
+    for index in {end + near for end in ends for near in (-1, 0, 1)}:
+        if not -(2**63) <= index < 2**63:
+            continue
+        for place in (0, 4, 8):
+            indices = np.zeros((3, 3), np.intp)
+            indices.flat[place] = index
+            for array in (indices, indices.T):
+                assert in_bounds(array, extent) == (-extent <= index < extent)
 
 
 # -- indices that change while they are used -----------------------------------------------------

@@ -120,6 +120,19 @@ static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t 
     return wrong;
 }
 
+/* Whether all of `n` indices that follow each other are in [-extent, extent), for extents of 2**62 at
+ * most.  The sign of a word says whether one is not: so many are looked at as are added at a time. */
+static inline int xa_in_bounds(const char *index, int64_t n, int64_t extent)
+{
+    uint64_t beyond = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t v;
+        memcpy(&v, index + i * (int64_t) sizeof v, sizeof v);
+        beyond |= (v + (uint64_t) extent) | ((uint64_t) extent - 1 - v);
+    }
+    return (int64_t) beyond >= 0;
+}
+
 /* Entries of `n` elements, numbered from `first` on, with their keys on top. */
 static inline void xa_pack(uint64_t *restrict entry, const int64_t *restrict key,
                            const int64_t *restrict at, int64_t n, int64_t first, int shift,

@@ -45,6 +45,7 @@ cdef extern from "_gather.h":
     int64_t xa_divide(int64_t v, divisor_t d) noexcept nogil
     int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset, divisor_t d,
                   int64_t grid, int64_t unit, int64_t *key, int64_t *at) noexcept nogil
+    int xa_in_bounds(const char *index, int64_t n, int64_t extent) noexcept nogil
     void xa_pack(uint64_t *entry, const int64_t *key, const int64_t *at, int64_t n, int64_t first,
                  int shift, int key_shift) noexcept nogil
     int xa_sort(int64_t **keys, uint64_t **entries, int64_t n, int bits) noexcept nogil
@@ -75,6 +76,27 @@ cdef int bit_length(index_t n) noexcept nogil:
         n >>= 1
         bits += 1
     return bits
+
+
+def in_bounds(cnp.ndarray indices not None, index_t extent):
+    """Whether all indices are possible on an axis.
+
+    Parameters
+    ----------
+    indices : ndarray of intp
+    extent : int
+
+    Returns
+    -------
+    bool
+    """
+    cdef index_t n = indices.size
+    cdef bint found
+    if not indices.flags.c_contiguous or extent > <index_t> 1 << 62:
+        return not n or bool(-extent <= indices.min() and indices.max() < extent)
+    with nogil:
+        found = xa_in_bounds(indices.data, n, extent)
+    return found
 
 
 cdef int check_listed(int failure, index_t n) except -1:
@@ -466,12 +488,12 @@ cdef int set_list(const query_t *q, factor_t *f, index_t n) noexcept nogil:
     for a in range(f.n_axes):
         most += (q.layout.chunk[f.axis[a]] - 1) * (q.unit[f.axis[a]] // f.list.unit)
     f.list.shift = bit_length(most)
-    bits = f.list.shift + bit_length(n - 1)
-    if bits > 64:
+    bits = bit_length(max(n - 1, <index_t> 0))
+    if f.list.shift + bits > 64:
         return -1
     f.list.at_mask = (<uint64_t> 1 << f.list.shift) - 1
-    f.list.number_mask = (<uint64_t> 1 << bit_length(n - 1)) - 1
-    return bits
+    f.list.number_mask = (<uint64_t> 1 << bits) - 1
+    return f.list.shift + bits
 
 
 cdef int begin_list(const query_t *q, factor_t *f, sorter_t *s, index_t n) noexcept nogil:

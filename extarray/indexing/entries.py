@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from extarray._core._gather import in_bounds
 from extarray.errors import ArgumentError, BoundsError, SelectionError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "as_item",
     "check_bounds",
-    "in_bounds",
     "is_array",
     "is_source",
     "n_axes",
@@ -111,21 +111,6 @@ def n_axes(item: Any) -> int:
     if is_array(item) and item.dtype.kind == "b":
         return int(item.ndim)
     return 1
-
-
-def in_bounds(indices: Indices, extent: int) -> bool:
-    """Whether all indices are possible on an axis.
-
-    Parameters
-    ----------
-    indices : ndarray of intp
-    extent : int
-
-    Returns
-    -------
-    bool
-    """
-    return not indices.size or bool(-extent <= indices.min() and indices.max() < extent)
 
 
 def numpys_error(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception | None:
