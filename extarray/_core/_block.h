@@ -16,7 +16,12 @@
 
 #include "_transpose.h"
 
-enum { XA_MAX_NDIM = 32 };
+enum {
+    XA_MAX_NDIM = 32,
+    XA_STREAMED = 192,      /* bytes of a row, at least, that is stored past the caches */
+    XA_SHORT_ROW = 2048,    /* bytes up to which a row is copied here, and not by memcpy */
+    XA_LINES = 48           /* lines of the caches that are asked for before they are needed */
+};
 
 /* Stores past the caches, for results too large to be found there again: a plain store would first
  * read the line that it is about to overwrite.  `d` is aligned to a line of 64 bytes, `n` a multiple
@@ -111,7 +116,7 @@ static inline void xa_row_put(xa_row_writer *w, const char *s, xa_index n, xa_in
 /* One row of one piece, past the caches. */
 static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ahead)
 {
-    if (n >= 192) {
+    if (n >= XA_STREAMED) {
         xa_index head = (xa_index) ((64 - ((uintptr_t) d & 63)) & 63), lines;
         memcpy(d, s, (size_t) head);
         d += head; s += head; n -= head;
@@ -122,28 +127,85 @@ static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ah
     memcpy(d, s, (size_t) n);
 }
 
-/* Ask early for a row whose elements lie apart: the processor's own prefetching follows the lines of
- * one row, and is lost at its end. */
-enum { XA_AHEAD = 3 };
-static inline void xa_prefetch_row(const char *s, xa_index stride, xa_index n)
+/* Rows of `n` bytes, WIDTH at least, by registers of WIDTH bytes: the last one ends where the row ends.
+ * For short rows a call of memcpy takes as long as the copying. */
+#define XA_DEFINE_COPY_LINES(WIDTH, TARGET)                                                       \
+typedef char xa_register_##WIDTH __attribute__((vector_size(WIDTH), aligned(1), may_alias));      \
+TARGET static void xa_copy_lines_##WIDTH(char *d, xa_index d_next, const char *s,                 \
+                                         xa_index s_next, xa_index n, xa_index rows)              \
+{                                                                                                 \
+    for (; rows > 0; rows--, d += d_next, s += s_next) {                                          \
+        for (xa_index i = 0; i < n - WIDTH; i += WIDTH)                                           \
+            *(xa_register_##WIDTH *) (d + i) = *(const xa_register_##WIDTH *) (s + i);            \
+        *(xa_register_##WIDTH *) (d + n - WIDTH) =                                                \
+            *(const xa_register_##WIDTH *) (s + n - WIDTH);                                       \
+    }                                                                                             \
+}
+XA_DEFINE_COPY_LINES(16, )
+#if defined(__x86_64__)
+XA_DEFINE_COPY_LINES(32, __attribute__((target("avx2"))))
+XA_DEFINE_COPY_LINES(64, __attribute__((target("avx512f"))))
+#endif
+
+static inline void xa_copy_lines(char *d, xa_index d_next, const char *s, xa_index s_next, xa_index n,
+                                 xa_index rows)
+{
+    if (n < 16 || n > XA_SHORT_ROW) {
+        for (; rows > 0; rows--, d += d_next, s += s_next) memcpy(d, s, (size_t) n);
+        return;
+    }
+#if defined(__x86_64__)
+    if (n >= 64 && __builtin_cpu_supports("avx512f"))
+        xa_copy_lines_64(d, d_next, s, s_next, n, rows);
+    else if (n >= 32 && __builtin_cpu_supports("avx2"))
+        xa_copy_lines_32(d, d_next, s, s_next, n, rows);
+    else
+#endif
+    xa_copy_lines_16(d, d_next, s, s_next, n, rows);
+}
+
+/* Rows whose elements lie apart are asked for some rows early: the processor's own prefetching follows
+ * the lines of one row, and is lost at its end. */
+typedef struct {
+    xa_index stride, next;  /* from one element to the next, and from row to row */
+    xa_index n;             /* elements of a row */
+    xa_index ahead;         /* rows */
+} xa_asking;
+
+static inline xa_asking xa_asking_for(xa_index stride, xa_index next, xa_index n)
+{
+    const xa_index span = stride < 0 ? -stride * n : stride * n;
+    const xa_index lines = span < 64 * n ? span / 64 + 1 : n;
+    xa_asking a = {stride, next, n, XA_LINES / lines > 2 ? XA_LINES / lines : 2};
+    return a;
+}
+
+static inline void xa_ask_row(const xa_asking *a, const char *row)
 {
 #if defined(__x86_64__)
-    const xa_index step = stride < 64 ? 64 : stride;
-    const xa_index span = stride * n;
-    for (xa_index i = 0; i < span; i += step) _mm_prefetch(s + i, _MM_HINT_T0);
+    const xa_index step = a->stride < 64 ? 64 : a->stride;
+    const xa_index span = a->stride * a->n;
+    for (xa_index i = 0; i < span; i += step) _mm_prefetch(row + i, _MM_HINT_T0);
 #else
-    (void) s; (void) stride; (void) n;
+    (void) a; (void) row;
 #endif
+}
+
+static inline void xa_ask_rows(const xa_asking *a, const char *row, xa_index rows)
+{
+    const xa_index n = rows < a->ahead ? rows : a->ahead;
+    for (xa_index i = 0; i < n; i++) xa_ask_row(a, row + i * a->next);
 }
 
 /* Loops for one size of element: rows of `n` elements, `rows` of them. */
 #define XA_DEFINE_LOOPS(NAME, T)                                                                  \
 static void xa_rows_##NAME(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,     \
-                           xa_index s_next, xa_index n, xa_index rows)                            \
+                           xa_index s_next, xa_index n, xa_index rows, const xa_asking *a,        \
+                           const char *ask)                                                       \
 {                                                                                                 \
     T v, v1, v2, v3;                                                                              \
-    for (; rows > 0; rows--, d += d_next, s += s_next) {                                          \
-        if (rows > XA_AHEAD) xa_prefetch_row(s + XA_AHEAD * s_next, ss, n);                       \
+    for (; rows > 0; rows--, d += d_next, s += s_next, ask += a->next) {                          \
+        if (rows > a->ahead) xa_ask_row(a, ask + a->ahead * a->next);                             \
         char *to = d;                                                                             \
         const char *from = s;                                                                     \
         xa_index i = 0;                                                                           \
@@ -200,15 +262,17 @@ static void xa_rows_any(char *d, xa_index ds, xa_index d_next, const char *s, xa
         for (xa_index i = 0; i < n; i++) xa_copy_element(d + i * ds, s + i * ss, size);
 }
 
+/* `ask`: the first row of the side, source or target, that is asked for as `a` tells. */
 static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
-                           xa_index s_next, xa_index n, xa_index rows, xa_index size)
+                           xa_index s_next, xa_index n, xa_index rows, xa_index size,
+                           const xa_asking *a, const char *ask)
 {
     switch (size) {
-    case 1: xa_rows_1(d, ds, d_next, s, ss, s_next, n, rows); break;
-    case 2: xa_rows_2(d, ds, d_next, s, ss, s_next, n, rows); break;
-    case 4: xa_rows_4(d, ds, d_next, s, ss, s_next, n, rows); break;
-    case 8: xa_rows_8(d, ds, d_next, s, ss, s_next, n, rows); break;
-    case 16: xa_rows_16(d, ds, d_next, s, ss, s_next, n, rows); break;
+    case 1: xa_rows_1(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
+    case 2: xa_rows_2(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
+    case 4: xa_rows_4(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
+    case 8: xa_rows_8(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
+    case 16: xa_rows_16(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
     default: xa_rows_any(d, ds, d_next, s, ss, s_next, n, rows, size);
     }
 }
@@ -277,6 +341,7 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
 
     const int last = k - 1;
     int outer = last, turned = -1;
+    stream = stream && n[last] * size >= XA_STREAMED;
     const int whole_rows = ds[last] == size && ss[last] == size;
     if (!whole_rows && ds[last] == size)
         for (i = 0; i < last; i++)
@@ -287,28 +352,33 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
         for (i = turned; i < last - 1; i++) { n[i] = n[i + 1]; ds[i] = ds[i + 1]; ss[i] = ss[i + 1]; }
         n[last - 1] = tn; ds[last - 1] = td; ss[last - 1] = ts;
     }
-    if (outer > 0 && (turned >= 0 || !whole_rows)) outer = last - 1;
+    if (outer > 0 && (turned >= 0 || !whole_rows || !stream)) outer = last - 1;
 
     for (i = 0; i < outer; i++) at[i] = 0;
     const xa_index row = n[last] * size;
     const xa_index ahead = outer > 0 ? 4 * ss[outer - 1] : 2048;
     if (whole_rows && last == 1 && !stream) {
         /* The common small case, without the odometer. */
-        for (xa_index r = n[0]; r > 0; r--, d += ds[0], s += ss[0]) memcpy(d, s, (size_t) row);
+        xa_copy_lines(d, ds[0], s, ss[0], row, n[0]);
         return;
     }
+    const xa_index rows = last ? n[last - 1] : 1;
+    /* What is asked for is the side whose elements lie apart: the target, or else the source. */
+    const int asks_target = ds[last] != size && (ss[last] == size || ss[last] == 0);
+    const xa_index *as = asks_target ? ds : ss;
+    const xa_asking asking = xa_asking_for(as[last], last ? as[last - 1] : 0, n[last]);
+    if (!whole_rows && turned < 0) xa_ask_rows(&asking, asks_target ? d : s, rows);
     for (;;) {
         if (whole_rows) {
             if (stream) xa_stream_row(d, s, row, ahead);
-            else memcpy(d, s, (size_t) row);
+            else xa_copy_lines(d, last ? ds[last - 1] : 0, s, last ? ss[last - 1] : 0, row, rows);
         } else if (turned >= 0) {
             xa_transpose(d, ds[last - 1], s, ss[last], n[last], n[last - 1], size);
         } else {
-            if (outer > 0)
-                for (i = 0; i < XA_AHEAD && i < n[last - 1]; i++)
-                    xa_prefetch_row(s + ss[outer - 1] + i * ss[last - 1], ss[last], n[last]);
+            const char *ask = asks_target ? d : s;
+            if (outer > 0) xa_ask_rows(&asking, ask + as[outer - 1], rows);
             xa_rows(d, ds[last], last ? ds[last - 1] : 0, s, ss[last], last ? ss[last - 1] : 0,
-                    n[last], last ? n[last - 1] : 1, size);
+                    n[last], rows, size, &asking, ask);
         }
         for (i = outer - 1; i >= 0; i--) {
             d += ds[i]; s += ss[i];
@@ -347,11 +417,10 @@ static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *c
         } else {
             for (p = 0; p < n_pieces; p++) {
                 char *c = chunk[p] + offset;
-                if (write) xa_rows(c, step, 0, u, size, 0, length[p], 1, size);
-                else {
-                    xa_prefetch_row(c + XA_AHEAD * next, step, length[p]);
-                    xa_rows(u, size, 0, c, step, 0, length[p], 1, size);
-                }
+                const xa_asking asking = xa_asking_for(step, next, length[p]);
+                xa_ask_row(&asking, c + asking.ahead * next);
+                if (write) xa_rows(c, step, 0, u, size, 0, length[p], 1, size, &asking, c);
+                else xa_rows(u, size, 0, c, step, 0, length[p], 1, size, &asking, c);
                 u += length[p] * size;
             }
         }
