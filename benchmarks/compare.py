@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups = [group for group in groups if not options.only or group.name in options.only]
     groups = [named(group, options.case) for group in groups]
     groups = [group for group in groups if group.cases]
+    if not groups:
+        sys.exit(f"no case has a name with {' or '.join(options.case)}")
     if options.quick:
         groups = [without_targets(group) for group in groups]
     names = [name for name in (NUMPY, MEMMAP, *OURS, *options.peers) if installed(name)]

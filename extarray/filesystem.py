@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extarray._core._mapping import exceeds_disk
 from extarray.engine import is_fuse
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
 from extarray.shares import run_in_shares
@@ -429,11 +428,8 @@ def reserve_zeros(fd: int, offset: int, length: int) -> None:
     Raises
     ------
     OSError
-        ENOSPC, at once, where the whole disk is smaller than that.
     """
     if CAN_RESERVE:
-        if exceeds_disk(fd, length):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.posix_fallocate(fd, offset, length)
     else:
         write_all(fd, bytes(length), offset)

@@ -289,7 +289,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     def _select(self, query: Query) -> LazyView:
         """The view of what a query selects, for which `is_orthogonal` holds."""
         factors = [true_points(f) if isinstance(f, (Mask, Places)) else f for f in query.factors]
-        found = self._map(replace(query, factors=tuple(factors)))
+        found = self._map(replace(query, factors=tuple(factors)), self._bounds())
         # A query that selects nothing may say nothing of an axis.
         parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
         for factor in found.factors:
@@ -450,7 +450,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
         """Move what a query selects from or (write) to an array of its shape."""
-        self._check_bounds()
+        extents = self._check_bounds()
         if query.size == 0:
             return
         masks = [
@@ -465,7 +465,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 self._move(piece, values[part], write)
             if is_cut:
                 return
-        found = self._map(query)
+        found = self._map(query, extents)
         filled = {dim for factor in found.factors for dim in factor.dims}
         # Of elements that are repeated, the last is written; the first is read, and copied.
         once = slice(-1, None) if write else slice(0, 1)
@@ -526,7 +526,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 place.append(int(part.indices[0][i]))
         return tuple(place)
 
-    def _check_bounds(self) -> None:
+    def _check_bounds(self) -> tuple[int, ...]:
+        """The shape of the array, which has all elements of the view."""
         _ = self._parts  # as the indices are now
         shape = self._bounds()
         if any(low < 0 or n < high for n, (low, high) in zip(shape, self._needed, strict=True)):
@@ -534,6 +535,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 f"the array has shape {shape}, and no longer all elements of the view; take a new "
                 "view"
             )
+        return shape
 
     def _bounds(self) -> tuple[int, ...]:
         """Shape of the array, which has the axes that it had when the view was made."""
@@ -543,8 +545,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     # -- queries on the view, as queries on the array ----------------------------------------
 
-    def _map(self, query: Query) -> Query:
-        """The query on the array that a query on the view is."""
+    def _map(self, query: Query, extents: tuple[int, ...]) -> Query:
+        """The query on the array, of a shape, that a query on the view is."""
         factors: list[Factor] = [part for part in self._parts if not part.dims]
         for factor in query.factors:
             if isinstance(factor, (Mask, Places)):
@@ -557,7 +559,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 factors += self._map_points(factor)
             elif isinstance(factor, Progression) and factor.axis in self._shown:
                 factors.append(selected_part(self._shown[factor.axis], factor))
-        return replace(query, extents=self._bounds(), factors=in_order(factors))
+        return replace(query, extents=extents, factors=in_order(factors))
 
     def _lifted(self, mask: Mask | Places) -> Mask | Places | None:
         """A mask on the array, where it lies there in one piece and in the same order."""

@@ -468,6 +468,45 @@ def test_indices_at_the_bounds(extent):
                 assert in_bounds(array, extent) == (-extent <= index < extent)
 
 
+@pytest.mark.parametrize(
+    "index", [2**63, 2**64 - 1, 2**64, 2**70, -(2**63) - 1, np.uint64(2**64 - 1)]
+)
+def test_integers_larger_than_indices(factory, index):
+    with factory.array((10,), "i4", chunks=3) as array:
+        for call in (
+            lambda: array.vindex[index],
+            lambda: array.oindex[index],
+            lambda: array.get_coordinate_selection((index,)),
+            lambda: array.set_coordinate_selection((index,), 5),
+            lambda: array.set_orthogonal_selection((index,), 5),
+        ):
+            with pytest.raises(xa.BoundsError, match="out of bounds"):
+                call()
+        assert not array[...].any()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.6])
+@pytest.mark.parametrize("extra", [30, 40, 60])
+def test_masks_of_more_axes_than_arrays_have(factory, share, extra):
+    """A view may have 64 axes, and its masks."""
+    rng = np.random.default_rng(1)
+    data = rng.integers(1, 99, (20, 30, 10), "i4")
+    mask = rng.random(data.shape) < share
+    with factory.array(data.shape, "i4", chunks=(7, 8, 9)) as array:
+        array[...] = data
+        index = (..., *(None,) * extra)
+        for given in (
+            mask[index],
+            np.asfortranarray(mask)[index],
+            mask[::-1, :, ::-1].copy()[::-1, :, ::-1][index],
+        ):
+            view = array.lazy[index]
+            assert_same(view[given], data[mask])
+            view[given] = -data[mask]
+            data[mask] *= -1
+            assert_same(array[...], data)
+
+
 # -- indices that change while they are used -----------------------------------------------------
 
 

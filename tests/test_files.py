@@ -702,7 +702,10 @@ def posix_fallocate(*args):
     raise AssertionError("the disk was filled to see whether it is large enough")
 
 os.posix_fallocate = posix_fallocate
-calls = [lambda: xa.create(f"{folder}/reserved", 2**31, "u1", engine=engine)]
+calls = [
+    lambda: xa.create(f"{folder}/reserved", 2**31, "u1", engine=engine),
+    lambda: xa.create(f"{folder}/filled", 2**31, "u1", sparse=True, fill_value=7, engine=engine),
+]
 sparse = xa.create(f"{folder}/sparse", 2**31, "u1", chunks=2**31, sparse=True, engine=engine)
 if engine == "mmap":  # a store needs the space of its chunk first
     calls.append(lambda: sparse.write(0, 1))

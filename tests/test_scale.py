@@ -79,6 +79,16 @@ def test_points_in_more_chunks_than_their_words_can_number(sparse):
     np.testing.assert_array_equal(array[places], last)
 
 
+def test_more_points_than_words_have_room_for(path):
+    """The places of a list need 43 bits here, though its axes have four cells in a chunk."""
+    n = 2**21 + 1
+    rows, columns = np.arange(n) % 2, np.arange(n) % 3 % 2
+    with xa.create(path, (2, 2**41, 2), "u1", chunks=(2, 2**41, 2), sparse=True) as array:
+        found = array[rows, 5, columns]
+        assert found.shape == (n,)
+        assert not found.any()
+
+
 def test_points_in_chunks_so_large_that_few_are_listed_at_once(monkeypatch):
     """As in chunks of more than 2**40 elements."""
     monkeypatch.setattr("extarray.indexing.factors._WORD", 12)

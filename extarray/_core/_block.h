@@ -167,25 +167,26 @@ static inline void xa_copy_lines(char *d, xa_index d_next, const char *s, xa_ind
 /* Rows whose elements lie apart are asked for some rows early: the processor's own prefetching follows
  * the lines of one row, and is lost at its end. */
 typedef struct {
-    xa_index stride, next;  /* from one element to the next, and from row to row */
-    xa_index n;             /* elements of a row */
+    xa_index first;         /* bytes from the first element of a row to its lowest one */
+    xa_index span, step;    /* bytes of a row, and from one to ask for to the next */
+    xa_index next;          /* bytes from row to row */
     xa_index ahead;         /* rows */
 } xa_asking;
 
+/* For rows of `n` elements, one at least. */
 static inline xa_asking xa_asking_for(xa_index stride, xa_index next, xa_index n)
 {
-    const xa_index span = stride < 0 ? -stride * n : stride * n;
-    const xa_index lines = span < 64 * n ? span / 64 + 1 : n;
-    xa_asking a = {stride, next, n, XA_LINES / lines > 2 ? XA_LINES / lines : 2};
+    const xa_index apart = stride < 0 ? -stride : stride, step = apart < 64 ? 64 : apart;
+    const xa_index lines = apart * n / step + 1;
+    xa_asking a = {stride < 0 ? stride * (n - 1) : 0, apart * n, step, next,
+                   XA_LINES / lines > 2 ? XA_LINES / lines : 2};
     return a;
 }
 
 static inline void xa_ask_row(const xa_asking *a, const char *row)
 {
 #if defined(__x86_64__)
-    const xa_index step = a->stride < 64 ? 64 : a->stride;
-    const xa_index span = a->stride * a->n;
-    for (xa_index i = 0; i < span; i += step) _mm_prefetch(row + i, _MM_HINT_T0);
+    for (xa_index i = 0; i < a->span; i += a->step) _mm_prefetch(row + a->first + i, _MM_HINT_T0);
 #else
     (void) a; (void) row;
 #endif
@@ -256,10 +257,13 @@ XA_DEFINE_LOOPS(8, uint64_t)
 XA_DEFINE_LOOPS(16, xa_16)
 
 static void xa_rows_any(char *d, xa_index ds, xa_index d_next, const char *s, xa_index ss,
-                        xa_index s_next, xa_index n, xa_index rows, xa_index size)
+                        xa_index s_next, xa_index n, xa_index rows, xa_index size, const xa_asking *a,
+                        const char *ask)
 {
-    for (; rows > 0; rows--, d += d_next, s += s_next)
+    for (; rows > 0; rows--, d += d_next, s += s_next, ask += a->next) {
+        if (rows > a->ahead) xa_ask_row(a, ask + a->ahead * a->next);
         for (xa_index i = 0; i < n; i++) xa_copy_element(d + i * ds, s + i * ss, size);
+    }
 }
 
 /* `ask`: the first row of the side, source or target, that is asked for as `a` tells. */
@@ -273,7 +277,7 @@ static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s,
     case 4: xa_rows_4(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
     case 8: xa_rows_8(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
     case 16: xa_rows_16(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
-    default: xa_rows_any(d, ds, d_next, s, ss, s_next, n, rows, size);
+    default: xa_rows_any(d, ds, d_next, s, ss, s_next, n, rows, size, a, ask);
     }
 }
 

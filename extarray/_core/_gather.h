@@ -43,7 +43,7 @@ enum {
     XA_BLOCK = 1024,        /* points located at a time: their keys stay in the first-level cache */
     XA_FEW = 32,            /* so few are sorted by insertion */
     XA_DIGIT = 11,          /* bits of a key that one pass sorts by */
-    XA_AHEAD = 64           /* elements that are asked for before their turn */
+    XA_AHEAD = 64           /* so many elements, to twice as many, are asked for before their turn */
 };
 
 /* -- memory ------------------------------------------------------------------------------------- */
@@ -110,8 +110,7 @@ static inline int64_t xa_divide(int64_t v, xa_divisor d)
  * Returns whether one of the indices is not in [-extent, extent): whoever checked them before,
  * others may have changed them since. */
 static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t extent, int64_t offset,
-                            xa_divisor d, int64_t grid, int64_t unit, int64_t *restrict key,
-                            int64_t *restrict at)
+                            xa_divisor d, int64_t grid, int64_t unit, int64_t *key, int64_t *at)
 {
     int wrong = 0;
     if (d.shift >= 0) XA_LOCATE(v >> d.shift)
@@ -121,7 +120,8 @@ static inline int xa_locate(const char *index, int64_t step, int64_t n, int64_t 
 }
 
 /* Whether all of `n` indices that follow each other are in [-extent, extent), for extents of 2**62 at
- * most.  The sign of a word says whether one is not: so many are looked at as are added at a time. */
+ * most: both sums have their highest bit set where one is not.  (No comparison: the processor adds
+ * several words at a time, and has no such comparison of words of 64 bits everywhere.) */
 static inline int xa_in_bounds(const char *index, int64_t n, int64_t extent)
 {
     uint64_t beyond = 0;
@@ -300,7 +300,7 @@ static inline int64_t xa_positions(const uint8_t *mask, int64_t step, int64_t n,
             memcpy(word, mask + i, sizeof word);
             if ((word[0] | word[1] | word[2] | word[3]) == 0) continue;
             for (int w = 0; w < 4; w++)
-                for (uint64_t trues = xa_trues(mask + i + 8 * w); trues; trues &= trues - 1)
+                for (uint64_t trues = xa_trues((const uint8_t *) &word[w]); trues; trues &= trues - 1)
                     position[found++] = first + i + 8 * w + (__builtin_ctzll(trues) >> 3);
         }
 #endif
@@ -385,7 +385,7 @@ static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint
     }
 }
 
-/* The same where a table tells the places: they are `pitch` bytes apart. */
+/* As xa_move_all, where a table tells the places: they are `pitch` bytes apart. */
 static inline void xa_move_placed(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
                                   int64_t n, int64_t size, int write, const int64_t *table,
                                   int64_t pitch)

@@ -62,7 +62,7 @@ cdef extern from "_gather.h":
                         int64_t size, int write, const int64_t *table, int64_t pitch) noexcept nogil
 
 cdef enum:
-    MAX_DIMS = 64               # of an array of indices
+    MAX_DIMS = 64               # of an array of NumPy's
     LINE = 64                   # bytes of a line of the processor's caches
     ROWS_AHEAD = 8              # of a mask
     FEW_CALLS = 8               # so few items of a chunk are read or written one by one
@@ -72,7 +72,7 @@ cdef enum:
 
 cdef int bit_length(index_t n) noexcept nogil:
     cdef int bits = 0
-    while n:
+    while n > 0:
         n >>= 1
         bits += 1
     return bits
@@ -83,7 +83,8 @@ def in_bounds(cnp.ndarray indices not None, index_t extent):
 
     Parameters
     ----------
-    indices : ndarray of intp
+    indices : ndarray
+        Of integers of any kind; those of intp are looked at without any call of NumPy's.
     extent : int
 
     Returns
@@ -92,7 +93,10 @@ def in_bounds(cnp.ndarray indices not None, index_t extent):
     """
     cdef index_t n = indices.size
     cdef bint found
-    if not indices.flags.c_contiguous or extent > <index_t> 1 << 62:
+    if (
+        cnp.PyArray_TYPE(indices) != cnp.NPY_INTP or not cnp.PyArray_ISCARRAY_RO(indices)
+        or extent > <index_t> 1 << 62
+    ):
         return not n or bool(-extent <= indices.min() and indices.max() < extent)
     with nogil:
         found = xa_in_bounds(indices.data, n, extent)
@@ -101,6 +105,8 @@ def in_bounds(cnp.ndarray indices not None, index_t extent):
 
 cdef int check_listed(int failure, index_t n) except -1:
     """Raise what making a list of `n` elements has failed for."""
+    if failure == OUT_OF_BOUNDS:
+        raise BoundsError("an array of indices changed while it was used, to one out of bounds")
     if failure == TOO_MANY:
         raise MemoryError(f"no room to list {n} elements in chunks so large at once")
     if failure:
@@ -144,6 +150,8 @@ cdef class Plan:
 
     cdef factor_t *_new_factor(self, index_t n_axes) except NULL:
         cdef factor_t *f = &self.query.factor[self.query.n_factors]
+        if n_axes > MAX_NDIM or self.query.n_factors == MAX_NDIM:
+            raise SelectionError(f"more than {MAX_NDIM} axes or factors of a query")
         memset(f, 0, sizeof(factor_t))
         f.n_axes = n_axes
         self.query.n_factors += 1
@@ -226,8 +234,6 @@ cdef class Plan:
         merge_dims(&points, f.n_axes)
         with nogil:
             failure = list_points(q, f, &points)
-        if failure == OUT_OF_BOUNDS:
-            raise BoundsError("an array of indices changed while it was used, to one out of bounds")
         check_listed(failure, points.n)
 
     def add_places(
@@ -508,6 +514,8 @@ cdef int begin_list(const query_t *q, factor_t *f, sorter_t *s, index_t n) noexc
         return TOO_MANY
     for a in range(f.n_axes):
         cells *= extent_of(&q.axial, f.axis[a])
+    if cells == 0:
+        return OUT_OF_BOUNDS
     s.key_bits = bit_length(cells - 1)
     f.entries = <uint64_t *> xa_table(n, sizeof(uint64_t))
     if f.entries == NULL:
@@ -659,6 +667,14 @@ cdef void locate_row(
         cells *= extent_of(&q.axial, axis)
 
 
+# Booleans of any array of NumPy's.
+cdef struct strided_t:
+    int ndim
+    const uint8_t *data
+    index_t count[MAX_DIMS]
+    index_t step[MAX_DIMS]
+
+
 def true_places(cnp.ndarray mask not None, index_t most):
     """The true places of a mask, if they are few.
 
@@ -674,7 +690,7 @@ def true_places(cnp.ndarray mask not None, index_t most):
     (n,) array of int64, or None
         Their numbers in C order, rising; None: they are more.
     """
-    cdef mask_t m
+    cdef strided_t m
     cdef int d
     cdef index_t found
     cdef int64_t[::1] places
@@ -684,7 +700,7 @@ def true_places(cnp.ndarray mask not None, index_t most):
         m.count[0] = mask.size
         m.step[0] = 1
     else:
-        m.ndim = mask.ndim
+        m.ndim = mask.ndim      # of a view: perhaps more than an array has
         for d in range(m.ndim):
             m.count[d] = mask.shape[d]
             m.step[d] = mask.strides[d]
@@ -700,11 +716,11 @@ def true_places(cnp.ndarray mask not None, index_t most):
     return result[:found].copy()
 
 
-cdef index_t find_places(const mask_t *m, int64_t *place, index_t most) noexcept nogil:
+cdef index_t find_places(const strided_t *m, int64_t *place, index_t most) noexcept nogil:
     """Numbers of the true places of a mask that is not empty; returns how many, or more than `most`
     where there are more."""
     cdef int64_t position[XA_BLOCK]
-    cdef index_t at[MAX_NDIM]
+    cdef index_t at[MAX_DIMS]
     cdef index_t total = 0, first, n, number = 0
     cdef const uint8_t *row = m.data
     cdef int d, last = m.ndim - 1

@@ -46,12 +46,13 @@ cdef extern from *:
     static long xa_filesystem(int fd) { (void) fd; return 0; }
     #endif
 
-    /* Whether the whole disk is smaller than so many bytes.  Some file systems would be filled before
-     * they say so, and stay full.  (It takes a call of the system: few bytes are not asked for.) */
+    /* Whether the whole disk is known to be smaller than so many bytes.  Some file systems would be
+     * filled before they say so, and stay full.  It takes a call of the system, which below 1 GiB is
+     * not made: so small a disk is soon filled, and soon empty. */
     static int xa_exceeds_disk(int fd, off_t length) {
         struct statvfs about;
         return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
-            && (uint64_t) length / about.f_frsize > about.f_blocks;
+            && about.f_frsize != 0 && (uint64_t) length / about.f_frsize > about.f_blocks;
     }
 
     /* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */
@@ -191,7 +192,7 @@ def filesystem(int fd):
 # Each of these returns 0, or an errno: EOPNOTSUPP where the file system cannot.
 
 cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil:
-    """Whether the whole disk of a file is smaller than so many bytes."""
+    """Whether the whole disk of a file is smaller than so many bytes, of which there are 1 GiB at least."""
     return xa_exceeds_disk(fd, length)
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["POINT_BYTES", "Factor", "Points", "Progression", "cuts", "in_order", "listed"]
 
-#: Bytes of the tables of a query: for a point on its way into order.
-POINT_BYTES = 32
+#: Bytes of the tables of a query: for a point on its way into order, at most.
+POINT_BYTES = 40
 _PART_BYTES = 64  # for a chunk
 _WORD = 64  # bits for an element that is listed: its place in the chunk, and its number
 
@@ -206,7 +206,7 @@ class Points:
 
     def share(self, chunks: Shape) -> float:
         """How much of the factor the core can list at once; 1 or more: all of it."""
-        return listed(self.indices[0].size, self.axes, chunks)
+        return listed(self.indices[0].size, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Factors that follow each other along a dimension, and the extent of each."""
@@ -249,25 +249,22 @@ def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
     return tuple(sorted(factors, key=lambda factor: factor.axes[0]))
 
 
-def listed(count: int, axes: Shape, chunks: Shape) -> float:
+def listed(count: int, chunks: Shape) -> float:
     """How much of a list of elements finds room in the words of the core.
 
     Parameters
     ----------
     count : int
         Of elements.
-    axes : tuple of int
-        That the list lies on.
     chunks : tuple of int
         Of the array.
 
     Returns
     -------
     float
-        1 or more: all of it, as in all chunks but those of more than 2**40 elements.
+        1 or more: all of it, as it is unless chunks have 2**40 elements or lists 2**24.
     """
-    cells = math.prod(chunks[axis] for axis in axes)
-    return float(2.0 ** (_WORD - (cells - 1).bit_length()) / max(count, 1))
+    return float(2.0 ** (_WORD - (math.prod(chunks) - 1).bit_length()) / max(count, 1))
 
 
 def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:

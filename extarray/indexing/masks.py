@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Shape: TypeAlias = tuple[int, ...]
 
-__all__ = ["Mask", "Places", "count_true", "of_mask"]
+__all__ = ["Mask", "Places", "of_mask"]
 
 # Bytes of the tables of a query: for a true place of a mask, a row of it in a chunk, and a chunk.
 _TRUE_BYTES = 8
@@ -42,33 +42,26 @@ _RARE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mask:
-    """The true places of an array of booleans, in C order.
+class _Trues:
+    """Elements in a box of the array, in C order: one dimension of the result.
 
     Attributes
     ----------
     axis : int
-        The first of the axes that it lies on.
+        The first of the axes that the box lies on.
     origin : tuple of int
         Index of the first element of the box, on each of these axes.
-    mask : ndarray of bool or Source
-    box : tuple of slice
-        The part of it that counts, with start and stop.
-    count : int
-        How many elements of the box are true.
     dim : int
         Dimension of the result.
-    is_copy : bool
-        Whether `mask` is a copy, which nobody changes.
     """
 
     axis: int
     origin: Shape
-    mask: NDArray[np.bool_] | Source
-    box: tuple[slice, ...]
-    count: int
     dim: int
-    is_copy: bool = False
+
+    if TYPE_CHECKING:
+
+        def nonzero(self) -> tuple[NDArray[np.intp], ...]: ...
 
     @property
     def axes(self) -> Shape:
@@ -79,6 +72,35 @@ class Mask:
     def dims(self) -> Shape:
         """The dimensions of the result."""
         return (self.dim,)
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        outside = np.zeros((), bool)
+        for axis, indices in zip(self.axes, self.nonzero(), strict=True):
+            low, high = inner[axis]
+            outside = outside | (indices < low) | (indices >= high)
+        return outside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask(_Trues):
+    """The true places of an array of booleans, in C order.
+
+    Attributes
+    ----------
+    mask : ndarray of bool or Source
+    box : tuple of slice
+        The part of it that counts, with start and stop.
+    count : int
+        How many elements of the box are true.
+    is_copy : bool
+        Whether `mask` is a copy, which nobody changes.
+    """
+
+    mask: NDArray[np.bool_] | Source
+    box: Box
+    count: int
+    is_copy: bool = False
 
     @property
     def can_be_cut(self) -> bool:
@@ -95,7 +117,7 @@ class Mask:
 
     def share(self, chunks: Shape) -> float:
         """How much of the factor the core can list at once; 1 or more: all of it."""
-        return listed(self.count, self.axes, chunks)
+        return listed(self.count, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Factors that follow each other along a dimension, and the extent of each."""
@@ -141,48 +163,25 @@ class Mask:
         found = np.nonzero(self.part())
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
 
-    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Which of its elements lie outside a box, by its dimensions."""
-        return _outside(self, inner)
-
     def add_to(self, plan: Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
         plan.add_mask(self.axis, self.origin, self.part(), self.count, strides[self.dim])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class Places(_Trues):
     """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
 
     Attributes
     ----------
-    axis : int
-        The first of the axes that the box lies on.
-    origin : tuple of int
-        Index of the first element of the box, on each of these axes.
     extents : tuple of int
         Of the box.
     places : (n,) array of int64
         Rising, and nobody else's.
-    dim : int
-        Dimension of the result.
     """
 
-    axis: int
-    origin: Shape
     extents: Shape
     places: NDArray[np.int64]
-    dim: int
-
-    @property
-    def axes(self) -> Shape:
-        """The axes of the array."""
-        return tuple(range(self.axis, self.axis + len(self.origin)))
-
-    @property
-    def dims(self) -> Shape:
-        """The dimensions of the result."""
-        return (self.dim,)
 
     @property
     def count(self) -> int:
@@ -200,7 +199,7 @@ class Places:
 
     def share(self, chunks: Shape) -> float:
         """How much of the factor the core can list at once; 1 or more: all of it."""
-        return listed(self.count, self.axes, chunks)
+        return listed(self.count, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Factors that follow each other along a dimension, and the extent of each."""
@@ -215,10 +214,6 @@ class Places:
         """Indices of the places, on each of the axes."""
         found = np.unravel_index(self.places, self.extents)
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
-
-    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Which of its elements lie outside a box, by its dimensions."""
-        return _outside(self, inner)
 
     def add_to(self, plan: Plan, strides: Shape) -> None:
         """Add the factor to the tables, for an array of the result with the given strides."""
@@ -270,34 +265,14 @@ def _selected(
             mask, box, is_copy = _copy(mask, box), tuple(slice(0, n) for n in _shape(box)), True
         places = true_places(mask[box], size // _RARE)
         if places is not None:
-            return Places(axis, origin, _shape(box), places, dim)
+            return Places(axis, origin, dim, _shape(box), places)
         if not is_copy:
             mask, box, is_copy = _copy(mask, box), tuple(slice(0, n) for n in _shape(box)), True
-    return Mask(axis, origin, mask, box, count_true(mask, box), dim, is_copy)
+    return Mask(axis, origin, dim, mask, box, _count_true(mask, box), is_copy)
 
 
-def _outside(factor: Mask | Places, inner: Limits) -> NDArray[np.bool_]:
-    """Which elements of a factor lie outside a box of the array."""
-    found = np.zeros(factor.count, bool)
-    for axis, indices in zip(factor.axes, factor.nonzero(), strict=True):
-        low, high = inner[axis]
-        found |= (indices < low) | (indices >= high)
-    return found
-
-
-def count_true(mask: NDArray[np.bool_] | Source, box: tuple[slice, ...]) -> int:
-    """Number of true elements in a box of a mask.
-
-    Parameters
-    ----------
-    mask : ndarray of bool or Source
-    box : tuple of slice
-        With start and stop.
-
-    Returns
-    -------
-    int
-    """
+def _count_true(mask: NDArray[np.bool_] | Source, box: Box) -> int:
+    """Number of true elements in a box of a mask."""
     if isinstance(mask, np.ndarray):
         return int(np.count_nonzero(mask[box]))
     shape = tuple(part.stop - part.start for part in box)

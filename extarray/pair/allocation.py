@@ -75,12 +75,16 @@ class Allocator(Committer):
         if self.region is not None and not (sparse and new <= self._length):
             self._check_length()  # else it is being made, or not lengthened
         self._begin_growth()
+        parts = [(old, new)] if runs is None else list(runs)
+        taken = 0 if sparse and is_zero else sum(stop - start for start, stop in parts)
+        too_much = exceeds_disk(self._data, taken)
         try:
+            if too_much:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if sparse or not CAN_RESERVE or runs is not None:
                 self._lengthen(new, ahead=old > 0)
             if not is_zero and self.sums is not None:
                 self.sums.doubt()
-            parts = [(old, new)] if runs is None else list(runs)
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start:
                     reserve_zeros(self._data, start, stop - start)
@@ -90,10 +94,10 @@ class Allocator(Committer):
                     fill_range(self._data, bytes(BLOCK), start, stop)
         except OSError as error:
             self.release(old)
-            if not sparse and exceeds_disk(self._data, new - old):
-                advice = (
-                    "the whole disk has less; with sparse=True only what is written takes space"
-                )
+            if too_much:
+                advice = "the whole disk has less"
+                if is_zero:
+                    advice += "; with sparse=True elements take space when they are written"
             elif error.errno in (errno.EFBIG, errno.EINVAL):
                 advice = "the file system allows no file so large"
             else:
