@@ -1,7 +1,8 @@
 """The ranks' end of benchmarks/launching.py: waits for orders, and carries them out.
 
 Orders are files of a folder, numbered.  Who waits sleeps, so that the candidate whose turn it is
-has the processors.
+has the processors; and the longer, the longer it has waited: some thirty processes that look once a
+millisecond take half a processor.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from pathlib import Path
 
 from mpi4py import MPI
 
+# Seconds between two looks for an order, at first and at most.
+SHORTEST, LONGEST = 0.001, 0.02
+
 
 def serve(make, name, folder, master):
     """Carry out orders as methods of ``make(name, folder)``, until there is one to end."""
@@ -21,8 +25,10 @@ def serve(make, name, folder, master):
     number = 0
     while True:
         order = Path(folder, f"order-{number}")
+        pause = SHORTEST
         while not order.exists():
-            time.sleep(0.001)
+            time.sleep(pause)
+            pause = min(1.2 * pause, LONGEST)
             os.kill(int(master), 0)  # an error, if whoever gives orders is there no more
         what, arguments = json.loads(order.read_text())
         if what == "end":
