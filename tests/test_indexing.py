@@ -400,3 +400,18 @@ def test_many_new_axes(factory, count):
         expected = np.zeros(3, "i4")
         selection = (None,) * (count - 1) + (slice(None),)
         assert_same_outcome(lambda: array[selection], lambda: expected[selection])
+
+
+def test_patterns_of_sequences(factory):
+    """As NumPy's arrays from 2.5 on."""
+    with factory.array((3, 2), "i4", chunks=2) as array:
+        array[...] = data = np.arange(6, dtype="i4").reshape(3, 2)
+        match array:
+            case [first, *rest]:
+                assert_same(first, data[0])
+                assert_same(np.array(rest), data[1:])
+            case _:
+                raise AssertionError("no sequence")
+        match array:
+            case [_, _]:
+                raise AssertionError("three rows taken for two")

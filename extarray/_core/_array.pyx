@@ -10,6 +10,7 @@ from array import array
 
 import numpy as np
 
+cimport cython
 cimport numpy as cnp
 from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
@@ -53,6 +54,8 @@ cdef enum:
     ITEM_ROOM = 64              # bytes of an element that fit on the stack
 
 
+# As NumPy's arrays from 2.5 on: `match a: case [first, *rest]` takes it for a sequence.
+@cython.collection_type("sequence")
 cdef class ArrayCore(Transfers):
     """Indexing, transfers and views of an extendible array; the base of `ExtArray`."""
 
