@@ -27,7 +27,7 @@ from extarray.errors import (
 from extarray.indexing.brackets import as_query
 from extarray.indexing.factors import POINT_BYTES, Points, Progression, in_order
 from extarray.indexing.indexable import Accessor, Indexable
-from extarray.indexing.masks import Mask, Places
+from extarray.indexing.masks import Trues
 from extarray.indexing.orthogonal import orthogonal_query
 from extarray.indexing.parts import (
     are_same,
@@ -288,7 +288,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _select(self, query: Query) -> LazyView:
         """The view of what a query selects, for which `is_orthogonal` holds."""
-        factors = [true_points(f) if isinstance(f, (Mask, Places)) else f for f in query.factors]
+        factors = [true_points(f) if isinstance(f, Trues) else f for f in query.factors]
         found = self._map(replace(query, factors=tuple(factors)), self._bounds())
         # A query that selects nothing may say nothing of an axis.
         parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
@@ -453,9 +453,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         extents = self._check_bounds()
         if query.size == 0:
             return
-        masks = [
-            f for f in query.factors if isinstance(f, (Mask, Places)) and self._lifted(f) is None
-        ]
+        masks = [f for f in query.factors if isinstance(f, Trues) and self._lifted(f) is None]
         tables = sum(f.count * (POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
         share = config.max_memory // 2 / max(tables, 1)
         if share < 1:
@@ -549,7 +547,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         """The query on the array, of a shape, that a query on the view is."""
         factors: list[Factor] = [part for part in self._parts if not part.dims]
         for factor in query.factors:
-            if isinstance(factor, (Mask, Places)):
+            if isinstance(factor, Trues):
                 lifted = self._lifted(factor)
                 if lifted is not None:
                     factors.append(lifted)
@@ -561,7 +559,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 factors.append(selected_part(self._shown[factor.axis], factor))
         return replace(query, extents=extents, factors=in_order(factors))
 
-    def _lifted(self, mask: Mask | Places) -> Mask | Places | None:
+    def _lifted(self, mask: Trues) -> Trues | None:
         """A mask on the array, where it lies there in one piece and in the same order."""
         parts = [self._shown.get(axis) for axis in mask.axes]
         first, origin = parts[0], []

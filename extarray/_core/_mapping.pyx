@@ -192,7 +192,7 @@ def filesystem(int fd):
 # Each of these returns 0, or an errno: EOPNOTSUPP where the file system cannot.
 
 cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil:
-    """Whether the whole disk of a file is smaller than so many bytes, of which there are 1 GiB at least."""
+    """Whether the whole disk of a file is smaller than so many bytes; not said of less than 1 GiB."""
     return xa_exceeds_disk(fd, length)
 
 

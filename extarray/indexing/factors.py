@@ -33,11 +33,20 @@ if TYPE_CHECKING:
     Indices: TypeAlias = NDArray[np.intp]
     Limits: TypeAlias = Sequence[tuple[int, int]]  # low and high index on each axis
 
-__all__ = ["POINT_BYTES", "Factor", "Points", "Progression", "cuts", "in_order", "listed"]
+__all__ = [
+    "PART_BYTES",
+    "POINT_BYTES",
+    "Factor",
+    "Points",
+    "Progression",
+    "cuts",
+    "in_order",
+    "listed",
+]
 
-#: Bytes of the tables of a query: for a point on its way into order, at most.
+#: Bytes of the tables of a query: for a point on its way into order, at most, and for a chunk.
 POINT_BYTES = 40
-_PART_BYTES = 64  # for a chunk
+PART_BYTES = 64
 _WORD = 64  # bits for an element that is listed: its place in the chunk, and its number
 
 
@@ -148,7 +157,7 @@ class Progression:
 
     def table_bytes(self, chunks: Shape) -> int:
         """Memory that the factor takes when it is made ready."""
-        return _PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
+        return PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
 
     def share(self, chunks: Shape) -> float:
         """All of it, at any time."""

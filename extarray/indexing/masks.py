@@ -15,7 +15,7 @@ import numpy as np
 from extarray._core._gather import true_places
 from extarray.config import config
 from extarray.errors import SelectionError
-from extarray.indexing.factors import POINT_BYTES, cuts, listed
+from extarray.indexing.factors import PART_BYTES, POINT_BYTES, cuts, listed
 from extarray.protocols.blocks import Source, load, tiles
 from extarray.protocols.elementwise import apart
 
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
 
     Shape: TypeAlias = tuple[int, ...]
 
-__all__ = ["Mask", "Places", "of_mask"]
+__all__ = ["Mask", "Places", "Trues", "of_mask"]
 
-# Bytes of the tables of a query: for a true place of a mask, a row of it in a chunk, and a chunk.
+# Bytes of the tables of a query: for a true place of a mask, and a row of it in a chunk.
 _TRUE_BYTES = 8
 _ROW_BYTES = 8
-_PART_BYTES = 64
 # One true place in so many: to find them takes no longer than to copy the mask.
 _RARE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Trues:
+class _Box:
     """Elements in a box of the array, in C order: one dimension of the result.
 
     Attributes
@@ -83,7 +82,7 @@ class _Trues:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mask(_Trues):
+class Mask(_Box):
     """The true places of an array of booleans, in C order.
 
     Attributes
@@ -112,7 +111,7 @@ class Mask(_Trues):
         extents: list[int] = [part.stop - part.start for part in self.box]
         grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
         rows = math.prod(extents[:-1]) * grid[-1]
-        tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + _PART_BYTES * math.prod(grid)
+        tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + PART_BYTES * math.prod(grid)
         return tables if self.is_copy else tables + _size(self.box)
 
     def share(self, chunks: Shape) -> float:
@@ -169,7 +168,7 @@ class Mask(_Trues):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Places(_Trues):
+class Places(_Box):
     """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
 
     Attributes
@@ -224,6 +223,10 @@ def _size(box: Box) -> int:
     return math.prod(part.stop - part.start for part in box)
 
 
+#: What is true in a mask, listed or not.
+Trues: TypeAlias = Mask | Places
+
+
 def _shape(box: Box) -> Shape:
     return tuple(part.stop - part.start for part in box)
 
@@ -232,7 +235,7 @@ def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
     return mask[box].copy() if isinstance(mask, np.ndarray) else mask._read_exact(box)
 
 
-def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Mask | Places:
+def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
     """What a whole mask selects, from an axis on.
 
     Parameters
@@ -257,7 +260,7 @@ def _selected(
     box: Box,
     dim: int,
     is_copy: bool,
-) -> Mask | Places:
+) -> Trues:
     """What is true in a box of a mask: what is counted is what is used, if memory allows it."""
     size = _size(box)
     if size <= config.max_memory // 2:

@@ -15,7 +15,7 @@ from extarray._core._crc import crc32c
 from extarray.indexing.factors import Points, Progression
 
 if TYPE_CHECKING:
-    from extarray.indexing.masks import Mask, Places
+    from extarray.indexing.masks import Trues
     from extarray.indexing.query import Query
     from extarray.protocols.blocks import Line
 
@@ -140,7 +140,7 @@ def fingerprint(part: Part, zero: int) -> list[int]:
     return [*part.dims, crc32c(indices.view(np.uint8))]
 
 
-def true_points(mask: Mask | Places) -> Points:
+def true_points(mask: Trues) -> Points:
     """The true places of a mask, one by one.
 
     Parameters

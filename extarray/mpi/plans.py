@@ -17,7 +17,7 @@ import numpy as np
 from extarray._core._parts import Parts
 from extarray.errors import BoundsError
 from extarray.indexing.factors import Points, Progression
-from extarray.indexing.masks import Mask, Places
+from extarray.indexing.masks import Trues
 from extarray.order import positions
 
 if TYPE_CHECKING:
@@ -435,7 +435,7 @@ def _indices(
             # The dimensions of arrays stand side by side, in their order.
             yield axis, np.where(indices < 0, indices + n, indices).reshape(shape)
     else:
-        assert isinstance(factor, (Mask, Places))
+        assert isinstance(factor, Trues)
         shape[factor.dim] = factor.count
         for axis, places in zip(factor.axes, factor.nonzero(), strict=True):
             yield axis, places.reshape(shape)
