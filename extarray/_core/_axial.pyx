@@ -50,6 +50,26 @@ cdef enum:
 _SIDES = ("end", "start")
 
 
+# What comes of a growth log.
+ctypedef enum replay_t:
+    HISTORY
+    NO_HISTORY
+    TOO_MANY
+
+
+# A growth log: axis, side, and the grid before it, of each of n segments; and the grid at the end.
+# The steps from one to the next are in bytes.
+cdef struct log_t:
+    Py_ssize_t n
+    const char *axes
+    const char *sides
+    const char *grids
+    Py_ssize_t axes_step
+    Py_ssize_t sides_step
+    Py_ssize_t grids_step
+    const index_t *grid
+
+
 cdef index_t product(const axial_t *s) except -1:
     """Number of chunks, checked."""
     cdef index_t result = 1
@@ -64,13 +84,13 @@ cdef index_t product(const axial_t *s) except -1:
 
 
 cdef inline bint describe(
-    axial_t *s, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+    axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
 ) noexcept nogil:
     """Describe a segment on a side of `axis`, which found a grid with so much of it at the starts.
 
     There is room for it.  Returns whether the grid has fewer than 2**63 chunks.
     """
-    cdef int ndim = s.ndim, j
+    cdef int j
     cdef record_t *record = record_of(s, n)
     cdef index_t *coefficient = coefficients_of(record)
     cdef index_t total = 0, run = 1
@@ -112,6 +132,55 @@ cdef inline void note_owner(axial_t *s, int axis, int side, int32_t segment) noe
     cdef side_t *own = &s.sides[side][axis]
     own.segments[own.n_segments] = segment
     own.n_segments += 1
+
+
+cdef inline replay_t replay_for(
+    axial_t *s, int ndim, const log_t *log, const index_t *grid, index_t *starts
+) noexcept nogil:
+    """`replay` for `ndim` axes; made once for each constant."""
+    cdef const index_t *before = grid
+    cdef const index_t *after
+    cdef int axis = record_of(s, s.n_segments - 1).axis, side = record_of(s, s.n_segments - 1).side
+    cdef int next_axis, next_side, j
+    cdef bint fits = True
+    cdef Py_ssize_t i
+    for i in range(log.n + 1):
+        after = <const index_t *> (log.grids + i * log.grids_step) if i < log.n else log.grid
+        # Between two records only the side that grew last can have grown.
+        for j in range(ndim):
+            fits &= (after[j] == before[j]) | ((j == axis) & (after[j] > before[j]))
+        if not fits:
+            return NO_HISTORY
+        if side == START:
+            starts[axis] += after[axis] - before[axis]
+        before = after
+        if i == log.n:
+            break
+        next_axis = (<const uint8_t *> (log.axes + i * log.axes_step))[0]
+        next_side = (<const uint8_t *> (log.sides + i * log.sides_step))[0]
+        if next_axis >= ndim or next_side > START or (next_axis == axis and next_side == side):
+            return NO_HISTORY
+        axis = next_axis
+        side = next_side
+        if not describe(s, ndim, s.n_segments, axis, side, before, starts):
+            return TOO_MANY
+        note_owner(s, axis, side, s.n_segments)
+        s.n_segments += 1
+    return HISTORY
+
+
+cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t *starts) noexcept nogil:
+    """Describe the segments of a growth log, which found `grid` and `starts`; there is room.
+
+    Goes as far as the log is a history of growth; then `starts` is what there is at its end.
+    """
+    if s.ndim == 2:
+        return replay_for(s, 2, log, grid, starts)
+    if s.ndim == 3:
+        return replay_for(s, 3, log, grid, starts)
+    if s.ndim == 4:
+        return replay_for(s, 4, log, grid, starts)
+    return replay_for(s, s.ndim, log, grid, starts)
 
 
 cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:
@@ -442,7 +511,7 @@ cdef class Axial:
             self._make_room(1)
         if side == START:
             self._note_starts()
-        if not describe(s, n, axis, side, grid, starts):
+        if not describe(s, s.ndim, n, axis, side, grid, starts):
             raise too_many()
         if n == 0:
             # Segment 0 owns the initial indices of every axis.
@@ -820,15 +889,15 @@ cdef class Axial:
         (4, 5)
         """
         cdef axial_t *s = &self.state
+        cdef index_t extents[MAX_NDIM]      # of the grid, before and after
         cdef index_t last_grid[MAX_NDIM]
-        cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
-        cdef index_t extents[MAX_NDIM]      # of both sides, and of the starts, as far as we are
         cdef index_t starts[MAX_NDIM]
+        cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
         cdef int32_t owned[2][MAX_NDIM]     # segments that are new to each side
-        cdef const index_t *target
+        cdef log_t log
         cdef Py_ssize_t i, n = axes.shape[0]
-        cdef int ndim = s.ndim, j, last, side
-        cdef bint fits = True
+        cdef int ndim = s.ndim, j, side
+        cdef replay_t outcome
         if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
                 or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
             raise CorruptError("the growth log is not one of this array")
@@ -839,6 +908,14 @@ cdef class Axial:
             for side in range(2):
                 known[side][j] = s.sides[side][j].extent
                 owned[side][j] = 0
+        log.n = n
+        log.axes = <const char *> &axes[0] if n else NULL
+        log.sides = <const char *> &sides[0] if n else NULL
+        log.grids = <const char *> &grids[0, 0] if n and ndim else NULL
+        log.axes_step = axes.strides[0]
+        log.sides_step = sides.strides[0]
+        log.grids_step = grids.strides[0]
+        log.grid = last_grid
         mark = self._mark()
         try:
             self._make_room(min(n, 0x7FFFFFFF))
@@ -850,31 +927,13 @@ cdef class Axial:
                     self._make_room_for_owners(j, side, owned[side][j])
                 if owned[START][j]:
                     self._note_starts()
-            last = record_of(s, s.n_segments - 1).axis
-            side = record_of(s, s.n_segments - 1).side
-            for i in range(n + 1):
-                target = &grids[i, 0] if i < n and ndim else last_grid
-                # Between two records only the side that grew last can have grown.
-                if ndim and target[last] > extents[last]:
-                    if side == START:
-                        starts[last] += target[last] - extents[last]
-                    extents[last] = target[last]
-                for j in range(ndim):
-                    fits &= target[j] == extents[j]
-                if i < n:
-                    fits &= axes[i] < ndim and sides[i] < 2 and (axes[i] != last or sides[i] != side)
-                if not fits:
-                    raise CorruptError(
-                        f"the growth log is no history of growth at segment {s.n_segments}")
-                if i < n:
-                    last = axes[i]
-                    side = sides[i]
-                    if not describe(s, s.n_segments, last, side, extents, starts):
-                        raise too_many()
-                    note_owner(s, last, side, s.n_segments)
-                    s.n_segments += 1
+            outcome = replay(s, &log, extents, starts)
+            if outcome == NO_HISTORY:
+                raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
+            if outcome == TOO_MANY:
+                raise too_many()
             for j in range(ndim):
-                s.sides[END][j].extent = extents[j] - starts[j]
+                s.sides[END][j].extent = last_grid[j] - starts[j]
                 s.sides[START][j].extent = starts[j]
             product(s)
             for j in range(ndim):

@@ -16,6 +16,17 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
+    /* The first row whose first four bytes are not the checksum of those behind them. */
+    #define XA_FIRST_WRONG(name, update)                                                          \
+        name(const uint8_t *row, ptrdiff_t step, size_t n, size_t m, uint32_t crc) {              \
+            size_t i;                                                                             \
+            for (i = 0; i < n; i++, row += step) {                                                \
+                uint32_t told = row[0] | row[1] << 8 | row[2] << 16 | (uint32_t) row[3] << 24;    \
+                if (told != ~update(~crc, row + 4, m - 4)) break;                                 \
+            }                                                                                     \
+            return i;                                                                             \
+        }
+
     /* One table look-up a byte: any machine. */
     static uint32_t xa_crc_table[256];
 
@@ -32,10 +43,12 @@ cdef extern from *:
         return crc;
     }
 
+    static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
+
     #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
     #include <nmmintrin.h>
     __attribute__((target("sse4.2")))
-    static uint32_t xa_crc_hardware(uint32_t crc, const uint8_t *p, size_t n) {
+    static inline uint32_t xa_crc_hardware(uint32_t crc, const uint8_t *p, size_t n) {
         uint64_t c = crc;
         for (; n >= 8; n -= 8, p += 8) {
             uint64_t w;
@@ -53,9 +66,12 @@ cdef extern from *:
         while (n--) crc = _mm_crc32_u8(crc, *p++);
         return crc;
     }
+    __attribute__((target("sse4.2")))
+    static size_t XA_FIRST_WRONG(xa_first_wrong_hardware, xa_crc_hardware)
     #define XA_CRC_HAS_HARDWARE() __builtin_cpu_supports("sse4.2")
     #else
     #define xa_crc_hardware xa_crc_bytewise
+    #define xa_first_wrong_hardware xa_first_wrong_bytewise
     #define XA_CRC_HAS_HARDWARE() 0
     #endif
 
@@ -64,12 +80,21 @@ cdef extern from *:
         xa_crc_prepare();
         return XA_CRC_HAS_HARDWARE() ? xa_crc_hardware : xa_crc_bytewise;
     }
+
+    typedef size_t (*xa_first_wrong_function)(const uint8_t *, ptrdiff_t, size_t, size_t, uint32_t);
+    static xa_first_wrong_function xa_first_wrong_best(void) {
+        return XA_CRC_HAS_HARDWARE() ? xa_first_wrong_hardware : xa_first_wrong_bytewise;
+    }
     """
     ctypedef uint32_t (*xa_crc_function)(uint32_t, const uint8_t *, size_t) noexcept nogil
+    ctypedef size_t (*xa_first_wrong_function)(
+        const uint8_t *, Py_ssize_t, size_t, size_t, uint32_t) noexcept nogil
     xa_crc_function xa_crc_best() noexcept
+    xa_first_wrong_function xa_first_wrong_best() noexcept
     uint32_t xa_crc_bytewise(uint32_t, const uint8_t *, size_t) noexcept nogil
 
 cdef xa_crc_function update = xa_crc_best()
+cdef xa_first_wrong_function first_wrong = xa_first_wrong_best()
 
 cdef enum:
     PIECE = 1 << 18         # bytes that are read at once
@@ -157,19 +182,12 @@ def crc32c_first_wrong(const uint8_t[:, :] rows not None, uint32_t crc=0):
     >>> crc32c_first_wrong(rows), crc32c_first_wrong(rows, 1)
     (1, 0)
     """
-    cdef Py_ssize_t i, n = rows.shape[0], m = rows.shape[1]
-    cdef const uint8_t *row
-    cdef uint32_t told
+    cdef Py_ssize_t i = 0, n = rows.shape[0], m = rows.shape[1]
     if m < 4 or rows.strides[1] != 1:
         raise ValueError("rows must have a checksum, and be contiguous along axis 1")
-    with nogil:
-        for i in range(n):
-            row = &rows[i, 0]
-            told = row[0] | row[1] << 8 | row[2] << 16 | <uint32_t> row[3] << 24
-            if told != checksum(row + 4, m - 4, crc):
-                break
-        else:
-            i = n
+    if n:
+        with nogil:
+            i = first_wrong(&rows[0, 0], rows.strides[0], n, m, crc)
     return i
 
 

@@ -50,6 +50,7 @@ cdef class Region:
     cdef window_t here
     cdef object __weakref__
 
+    cdef void _take(self, char *base, size_t window) noexcept
     cdef bint shows(self, const char *first, const char *last) noexcept
 
 

@@ -577,9 +577,17 @@ cdef class Region:
         cdef char *aligned
         cdef size_t head
         cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
-        global reserved
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
+        # Systems align large mappings of files by themselves, where their huge pages can be shown.
+        if fd >= 0:
+            base = <char *> mmap(NULL, window, protection, flags | MAP_NORESERVE, fd, 0)
+            if <void *> base != MAP_FAILED:
+                if not <size_t> base & (HUGE - 1):
+                    self._take(base, window)
+                    xa_advise_huge(base, window)
+                    return
+                munmap(base, window)
         while True:
             # Without access nothing is charged; memory is when `commit` opens it.
             base = <char *> mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -597,13 +605,18 @@ cdef class Region:
             munmap(base, head)
         if HUGE - head:
             munmap(aligned + window, HUGE - head)
-        self.base = self.here.base = aligned
-        self.window = self.here.size = window
-        reserved += window
+        self._take(aligned, window)
         if fd >= 0:
             if mmap(aligned, window, protection, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) == MAP_FAILED:
                 raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(aligned, window)
+
+    cdef void _take(self, char *base, size_t window) noexcept:
+        """Have a window."""
+        global reserved
+        self.base = self.here.base = base
+        self.window = self.here.size = window
+        reserved += window
 
     cdef bint shows(self, const char *first, const char *last) noexcept:
         """Whether bytes first ... last - 1 are (or may be) those of the file or memory.
