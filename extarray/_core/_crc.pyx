@@ -45,30 +45,53 @@ cdef extern from *:
 
     static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
 
-    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    /* With instructions for it, which the processor at hand may lack. */
+    #if defined(__x86_64__)
     #include <nmmintrin.h>
-    __attribute__((target("sse4.2")))
+    #define XA_CRC_TARGET __attribute__((target("sse4.2")))
+    #define xa_crc_u64 (uint32_t) _mm_crc32_u64
+    #define xa_crc_u32 _mm_crc32_u32
+    #define xa_crc_u8 _mm_crc32_u8
+    #define XA_CRC_HAS_HARDWARE() __builtin_cpu_supports("sse4.2")
+    #elif defined(__aarch64__) && !defined(__AARCH64EB__) && (defined(__linux__) || defined(__APPLE__))
+    /* Not arm_acle.h, which some compilers leave empty unless all of the file may use them. */
+    #define XA_CRC_ARM(name, mnemonic, type, size)                                                \
+        static inline uint32_t name(uint32_t crc, type data) {                                    \
+            __asm__(".arch_extension crc\n\t" mnemonic " %w0, %w0, %" size "1" : "+r"(crc) : "r"(data)); \
+            return crc;                                                                           \
+        }
+    XA_CRC_ARM(xa_crc_u64, "crc32cx", uint64_t, "x")
+    XA_CRC_ARM(xa_crc_u32, "crc32cw", uint32_t, "w")
+    XA_CRC_ARM(xa_crc_u8, "crc32cb", uint32_t, "w")
+    #define XA_CRC_TARGET
+    #if defined(__linux__)
+    #include <sys/auxv.h>
+    #define XA_CRC_HAS_HARDWARE() (getauxval(AT_HWCAP) >> 7 & 1)
+    #else
+    #define XA_CRC_HAS_HARDWARE() 1
+    #endif
+    #endif
+
+    #if defined(XA_CRC_TARGET)
+    XA_CRC_TARGET
     static inline uint32_t xa_crc_hardware(uint32_t crc, const uint8_t *p, size_t n) {
-        uint64_t c = crc;
         for (; n >= 8; n -= 8, p += 8) {
             uint64_t w;
             memcpy(&w, p, 8);
-            c = _mm_crc32_u64(c, w);
+            crc = xa_crc_u64(crc, w);
         }
-        crc = (uint32_t) c;
         if (n >= 4) {
             uint32_t w;
             memcpy(&w, p, 4);
-            crc = _mm_crc32_u32(crc, w);
+            crc = xa_crc_u32(crc, w);
             n -= 4;
             p += 4;
         }
-        while (n--) crc = _mm_crc32_u8(crc, *p++);
+        while (n--) crc = xa_crc_u8(crc, *p++);
         return crc;
     }
-    __attribute__((target("sse4.2")))
+    XA_CRC_TARGET
     static size_t XA_FIRST_WRONG(xa_first_wrong_hardware, xa_crc_hardware)
-    #define XA_CRC_HAS_HARDWARE() __builtin_cpu_supports("sse4.2")
     #else
     #define xa_crc_hardware xa_crc_bytewise
     #define xa_first_wrong_hardware xa_first_wrong_bytewise
