@@ -64,6 +64,28 @@ def append(scale: Scale) -> Group:
 
         return prepare
 
+    def storing(workspace: Workspace) -> Operation:
+        """Store the last planes where they would be appended, in an array that has the room."""
+        planes = [plane(step) for step in range(done, scale.planes)]
+        array = workspace.new(Layout(shape_after(scale.planes), (scale.append_chunk,) * 3))
+        array.write(..., np.ones(array.shape))
+        places = []
+        for step, (_, axis) in enumerate(planes, done):
+            first = [0, 0, 0]
+            first[axis] = shape_after(step)[axis]
+            last = shape_after(step + 1)
+            places.append(tuple(map(slice, first, last)))
+
+        def run() -> None:
+            for place, (data, _) in zip(places, planes, strict=True):
+                array.write(place, data)
+
+        def check() -> None:
+            run()
+            np.testing.assert_array_equal(array.read(places[-1]), planes[-1][0])
+
+        return Operation(run, check=check)
+
     alone = Case(f"planes from {done} on, no history", appending(done, done), per=timed)
     side = -(-(scale.append_start + scale.planes // 3 + 1) // scale.append_chunk)
     return Group(
@@ -78,6 +100,8 @@ def append(scale: Scale) -> Group:
                 (Target(1 / 10, PEERS), Target(FLAT, alone.name, same_candidate=True)),
                 per=timed,
             ),
+            # What no append can beat: the same stores, into NumPy's array too.
+            Case(f"planes from {done} on, stored into what there is", storing, per=timed),
         ),
         disk=8 * (side * scale.append_chunk) ** 3,
         absolute=True,
