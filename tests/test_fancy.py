@@ -13,7 +13,7 @@ from model import sample
 from strategies import built, cases, fancy_selections, index_arrays, masks
 
 import extarray as xa
-from extarray._core._gather import in_bounds
+from extarray._core._lists import in_bounds
 
 pytestmark = pytest.mark.filterwarnings("ignore:Out of bound index found:DeprecationWarning")
 

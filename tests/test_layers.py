@@ -107,6 +107,8 @@ LAYERS = [
     ["extarray._core._transfers"],
     ["extarray._core._state", "extarray._core._threads"],
     ["extarray._core._gather", "extarray._core._parts"],
+    ["extarray._core._lists", "extarray._core._visits"],
+    ["extarray._core._query"],
     ["extarray._core._copy"],
     ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],
     ["extarray._core._types"],

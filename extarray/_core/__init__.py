@@ -17,9 +17,12 @@ From the top down; each module uses some of those below it, and none above:
 ``_threads``
     The threads of a large transfer.
 ``_gather``
-    Queries: lists of points, masks and progressions, made into parts of one chunk each (``Plan``)
-    and moved visit by visit to chunks, in the order of their addresses.  ``_gather.h`` has the
-    loops over points, masks and lists.
+    Queries: ``Plan``, the factors that one selects by, and the tables of all of it.
+``_lists``
+    What factors select: points, places in a box and masks, as lists that are sorted by chunk.
+``_visits``
+    Queries carried out chunk by chunk, in the order of their addresses.  ``_gather.h`` has the
+    loops over points, masks and lists, for this module and the one before.
 ``_parts``
     Parts of chunks in the order of the file: the runs of bytes of a file view, and the copying
     between its staging buffer and the user's memory.
@@ -37,8 +40,9 @@ From the top down; each module uses some of those below it, and none above:
     which lives as long as a view of it.  `Touched`: the chunks known to have space behind them.
 ``_selection``
     What stands between the brackets, as numbers (``selection_t``), or NumPy's error.
-``_types.pxd``
-    ``index_t``, checked arithmetic, division that rounds down.  Declarations alone.
+``_types.pxd``, ``_query.pxd``
+    ``index_t``, checked arithmetic, division that rounds down; and what a query is.  Declarations
+    alone.
 ``_superblock``
     The bytes of a superblock, which every commit writes.  Beside the others, as is ``_crc``.
 ``_crc``
@@ -52,6 +56,8 @@ module           cimported by                                        imported by
 ``_state``       ``_transfers``                                      nobody
 ``_threads``     ``_transfers``                                      nobody
 ``_gather``      ``_transfers``, ``_threads``                        nobody
+``_lists``       ``_gather``                                         indexing
+``_visits``      ``_gather``, ``_threads``                           nobody
 ``_parts``       nobody                                              mpi.plans
 ``_copy``        all above but ``_array``                            nobody
 ``_axial``       all above but ``_threads`` and ``_parts``           the face, array, store

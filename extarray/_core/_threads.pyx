@@ -3,8 +3,9 @@
 import _thread
 
 from ._copy cimport job_t, run
-from ._gather cimport Plan, run_visits
+from ._gather cimport Plan
 from ._types cimport index_t
+from ._visits cimport run_visits
 
 from extarray.config import config
 

@@ -3,7 +3,7 @@
 cimport numpy as cnp
 
 from ._copy cimport job_t
-from ._gather cimport query_t
+from ._query cimport query_t
 from ._selection cimport selection_t
 from ._state cimport ArrayState
 from ._types cimport index_t

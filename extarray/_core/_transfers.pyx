@@ -14,8 +14,9 @@ from libc.stdlib cimport free, malloc
 
 from ._axial cimport Axial, address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, piece_t, prepare, run
-from ._gather cimport Plan, query_t
+from ._gather cimport Plan
 from ._mapping cimport Counter, Region, Touched, touched_missed, touched_set, touched_take
+from ._query cimport query_t
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState
 from ._threads cimport run_pieces, run_plan, worth_threads

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from extarray._core._gather import in_bounds
+from extarray._core._lists import in_bounds
 from extarray.indexing.entries import as_item, is_array, n_axes, numpys_error, refusal
 from extarray.indexing.factors import Points, Progression, in_order
 from extarray.indexing.masks import of_mask

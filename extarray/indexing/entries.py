@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from extarray._core._gather import in_bounds
+from extarray._core._lists import in_bounds
 from extarray.errors import ArgumentError, BoundsError, SelectionError
 
 if TYPE_CHECKING:

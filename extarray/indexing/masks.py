@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from extarray._core._gather import true_places
+from extarray._core._lists import true_places
 from extarray.config import config
 from extarray.errors import SelectionError
 from extarray.indexing.factors import PART_BYTES, POINT_BYTES, cuts, listed

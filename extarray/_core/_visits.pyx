@@ -1,0 +1,385 @@
+"""Visits of a query to chunks: what one combination of parts selects there, moved.
+
+In a visit the factors become loops, and the innermost one a block copy or a walk along a list: in
+memory, or by pread and pwrite.  Writes touch the bytes of the elements selected, or of one field of
+them, and no others.
+"""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from ._axial cimport address_of
+from ._copy cimport (
+    GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, reach, read_bytes,
+    stage_of, worker_t, write_bytes,
+)
+from ._query cimport bit_length, factor_t, list_t, part_t, query_t
+from ._types cimport MAX_NDIM, index_t
+
+cdef extern from "_gather.h":
+    int64_t xa_place_of(const list_t *l, uint64_t entry) noexcept nogil
+    int64_t xa_user_of(const list_t *l, uint64_t entry) noexcept nogil
+    void *xa_table(size_t n, size_t size) noexcept nogil
+    int xa_sort(int64_t **keys, uint64_t **entries, int64_t n, int bits) noexcept nogil
+    void xa_move(char *chunk, char *user, const list_t *l, const uint64_t *entry, int64_t n,
+                 int64_t size, int write, int sparse) noexcept nogil
+    void xa_move_placed(char *chunk, char *user, const list_t *l, const uint64_t *entry, int64_t n,
+                        int64_t size, int write, const int64_t *table, int64_t pitch) noexcept nogil
+
+cdef enum:
+    LINE = 64                   # bytes of a line of the processor's caches
+    FEW_CALLS = 8               # so few items of a chunk are read or written one by one
+
+
+cdef void decode(const query_t *q, index_t number, index_t *chosen) noexcept nogil:
+    """The part of each factor in a combination."""
+    cdef int k
+    for k in range(q.n_factors - 1, -1, -1):
+        chosen[k] = number % q.factor[k].n_parts
+        number //= q.factor[k].n_parts
+
+
+cdef int sort_visits(query_t *q, index_t first) noexcept nogil:
+    """Visits of the combinations from number `first` on, by address."""
+    cdef index_t i, most = 0
+    cdef index_t chosen[MAX_NDIM]
+    cdef index_t chunk[MAX_NDIM]
+    cdef const factor_t *f
+    cdef int k, a
+    for i in range(q.n_visits):
+        decode(q, first + i, chosen)
+        for k in range(q.n_factors):
+            f = &q.factor[k]
+            for a in range(f.n_axes):
+                chunk[f.axis[a]] = f.chunk[chosen[k] * f.n_axes + a]
+        q.address[i] = address_of(&q.axial, chunk)
+        q.visit[i] = first + i
+        most = max(most, q.address[i])
+    return xa_sort(&q.address, &q.visit, q.n_visits, bit_length(most))
+
+
+# One factor of a visit: a list, or (entries NULL) a progression.
+cdef struct loop_t:
+    index_t count
+    index_t at_step, user_step
+    const uint64_t *entries
+    const list_t *list
+
+
+cdef enum item_t:
+    BLOCK                       # a strided block
+    LIST                        # a list of places in bytes
+    PLACED                      # a list of places in elements, through the table
+    MARK                        # note which elements there are; nothing moves
+    CALL                        # a system call
+
+
+# What is done in one chunk: `depth` nested loops, and one item inside the innermost.
+cdef struct visit_t:
+    const query_t *query
+    int depth
+    loop_t loop[MAX_NDIM]
+    item_t kind
+    index_t size                # bytes that are moved at once
+    char *chunk                 # memory of the chunk, or of the part of it that is staged
+    index_t place_in_file       # of the chunk
+    uint8_t *marks
+    const uint64_t *entries     # LIST, PLACED
+    const list_t *list
+    index_t n_entries
+    int block_ndim              # BLOCK
+    index_t block_count[MAX_NDIM]
+    index_t block_at_step[MAX_NDIM]
+    index_t block_user_step[MAX_NDIM]
+
+
+cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
+    cdef const query_t *q = v.query
+    cdef const layout_t *L = &q.layout
+    cdef index_t place
+    if v.kind == BLOCK:
+        if q.write:
+            copy_block(v.chunk + at, v.block_at_step, user, v.block_user_step, v.block_count,
+                       v.block_ndim, v.size, False)
+        else:
+            copy_block(user, v.block_user_step, v.chunk + at, v.block_at_step, v.block_count,
+                       v.block_ndim, v.size, q.stream)
+        return 0
+    if v.kind == LIST:
+        xa_move(
+            v.chunk + at, user, v.list, v.entries, v.n_entries, v.size, q.write,
+            v.n_entries < L.chunk_bytes // LINE)
+        return 0
+    if v.kind == PLACED:
+        xa_move_placed(
+            v.chunk, user, v.list, v.entries, v.n_entries, v.size, q.write, L.place + at, L.itemsize)
+        return 0
+    place = at if L.place == NULL else L.place[at] * L.itemsize
+    if v.kind == MARK:
+        memset(v.marks + place // L.itemsize, 1, max(v.size // L.itemsize, <index_t> 1))
+        return 0
+    if q.write:
+        return write_bytes(L.fd, user, v.size, v.place_in_file + q.offset + place)
+    return read_bytes(L.fd, user, v.size, v.place_in_file + q.offset + place)
+
+
+cdef int do_loops(const visit_t *v, int level, index_t at, char *user) noexcept nogil:
+    cdef const loop_t *loop = &v.loop[level]
+    cdef index_t i
+    cdef int failure = 0
+    if level == v.depth:
+        return do_item(v, at, user)
+    for i in range(loop.count):
+        if loop.entries != NULL:
+            failure = do_loops(
+                v, level + 1, at + xa_place_of(loop.list, loop.entries[i]),
+                user + xa_user_of(loop.list, loop.entries[i]))
+        else:
+            failure = do_loops(v, level + 1, at + i * loop.at_step, user + i * loop.user_step)
+        if failure:
+            break
+    return failure
+
+
+cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) noexcept nogil:
+    """Move what a combination of parts selects in its chunk."""
+    cdef const layout_t *L = &q.layout
+    cdef visit_t v
+    cdef const factor_t *f
+    cdef const part_t *part
+    cdef loop_t *loop
+    cdef index_t at = 0
+    cdef index_t chosen[MAX_NDIM]
+    cdef char *user = q.user
+    cdef int k, failure
+    v.query = q
+    v.depth = 0
+    v.size = q.size
+    v.place_in_file = address * L.chunk_bytes
+    decode(q, number, chosen)
+    for k in range(q.n_factors):
+        f = &q.factor[k]
+        part = &f.parts[chosen[k]]
+        loop = &v.loop[v.depth]
+        loop.count = part.count
+        if f.entries != NULL:
+            loop.entries = f.entries + part.first
+            loop.list = &f.list
+        else:
+            at += part.first
+            user += part.user
+            if part.count == 1:
+                continue
+            loop.entries = NULL
+            loop.at_step = f.at_step
+            loop.user_step = f.user_step
+        v.depth += 1
+    join_runs(&v)
+    failure = reach(L, address, q.write)
+    if failure == 0:
+        v.chunk = L.base + v.place_in_file + q.offset
+        return through_memory(&v, at, user)
+    if failure == THROUGH_FILE:
+        return through_file(&v, w, at, user)
+    return failure
+
+
+cdef void drop_loop(visit_t *v, int k) noexcept nogil:
+    v.depth -= 1
+    while k < v.depth:
+        v.loop[k] = v.loop[k + 1]
+        k += 1
+
+
+cdef void join_runs(visit_t *v) noexcept nogil:
+    """Elements that follow each other on both sides are moved as one."""
+    cdef const query_t *q = v.query
+    cdef int k = 0
+    if q.layout.place != NULL or q.size != q.layout.itemsize:
+        return
+    while k < v.depth:
+        if v.loop[k].entries == NULL and v.loop[k].at_step == v.size and v.loop[k].user_step == v.size:
+            v.size *= v.loop[k].count
+            drop_loop(v, k)
+            k = 0
+        else:
+            k += 1
+
+
+cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
+    """Move a part of a chunk that is in memory: choose what goes innermost."""
+    cdef const query_t *q = v.query
+    cdef const layout_t *L = &q.layout
+    cdef int k, list = -1, nearest = -1, m = 0
+    cdef uint64_t one = 0
+    cdef uint64_t *expanded = NULL
+    cdef list_t even            # of numbers that are places as well
+    cdef index_t i
+    cdef int failure
+    for k in range(v.depth):
+        if v.loop[k].entries == NULL:
+            if nearest < 0 or v.loop[k].at_step < v.loop[nearest].at_step:
+                nearest = k
+        elif list < 0 or v.loop[k].list.unit < v.loop[list].list.unit:
+            list = k
+    v.kind = LIST if L.place == NULL else PLACED
+    memset(&even, 0, sizeof(list_t))
+    even.at_mask = even.number_mask = <uint64_t> -1
+    v.list = &even
+    v.entries = &one
+    v.n_entries = 1
+    if L.place == NULL and nearest >= 0 and (
+        list < 0 or v.loop[nearest].at_step <= v.loop[list].list.unit
+    ):
+        v.kind = BLOCK
+        for k in range(v.depth - 1, -1, -1):
+            if v.loop[k].entries == NULL:
+                v.block_count[m] = v.loop[k].count
+                v.block_at_step[m] = v.loop[k].at_step
+                v.block_user_step[m] = v.loop[k].user_step
+                m += 1
+                drop_loop(v, k)
+        if v.size != q.size:
+            # Joined elements are an axis again: as such they may go past the caches.
+            v.block_count[m] = v.size // q.size
+            v.block_at_step[m] = v.block_user_step[m] = v.size = q.size
+            m += 1
+        v.block_ndim = m
+    elif list >= 0:
+        v.entries = v.loop[list].entries
+        v.list = v.loop[list].list
+        v.n_entries = v.loop[list].count
+        drop_loop(v, list)
+    elif nearest >= 0:
+        v.n_entries = v.loop[nearest].count
+        v.entries = expanded = <uint64_t *> xa_table(v.n_entries, sizeof(uint64_t))
+        if expanded == NULL:
+            return ENOMEM
+        even.unit = v.loop[nearest].at_step
+        even.user_step = v.loop[nearest].user_step
+        for i in range(v.n_entries):
+            expanded[i] = i
+        drop_loop(v, nearest)
+    failure = do_loops(v, 0, at, user)
+    free(expanded)
+    return failure
+
+
+# -- through the file ----------------------------------------------------------------------------
+
+cdef void reach_of(const visit_t *v, index_t *low, index_t *high) noexcept nogil:
+    """Bytes of the chunk, counted from the place of the loops' start, that hold all elements."""
+    cdef const layout_t *L = &v.query.layout
+    cdef const loop_t *loop
+    cdef index_t least, most, i
+    cdef int k
+    low[0] = 0
+    high[0] = max(v.size, L.itemsize)
+    for k in range(v.depth):
+        loop = &v.loop[k]
+        if loop.entries == NULL:
+            high[0] += (loop.count - 1) * loop.at_step
+            continue
+        least = most = xa_place_of(loop.list, loop.entries[0])
+        for i in range(1, loop.count):
+            least = min(least, xa_place_of(loop.list, loop.entries[i]))
+            most = max(most, xa_place_of(loop.list, loop.entries[i]))
+        low[0] += least
+        high[0] += most
+
+
+cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept nogil:
+    """Move a part of a chunk by pread and pwrite."""
+    cdef const query_t *q = v.query
+    cdef const layout_t *L = &q.layout
+    cdef index_t items = 1, low, high, span
+    cdef int k, failure
+    cdef bint dense
+    for k in range(v.depth):
+        items *= v.loop[k].count
+    if L.place == NULL:
+        reach_of(v, &low, &high)
+        low += at
+        high += at
+    else:
+        low = 0
+        high = L.chunk_bytes
+    span = high - low
+    if items <= FEW_CALLS or span > q.stage_limit or (q.write and q.size != L.itemsize):
+        v.kind = CALL
+        return do_loops(v, 0, at, user)
+    v.chunk = stage_of(w, span)
+    if v.chunk == NULL:
+        return ENOMEM
+    if L.place == NULL:
+        at -= low
+    v.place_in_file += low
+    dense = span <= GAP_BYTES or span <= GAP_FACTOR * items * v.size
+    if dense and not q.write:
+        failure = read_bytes(L.fd, v.chunk, span, v.place_in_file)
+        if failure:
+            return failure
+        v.chunk += q.offset
+        return through_memory(v, at, user)
+    v.marks = <uint8_t *> calloc(span // L.itemsize + 1, 1)
+    if v.marks == NULL:
+        return ENOMEM
+    v.kind = MARK
+    do_loops(v, 0, at, user)
+    if q.write:
+        # Only the bytes of the elements given may be written: run by run of them.
+        failure = through_memory(v, at, user)
+        if failure == 0:
+            failure = move_runs(v, span // L.itemsize, 0)
+    else:
+        failure = move_runs(v, span // L.itemsize, GAP_BYTES // L.itemsize)
+        if failure == 0:
+            v.chunk += q.offset
+            failure = through_memory(v, at, user)
+    free(v.marks)
+    return failure
+
+
+cdef int move_runs(const visit_t *v, index_t n, index_t gap) noexcept nogil:
+    """Read or write the runs of marked elements; runs at most `gap` elements apart are one."""
+    cdef const query_t *q = v.query
+    cdef index_t size = q.layout.itemsize, first = 0, stop, i, most = max(PIECE // size, <index_t> 1)
+    cdef int failure = 0
+    while failure == 0:
+        while first < n and not v.marks[first]:
+            first += 1
+        if first == n:
+            break
+        stop = i = first + 1
+        while i < n and i - stop <= gap:
+            i += 1
+            if v.marks[i - 1]:
+                stop = i
+        if q.write:
+            stop = min(stop, first + most)
+            failure = write_bytes(
+                q.layout.fd, v.chunk + first * size, (stop - first) * size, v.place_in_file + first * size)
+        else:
+            failure = read_bytes(
+                q.layout.fd, v.chunk + first * size, (stop - first) * size, v.place_in_file + first * size)
+        first = stop
+    return failure
+
+
+cdef int run_visits(const query_t *q, index_t first, index_t stop) noexcept nogil:
+    """Make the visits first ... stop - 1.  Returns 0 or an errno."""
+    cdef worker_t w
+    cdef index_t i
+    cdef int failure = 0
+    w.stage = NULL
+    w.stage_bytes = 0
+    for i in range(first, stop):
+        failure = visit(q, &w, q.address[i], q.visit[i])
+        if failure:
+            break
+    free(w.stage)
+    if q.stream:
+        end_stream()
+    return failure
