@@ -1,5 +1,10 @@
 """Dense N-d arrays, on disk and in memory, that grow along any axis without moving data.
 
+`create`, `open`, `zeros`, `ones`, `full`, `empty` and `from_array` give an `ExtArray`, which is
+used as a NumPy array is, and grows by `extend`, `append` and `resize`.  `config` has the settings,
+`check` looks after files, `rechunk` makes arrays in other chunks.  Errors are of the family
+`ExtArrayError`.
+
 >>> import extarray as xa
 >>> a = xa.zeros((2, 3))
 >>> a.extend(axis=1, by=2)
@@ -8,7 +13,18 @@
 """
 
 from extarray import errors
-from extarray._core._axial import Axial
+
+try:
+    from extarray._core._axial import Axial
+except ModuleNotFoundError as error:
+    if error.name != "extarray._core._axial":
+        raise
+    raise ImportError(
+        f"the extarray in {__path__[0]!r} is source code that is not built, and hides the one that "
+        "is installed, if any: start Python in another folder, or build this one, with "
+        "'pip install -e .'",
+        name=error.name,
+    ) from None
 from extarray.advice import advise_chunks
 from extarray.array import ExtArray
 from extarray.checking import check
@@ -48,3 +64,8 @@ __all__ = [
     "zeros",
 ]
 __all__ += _error_names
+
+
+def __dir__() -> list[str]:
+    # What is imported from, and no more: the modules below are nobody's but the package's.
+    return [*__all__, "__version__"]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from datetime import date, time
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from extarray.errors import ArgumentTypeError, CorruptError, LimitError
 
@@ -39,14 +42,38 @@ def _checked(value: Any, where: str) -> Any:
             _check_key(key, where)
         return {key: _checked(item, f"{where}[{key!r}]") for key, item in value.items()}
     raise ArgumentTypeError(
-        f"attribute {where} is a {type(value).__name__}; possible are None, bool, int, float, str, "
-        "lists, and dicts with str keys: convert it, e.g. with .tolist() or list()"
+        f"attribute {where} is of type {_type_name(value)}; possible are None, bool, int, float, "
+        f"str, lists, and dicts with str keys: {_advice(value)}"
     )
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _advice(value: Any) -> str:
+    """How to have a value of JSON instead of one that is none."""
+    if isinstance(value, np.ndarray):
+        return "give its .tolist()"
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return "give its str()"
+    if isinstance(value, np.generic):
+        return "give its .item()"
+    if isinstance(value, (date, time)):
+        return "give its .isoformat()"
+    if isinstance(value, bytes):
+        return "give its .decode()"
+    if isinstance(value, Iterable):
+        return "give a list of it"
+    return "convert it to one of these"
 
 
 def _check_key(key: Any, where: str) -> None:
     if not isinstance(key, str):
-        raise ArgumentTypeError(f"the key {key!r} of {where} is a {type(key).__name__}; use a str")
+        raise ArgumentTypeError(
+            f"the key {key!r} of {where} is of type {_type_name(key)}; use a str"
+        )
 
 
 def encode_attrs(values: Any) -> str:
@@ -70,7 +97,7 @@ def encode_attrs(values: Any) -> str:
     if values is None:
         return "{}"
     if not isinstance(values, Mapping):
-        raise ArgumentTypeError(f"attrs must be a mapping, not a {type(values).__name__}")
+        raise ArgumentTypeError(f"attrs must be a mapping, not of type {_type_name(values)}")
     plain = dict(values)
     for key in plain:
         _check_key(key, "attrs")

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from extarray import lock
+from extarray.config import check_flag
 from extarray.errors import ArgumentError
 from extarray.filesystem import absolute_names, family, real_name, resolve_path
 from extarray.findings import Report
@@ -86,6 +87,8 @@ def check(
     >>> report.ok, report.problems[0].what
     (False, 'chunk 0: the checksum does not fit')
     """
+    for name, flag in (("data", data), ("repair", repair), ("force", force)):
+        check_flag(flag, name)
     if force and not repair:
         raise ArgumentError("force is a way to repair; give repair=True too")
     where = resolve_path(path)

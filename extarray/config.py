@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-__all__ = ["Config", "check_durability", "check_engine", "config", "parse_bytes"]
+__all__ = [
+    "Config",
+    "check_durability",
+    "check_engine",
+    "check_flag",
+    "config",
+    "parse_bytes",
+]
 
 ENGINES = ("auto", "mmap", "pread")
 # No setting of the process: what survives is promised to the code that opens an array.
@@ -125,6 +132,29 @@ def check_engine(value: Any, *others: str) -> str:
     if not isinstance(value, str) or value not in possible:
         raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(possible)}")
     return str(value)
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """An argument that is true or false; no text, whatever it says, and no other object.
+
+    Parameters
+    ----------
+    value : bool
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError.
+    """
+    if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
 
 
 def check_durability(value: Any) -> str:

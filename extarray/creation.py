@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
 
@@ -10,10 +12,10 @@ import numpy as np
 
 from extarray.array import ExtArray
 from extarray.attrs import decode_attrs, encode_attrs
-from extarray.chunking import blocks, check_chunks, check_shape, grain
-from extarray.config import check_durability, check_engine, config
+from extarray.chunking import check_chunks, check_shape
+from extarray.config import check_durability, check_engine, check_flag
 from extarray.dims import check_dims
-from extarray.errors import ArgumentError, CastingError
+from extarray.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.filesystem import resolve_path
 from extarray.growth import as_source
 from extarray.layout.transform import fill
@@ -26,8 +28,7 @@ from extarray.protocols.blocks import Source
 from extarray.sharedarray import SharedArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from os import PathLike
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, DTypeLike
@@ -184,6 +185,8 @@ def _checked(
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
     check_durability(durability)
+    overwrite = check_flag(overwrite, "overwrite")
+    checksum = check_flag(checksum, "checksum")
     if checksum and path is None:
         raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
     text = encode_attrs(attrs)
@@ -195,8 +198,8 @@ def _checked(
         chunks=chunk,
         order=str(order),
         fill=_fill_bytes(fill_value, kind),
-        sparse=bool(sparse),
-        checksum=bool(checksum),
+        sparse=check_flag(sparse, "sparse"),
+        checksum=checksum,
     )
     return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
 
@@ -332,6 +335,7 @@ def open(
                 "array"
             )
         check_durability(durability)
+        check_flag(share, "share")
         if share and mode != "r+":
             raise ArgumentError(
                 "share=True is for writers; open with mode='r+', or without share=True"
@@ -502,7 +506,8 @@ def from_array(
     ----------
     x : array_like
         Also any object with ``shape``, ``dtype`` and slicing (h5py, zarr, netCDF4, dask, ...),
-        which is read in blocks of at most ``config.max_memory`` bytes.
+        which is read in blocks of at most ``config.max_memory`` bytes.  What is masked gets the
+        fill value.
     path : str, PathLike, or None
         Of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
@@ -529,11 +534,20 @@ def from_array(
            [3, 4],
            [5, 6]])
     """
-    source = as_source(x)
+    if isinstance(x, Mapping):
+        raise ArgumentTypeError(
+            f"cannot make an array of a {type(x).__name__}: give one of its members"
+        )
+    if isinstance(x, (str, bytes, PathLike)) and not isinstance(x, np.generic):
+        raise ArgumentTypeError(
+            f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
+            "text give np.array of it"
+        )
+    source = as_source(x, None, fill_value)
     with filled(
         path,
         tuple(source.shape),
-        source.dtype,
+        _dtype_of(source),
         chunks=chunks,
         fill_value=fill_value,
         overwrite=overwrite,
@@ -546,8 +560,14 @@ def from_array(
         elif isinstance(source, (np.ndarray, Source)):
             new[...] = source
         else:
-            for box in blocks(
-                new.shape, grain(source, new.chunks), new.itemsize, config.max_memory
-            ):
-                new[box] = np.asarray(source[box])
+            new._fill_box((0,) * new.ndim, new.shape, source)
     return new
+
+
+def _dtype_of(source: Any) -> np.dtype[Any]:
+    """The dtype of what slicing gives: that of numbers which are scaled is not the source's."""
+    dtype: np.dtype[Any] = source.dtype
+    if isinstance(source, (np.ndarray, Source)) or 0 in source.shape:
+        return dtype
+    first: Any = source[tuple(slice(0, 1) for _ in source.shape)]
+    return first.dtype if isinstance(first, np.ndarray) else dtype

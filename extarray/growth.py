@@ -23,6 +23,7 @@ from extarray.errors import (
     ShapeError,
     StorageError,
 )
+from extarray.masked import unmasked
 from extarray.metadata.places import LIMIT
 from extarray.policy import decode_policy
 from extarray.stored import StoredArray
@@ -118,8 +119,9 @@ class Extendible(StoredArray):
         ----------
         data : array_like
             Of the array's rank, and of its extents on all other axes; cast by the rule
-            ``same_kind``.  Objects with ``shape``, ``dtype`` and slicing (h5py, zarr, dask, ...)
-            are read in blocks of at most ``config.max_memory`` bytes.
+            ``same_kind``; what is masked gets the fill value.  Objects with ``shape``, ``dtype``
+            and slicing (h5py, zarr, dask, ...) are read in blocks of at most ``config.max_memory``
+            bytes.
         axis : int
             In [-ndim, ndim).
         side : {"end", "start"}
@@ -153,7 +155,7 @@ class Extendible(StoredArray):
         # Conversions may run any code, also code that closes this array: they come first.
         j = self._axis(axis)
         first = is_start(side)
-        values = as_source(data, self.dtype)
+        values = as_source(data, self.dtype, self.fill_value)
         with self._growth:
             self._check("append to")
             by = self._length_of(values, j)
@@ -645,11 +647,14 @@ class Extendible(StoredArray):
         # Half: a block is there while the next one is read, and while it is cast.
         limit = config.max_memory // 2
         for part in blocks(extents, grain(values, self.chunks), self.itemsize, limit):
-            block = np.asarray(values[part])
+            block = values[part]
+            if not isinstance(block, np.ndarray):
+                block = np.asarray(block)
             wanted = tuple(s.stop - s.start for s in part)
             if block.shape != wanted:
                 raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
             self._check_kind(block.dtype)
+            block = unmasked(block, self.dtype, self.fill_value)
             low = [n + s.start for n, s in zip(start, part, strict=True)]
             high = [n + s.stop for n, s in zip(start, part, strict=True)]
             self._write_box(low, high, block)
@@ -686,7 +691,7 @@ def _volume(start: Index, stop: Index) -> int:
     return math.prod(map(operator.sub, stop, start))
 
 
-def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
+def as_source(x: Any, dtype: np.dtype[Any] | None = None, fill: Any = 0) -> Any:
     """What elements are read from: `x` itself where it can be sliced, else an array of it.
 
     Parameters
@@ -695,6 +700,8 @@ def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
     dtype : numpy.dtype, optional
         What lists and numbers of Python, which have none, are to be, as they are for an assignment:
         integers any number, texts a text or a date.  Other kinds are not converted.
+    fill : scalar
+        Of this dtype, or of that of `x`: the value of what is masked.
 
     Returns
     -------
@@ -703,7 +710,10 @@ def as_source(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
     if isinstance(x, ArrayCore):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
-        return np.asarray(x)  # no matrix, no mask
+        to = x.dtype if dtype is None else dtype
+        if np.can_cast(x.dtype, to, "same_kind"):
+            return unmasked(x, to, fill)
+        return np.asarray(x)  # no matrix; what cannot be cast is refused as it is
     if isinstance(getattr(x, "dtype", None), np.dtype) and all(
         hasattr(x, name) for name in ("shape", "__getitem__")
     ):

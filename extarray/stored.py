@@ -17,12 +17,15 @@ from extarray.errors import (
     ClosedError,
     ReadOnlyError,
 )
+from extarray.masked import unmasked
 from extarray.policy import Growth, decode_policy, encode_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from extarray.memory import MemoryStore
     from extarray.store import FileStore
@@ -144,6 +147,12 @@ class StoredArray(ArrayCore):
         'commit'
         """
         return self._store.durability
+
+    def _unmasked(self, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """What is assigned to elements, or to a field of this dtype; see `unmasked`."""
+        if dtype == self.dtype or not np.ma.is_masked(values):
+            return unmasked(values, self.dtype, self.fill_value)
+        raise ArgumentError("cannot store what is masked to a field; give its .filled()")
 
     @property
     def fill_value(self) -> Any:

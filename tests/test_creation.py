@@ -129,6 +129,27 @@ def test_from_array_to_disk(path):
         assert_same(array[...], np.concatenate([values, values[:2]]))
 
 
+@pytest.mark.parametrize("value", ["no", "", 2, None, [], np.array([True])])
+@pytest.mark.parametrize("name", ["overwrite", "sparse", "checksum"])
+def test_flags_are_true_or_false(path, name, value):
+    xa.ones((2, 3), path=path).close()
+    with pytest.raises(xa.ArgumentTypeError, match=f"{name} must be True or False, not"):
+        xa.create(path, (3,), **{"overwrite": True, name: value})
+    with xa.open(path) as array:
+        assert array.sum() == 6
+
+
+@pytest.mark.parametrize("text", ["x.npy", b"x", Path("x.npy")])
+def test_from_array_of_a_name(text):
+    with pytest.raises(xa.ArgumentTypeError, match="what the library for it opens"):
+        xa.from_array(text)
+
+
+def test_from_array_of_a_mapping():
+    with pytest.raises(xa.ArgumentTypeError, match="give one of its members"):
+        xa.from_array({"a": np.ones(3)})
+
+
 def test_from_array_of_what_is_no_array(place):
     with xa.from_array([[1, 2], [3, 4]], path=place) as array:
         assert_same(array[...], np.array([[1, 2], [3, 4]]))

@@ -113,7 +113,13 @@ LAYERS = [
     ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],
     ["extarray._core._types"],
     ["extarray.advice"],
-    ["extarray.attrs", "extarray.chunking", "extarray.dims", "extarray.metadata.fresh"],
+    [
+        "extarray.attrs",
+        "extarray.chunking",
+        "extarray.dims",
+        "extarray.masked",
+        "extarray.metadata.fresh",
+    ],
     ["extarray.metadata.fitting", "extarray.metadata.groups"],
     [
         "extarray.metadata.header",

@@ -7,6 +7,8 @@ import contextlib
 import doctest
 import inspect
 import re
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -339,3 +341,20 @@ def test_every_attribute_can_be_looked_at(tmp_path, named, checksum):
             with contextlib.suppress(xa.ExtArrayError):
                 assert hasattr(a, name) or closed
         a.close()
+
+
+def test_what_is_listed():
+    assert set(dir(xa)) == {*xa.__all__, "__version__"}
+
+
+def test_source_that_is_not_built_says_so(tmp_path):
+    source = Path(xa.__file__).parent
+    for name in ("__init__.py", "errors.py", "_core/__init__.py"):
+        target = tmp_path / "extarray" / name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes((source / name).read_bytes())
+    command = [sys.executable, "-c", "import extarray"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].startswith("ImportError: the extarray in ")
+    assert "pip install -e ." in done.stderr

@@ -45,7 +45,8 @@ def test_blocks_are_those_of_the_source(chunks):
         source = Sliced(x, chunks)
         with xa.config.set(max_memory=8 * 15):
             take(source)
-        assert [(k[0].start, k[1].start) for k in source.read] == [(0, 0), (0, 5), (3, 0), (3, 5)]
+        read = [k for k in source.read if k != np.s_[0:1, 0:1]]  # an element tells the dtype
+        assert [(k[0].start, k[1].start) for k in read] == [(0, 0), (0, 5), (3, 0), (3, 5)]
 
 
 def empty(source):

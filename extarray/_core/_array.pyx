@@ -211,7 +211,8 @@ cdef class ArrayCore(Transfers):
         selection : index expression
             As for `read`.
         values : array_like
-            Broadcast to the selection's shape, and cast as NumPy's assignment does.
+            Broadcast to the selection's shape, and cast as NumPy's assignment does; but of a masked
+            array what is masked gets the fill value.
 
         Raises
         ------
@@ -317,7 +318,7 @@ cdef class ArrayCore(Transfers):
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
             item = np.zeros((), self.kind)
-            item[()] = np.asarray(value) if is_array(value) else value
+            item[()] = np.asarray(self._as_values(value, self.kind)) if is_array(value) else value
             value = item
         elif is_late(value) and (self._shares(value) or value.size * max(
                 value.dtype.itemsize, self.layout.itemsize) > block_limit()):
@@ -347,8 +348,11 @@ cdef class ArrayCore(Transfers):
             return to_array(value, dtype)
         if self._shares(value):
             return np.asarray(value)
-        if isinstance(value, cnp.ndarray) and self._overlaps(value):
-            return value.copy()
+        if isinstance(value, cnp.ndarray):
+            if not cnp.PyArray_CheckExact(value) and isinstance(value, np.ma.MaskedArray):
+                value = self._unmasked(value, dtype)
+            if self._overlaps(value):
+                return value.copy()
         return value
 
     cdef bint _shares(self, object value) except -1:
