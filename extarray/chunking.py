@@ -111,7 +111,7 @@ def check_chunks(
 
 
 def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes.
+    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes; or all of the array.
 
     Parameters
     ----------

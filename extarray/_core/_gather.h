@@ -245,6 +245,30 @@ static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, 
 {
     const uint64_t one = UINT64_C(1) << shift;
     int64_t i = 0, stop;
+#if defined(__x86_64__)
+    while (step == 1 && i + 16 <= n) {
+        const __m128i zero = _mm_setzero_si128();
+        const int m = n - i < 64 ? (int) (n - i) & ~15 : 64;
+        uint64_t trues = 0;
+        for (int part = 0; part < m; part += 16) {
+            const __m128i bytes = _mm_loadu_si128((const __m128i *) (mask + i + part));
+            trues |= (uint64_t) (~_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, zero)) & 0xFFFF) << part;
+        }
+        stop = i + m;
+        if (2 * __builtin_popcountll(trues) <= m) {
+            for (; trues; trues &= trues - 1, next += one)
+                *entry++ = next + (uint64_t) __builtin_ctzll(trues) * unit;
+            i = stop;
+            next += (uint64_t) m * unit;
+        }
+        for (; i < stop; i++, next += unit) {
+            const uint64_t here = mask[i] != 0;
+            *entry = next;
+            entry += here;
+            next += here << shift;          /* a branch here would be guessed wrongly half the time */
+        }
+    }
+#endif
     while (i < n) {
         stop = n;
         if (step == 1 && i + 8 <= n) {
@@ -268,7 +292,7 @@ static inline uint64_t *xa_select(const uint8_t *mask, int64_t step, int64_t n, 
             const uint64_t here = mask[i * step] != 0;
             *entry = next;
             entry += here;
-            next += here << shift;          /* a branch here would be guessed wrongly half the time */
+            next += here << shift;
         }
     }
     return entry;
