@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 _FILL_BYTES = 1 << 22
+_SUFFIXES = (".xmd", ".xta")
+_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 CAN_RESERVE = hasattr(os, "posix_fallocate")
 datasync = getattr(os, "fdatasync", os.fsync)
@@ -69,10 +72,12 @@ def resolve_path(path: Any) -> Path:
         ) from None
     if isinstance(text, bytes):
         text = os.fsdecode(text)
-    for suffix in (".xmd", ".xta"):
-        if text.endswith(suffix):
-            text = text[: -len(suffix)]
-            break
+    if _IS_ADDRESS.match(text):
+        raise ArgumentError(f"path {path!r} is no place in a file system: arrays are files")
+    if text.endswith(_SUFFIXES):
+        text = text[:-4]
+        if text.endswith(_SUFFIXES):  # a.path would lead elsewhere
+            raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
     if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} names no file")
     try:
@@ -179,7 +184,10 @@ def create_beside(fresh: str, name: str) -> int:
     try:
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileNotFoundError as error:
-        error.strerror = "there is no such folder; make it first"
+        if os.path.isdir(os.path.dirname(fresh)):
+            error.strerror = "no file can be made in this folder"
+        else:
+            error.strerror = "there is no such folder; make it first"
         error.filename = os.path.dirname(name) or os.curdir
         raise
     except OSError as error:

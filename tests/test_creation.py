@@ -139,6 +139,27 @@ def test_flags_are_true_or_false(path, name, value):
         assert array.sum() == 6
 
 
+@pytest.mark.parametrize(
+    "place, reason",
+    [
+        ("s3://bucket/x", "no place in a file system"),
+        ("file:///tmp/x", "no place in a file system"),
+        ("x.xmd.xta", "two suffixes"),
+        ("x.xta.xta", "two suffixes"),
+    ],
+)
+def test_paths_that_are_none(place, reason):
+    for act in (lambda: xa.create(place, (3,)), lambda: xa.open(place)):
+        with pytest.raises(xa.ArgumentError, match=reason):
+            act()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="another system")
+def test_folders_in_which_no_file_can_be_made():
+    with pytest.raises(FileNotFoundError, match="no file can be made in this folder"):
+        xa.create("/proc/x", (3,))
+
+
 @pytest.mark.parametrize("text", ["x.npy", b"x", Path("x.npy")])
 def test_from_array_of_a_name(text):
     with pytest.raises(xa.ArgumentTypeError, match="what the library for it opens"):
