@@ -656,14 +656,13 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
 
 # -- the whole transfer --------------------------------------------------------------------------
 
-cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
-    """Do a job, or the share of it whose pieces along `axis` are first ... stop - 1 (axis -1: all
-    of it).  Returns 0 or an errno."""
+cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
+    """Do the part of a job that the pieces low ... high - 1 are, or (`low` NULL) all of it.
+    Returns 0 or an errno."""
     cdef const layout_t *L = &job.layout
     cdef const axial_t *A = job.axial
     cdef int ndim = L.ndim, j, failure = 0
-    cdef int low[MAX_NDIM]
-    cdef int high[MAX_NDIM]
+    cdef int zeros[MAX_NDIM]
     cdef int run_low[MAX_NDIM]
     cdef int run_high[MAX_NDIM]
     cdef int p[MAX_NDIM]
@@ -681,9 +680,12 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
     w.stage_bytes = 0
     w.n_fresh = 0
     w.is_direct = goes_direct(job)
+    if low == NULL:
+        for j in range(ndim):
+            zeros[j] = 0
+        low = zeros
+        high = &job.n_pieces[0]
     for j in range(ndim):
-        low[j] = first if j == axis else 0
-        high[j] = stop if j == axis else job.n_pieces[j]
         if low[j] >= high[j]:
             return 0
         stride[j] = L.stride[j] * job.step[j]

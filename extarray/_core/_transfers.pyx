@@ -11,6 +11,7 @@ import numpy as np
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from ._axial cimport Axial, address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, piece_t, prepare, run
@@ -108,7 +109,7 @@ cdef class Transfers(ArrayState):
             job.write = write
             job.stream = size >= STREAM_BYTES
             if size < RELEASE_BYTES and self.layout.base != NULL:
-                failure = run(&job, -1, 0, 0)
+                failure = run(&job, NULL, NULL)
             else:
                 failure = self._run_large(&job, size)
         finally:
@@ -144,8 +145,9 @@ cdef class Transfers(ArrayState):
         cdef Region _region = self.region
         cdef Touched _touched = self.touched
         cdef object _places = self.places
-        cdef int failure, axis = -1, j
+        cdef int failure
         cdef index_t shares = worth_threads(size), limit
+        cdef int zeros[MAX_NDIM]
         if job.write:
             # An eighth of the memory for what all threads stage of new chunks.
             limit = config.max_memory // (8 * max(1, config.threads))
@@ -153,24 +155,18 @@ cdef class Transfers(ArrayState):
                 job.piece *= 2
         if size >= CHECK_BYTES and self._is_cut():
             self._raise_cut()
+        memset(zeros, 0, sizeof(zeros))
         axial.pin(&state)
         job.axial = &state
         try:
-            if shares > 1:
-                # Along the first axis with pieces enough, or the one with the most.
-                for j in range(job.layout.ndim):
-                    if axis < 0 or job.n_pieces[j] > job.n_pieces[axis]:
-                        axis = j
-                    if job.n_pieces[axis] >= shares:
-                        break
-                shares = min(shares, job.n_pieces[axis]) if axis >= 0 else 1
-            if shares <= 1:
-                with nogil:
-                    failure = run(job, -1, 0, 0)
-                return failure
-            return run_pieces(job, axis, shares)
+            if shares > 1 and job.layout.ndim > 0:
+                return run_pieces(job, zeros, job.n_pieces, shares)
+            with nogil:
+                failure = run(job, NULL, NULL)
+            return failure
         finally:
             axial.unpin()
+
     cdef bint _is_cut(self) noexcept:
         """Whether somebody has cut off the file."""
         cdef stat_t about
@@ -292,7 +288,7 @@ cdef class Transfers(ArrayState):
             plan.look_up(first, min(total, first + WINDOW))
             if noted:
                 self._note_visits(q)
-            failure = run_plan(plan, worth_threads(size))
+            failure = run_plan(plan, 0, plan.query.n_visits, worth_threads(size))
             if noted:
                 self._note_visits(q)
             if failure:
