@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* A fault is an errno or one of these. */
-enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER };
+enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER, NOTHING_DONE };
 
 struct control {
     int64_t countdown;  /* calls until the fault; 0: none */
@@ -99,6 +99,7 @@ static int fails(int fault, int interruptible) {
 
 /* Half of a transfer.  The system cuts them between pages, so never in the midst of an element. */
 static size_t share(int fault, size_t n) {
+    if (fault == NOTHING_DONE) return 0;
     return (fault == HALF || fault == KILL_HALF) && n > 8 ? (n / 2 + 7) & ~(size_t) 7 : n;
 }
 

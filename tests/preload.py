@@ -19,12 +19,24 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["FAULTS", "KILLS", "Control", "Event", "build", "environment", "events", "mark"]
+__all__ = [
+    "FAULTS",
+    "KILLS",
+    "NOTHING_DONE",
+    "Control",
+    "Event",
+    "build",
+    "environment",
+    "events",
+    "mark",
+]
 
 #: What a call can meet and go on from.
 FAULTS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR, "half": 1000}
 #: How it can be the last one.
 KILLS = {"before": 1001, "half": 1002, "after": 1003}
+#: A transfer of no bytes, without an error.
+NOTHING_DONE = 1004
 
 _CONTROL = np.dtype(
     [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log")] + [("name", "S24")]

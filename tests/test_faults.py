@@ -86,3 +86,27 @@ assert rename.data.decode().split("\\0")[:2] == [path, path + "2"]
 """,
         env=watched,
     )
+
+
+def test_a_write_that_makes_no_progress(script, watched):
+    """An input/output error, and no loop without end."""
+    script(
+        """
+import errno, os, preload
+import extarray as xa
+control = preload.Control()
+with xa.create(os.environ["PRELOAD_FOLDER"] + "/a", 64, "u1", chunks=64, engine="pread") as array:
+    for key in (slice(None), [3, 5]):
+        with control.fault(1, preload.NOTHING_DONE) as fired:
+            try:
+                array[key] = 7
+            except xa.StorageError as error:
+                assert error.errno == errno.EIO and fired() and control.name == "pwrite"
+            else:
+                raise AssertionError("an error was expected")
+    array[...] = 7
+    assert (array[...] == 7).all()
+""",
+        env=watched,
+        timeout=60,
+    )

@@ -48,6 +48,8 @@ cdef enum:
     FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
+    # What the system is asked to read or write at once: some refuse 2 GiB.
+    MOST_AT_ONCE = 1 << 30
 
 
 # -- pieces --------------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ cdef int prepare(
 cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil:
     cdef ssize_t got
     while n > 0:
-        got = pread(fd, to, n, offset)
+        got = pread(fd, to, min(n, <index_t> MOST_AT_ONCE), offset)
         if got < 0:
             if errno == EINTR:
                 continue
@@ -152,11 +154,13 @@ cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil:
 cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil:
     cdef ssize_t put
     while n > 0:
-        put = pwrite(fd, data, n, offset)
+        put = pwrite(fd, data, min(n, <index_t> MOST_AT_ONCE), offset)
         if put < 0:
             if errno == EINTR:
                 continue
             return errno
+        if put == 0:
+            return EIO          # no progress, and no reason given
         data += put
         offset += put
         n -= put
