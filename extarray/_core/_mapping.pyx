@@ -298,12 +298,16 @@ cdef size_t generous(size_t usual, size_t length) noexcept:
 
 
 cdef class Touched:
-    """The set of chunks that this process knows to have disk space and pages behind them.
+    """A set of chunks, by their addresses, which any thread may change at any time.
 
-    Set before the first store into a chunk of a sparse array: the store must not meet a hole,
-    which could have no space left behind it.  Set also for chunks of a fresh segment once
-    written, because a first write is faster through the file than through the mapping.
-    Thread-safe; a bit is never cleared.
+    One of them has the chunks that this process knows to have disk space and pages behind them: they
+    enter it before the first store into a chunk of a sparse array, which must not meet a hole, with
+    perhaps no space left behind it; and chunks of a fresh segment when they are written, because a
+    first write is faster through the file than through the mapping.  Nothing is ever taken out of
+    it: where chunks lose their space, the whole set is replaced.
+
+    The other one, where chunks have checksums, has those written since the last flush, which takes
+    them out to sum them.
     """
 
     def __cinit__(self):
