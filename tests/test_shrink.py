@@ -574,3 +574,16 @@ def test_threads_that_read_while_the_start_shrinks(factory):
         array.shrink(0, n - 10, side="start")
         thread.join()
         assert results in ([None], [n * (n - 1) / 2], [10])
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_the_number_of_cuts_is_read_in_the_order_of_the_format(tmp_path, mapped):
+    """Lowest byte first, whatever the order of the host."""
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(8) + (0x0102030405060708).to_bytes(8, "little"))
+    with path.open("rb") as file:
+        assert _mapping.Counter.file(file.fileno(), 8, mapped).value == 0x0102030405060708
+    own = _mapping.Counter.own()
+    for _ in range(300):
+        own.increase()
+    assert own.value == 300

@@ -33,7 +33,7 @@ cdef class Touched:
 
 
 cdef class Counter:
-    cdef uint64_t number        # of this process
+    cdef uint64_t number        # of this process, its bytes in the order of a file
     cdef const uint64_t *place  # NULL: by pread
     cdef char *page             # what is mapped of a file, or NULL
     cdef size_t length, offset

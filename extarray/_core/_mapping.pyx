@@ -146,6 +146,12 @@ cdef extern from *:
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
     #define xa_take_bits(p, bits) __atomic_fetch_and((p), ~(bits), __ATOMIC_ACQ_REL)
     #define xa_lowest_bit(bits) __builtin_ctzll(bits)
+    /* A number of a file, where the lowest byte is the first, and as the processor has it. */
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define xa_little(number) __builtin_bswap64(number)
+    #else
+    #define xa_little(number) (number)
+    #endif
     /* What was loaded before is older than what is loaded behind it. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
@@ -166,6 +172,7 @@ cdef extern from *:
     void xa_after_loads() noexcept nogil
     uint64_t xa_take_bits(uint64_t *p, uint64_t bits) noexcept nogil
     int xa_lowest_bit(uint64_t bits) noexcept nogil
+    uint64_t xa_little(uint64_t number) noexcept nogil
 
 cdef size_t FILL_PIECE = <size_t> 1 << 18
 # More address space than a process has.
@@ -479,9 +486,9 @@ cdef class Counter:
         cdef uint64_t number = 0
         if self.place != NULL:
             xa_after_loads()
-            return xa_load_bits(self.place)
+            return xa_little(xa_load_bits(self.place))
         # A failure is no number that there was: whoever compares looks further, and meets it there.
-        return number if pread(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
+        return xa_little(number) if pread(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
 
     @property
     def value(self):
@@ -490,7 +497,7 @@ cdef class Counter:
 
     def increase(self):
         """Add 1 to a number of this process."""
-        self.number += 1
+        self.number = xa_little(xa_little(self.number) + 1)
 
 
 cdef class Region:
