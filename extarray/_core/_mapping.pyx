@@ -304,6 +304,32 @@ cdef size_t generous(size_t usual, size_t length) noexcept:
     return max(usual, 4 * min(length, FARTHEST // 4))
 
 
+cdef size_t physical_memory() except? 0:
+    """Bytes of memory of the machine; 0 where the system does not tell."""
+    try:
+        return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+cdef char *keep_free(size_t window) noexcept:
+    """Address space for a window, wherever huge pages begin in it; NULL: there is not so much."""
+    # Without access nothing is charged; memory is when `commit` opens it.
+    cdef void *base = mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    return <char *> base if base != MAP_FAILED else NULL
+
+
+cdef size_t most_free(size_t window, size_t least) noexcept:
+    """The largest window that there is address space for, to a factor of two, and at least `least`."""
+    cdef char *base = NULL
+    while base == NULL and window > least:
+        window = max(least, window // 2)
+        base = keep_free(window)
+    if base != NULL:
+        munmap(base, window + HUGE)
+    return window
+
+
 cdef class Touched:
     """A set of chunks, by their addresses, which any thread may change at any time.
 
@@ -575,18 +601,20 @@ cdef class Region:
             A MemoryError: no address space.
         """
         cdef Region self = Region.__new__(Region)
-        cdef size_t physical = <size_t> os.sysconf("SC_PHYS_PAGES") * <size_t> os.sysconf("SC_PAGE_SIZE")
-        self._map(generous(max(64 * GIB, 4 * physical), length), max(length, HUGE),
+        self._map(generous(max(64 * GIB, 4 * physical_memory()), length), max(length, HUGE),
                   MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
         self.here.inode = <size_t> self.base
         enter(&self.here)
         return self
 
     def _map(self, size_t window, size_t least, int flags, int protection):
-        """Map the largest window that the address space grants, aligned to huge pages."""
+        """Map a window, aligned to huge pages.
+
+        Where the address space does not grant it, one that leaves most of what there is to others.
+        """
         cdef char *base
         cdef char *aligned
-        cdef size_t head
+        cdef size_t head, smaller
         cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
@@ -599,17 +627,20 @@ cdef class Region:
                     xa_advise_huge(base, window)
                     return
                 munmap(base, window)
-        while True:
-            # Without access nothing is charged; memory is when `commit` opens it.
-            base = <char *> mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            if <void *> base != MAP_FAILED:
-                break
-            if window <= least:
-                advice = "use engine='pread'" if fd >= 0 else "keep the array in a file"
-                raise ReserveError(
-                    f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
-                    f"raise the limit (ulimit -v), or {advice}")
-            window = max(least, window // 2)
+        base = keep_free(window)
+        if base == NULL:
+            # A file that outgrows its window gets another one; memory has to do with what it has.
+            smaller = 4 * min(least, FARTHEST // 4) if fd >= 0 else most_free(window, least) // 4
+            window = max(least, min(window, smaller & ~(HUGE - 1)))
+            base = keep_free(window)
+            if base == NULL and window > least:
+                window = least
+                base = keep_free(window)
+        if base == NULL:
+            advice = "use engine='pread'" if fd >= 0 else "keep the array in a file"
+            raise ReserveError(
+                f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
+                f"raise the limit (ulimit -v), or {advice}")
         aligned = <char *> ((<size_t> base + HUGE - 1) & ~(HUGE - 1))
         head = aligned - base
         if head:
