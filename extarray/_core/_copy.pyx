@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._axial cimport axial_t, coefficients_of, record_of, segment_of
-from ._mapping cimport populate_alone, populate_ends, reserve_range, touched_get, touched_set
+from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -393,7 +393,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
     if write:
         if L.sparse and not touched_get(L.touched, address):
             # No store may meet a hole: there may be no space behind it.
-            failure = reserve_range(L.fd, address * L.chunk_bytes, L.chunk_bytes)
+            failure = reserve_pages(L.fd, address * L.chunk_bytes, L.chunk_bytes)
             if failure == EOPNOTSUPP:
                 return THROUGH_FILE
             if failure:

@@ -11,7 +11,7 @@ growth.
 
 import os
 
-from libc.errno cimport errno as c_errno
+from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -103,8 +103,8 @@ cdef extern from *:
         memset(base, 0, length);
     }
 
-    /* 0, or an errno where a load (or, with `store`, a store) would be a SIGBUS.  A kernel that does
-     * not know the advice lets it find out. */
+    /* 0, or an errno where a load (or, with `store`, a store) would be a SIGBUS; EOPNOTSUPP where the
+     * system cannot say. */
     static int xa_populate(char *base, size_t length, int store) {
     #if defined(__linux__)
     #ifndef MADV_POPULATE_READ
@@ -114,11 +114,12 @@ cdef extern from *:
     #define MADV_POPULATE_WRITE 23
     #endif
         while (madvise(base, length, store ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
-            if (errno != EINTR) return errno == EINVAL ? 0 : errno;
+            if (errno != EINTR) return errno == EINVAL ? EOPNOTSUPP : errno;
+        return 0;
     #else
         (void) base; (void) length; (void) store;
+        return EOPNOTSUPP;
     #endif
-        return 0;
     }
 
     /* Have pages of a file in the system's cache: these, each by itself, and none around them. */
@@ -196,16 +197,53 @@ def filesystem(int fd):
     return xa_filesystem(fd)
 
 
-# Each of these returns 0, or an errno: EOPNOTSUPP where the file system cannot.
+# The system may take long for what follows: other threads run meanwhile.
 
-cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil:
-    """Whether the whole disk of a file is smaller than so many bytes; not said of less than 1 GiB."""
-    return xa_exceeds_disk(fd, length)
+def exceeds_disk(int fd, index_t length):
+    """Whether the whole disk of a file is smaller than so many bytes; not said of less than 1 GiB.
+
+    Parameters
+    ----------
+    fd, length : int
+
+    Returns
+    -------
+    bool
+    """
+    cdef bint exceeds
+    with nogil:
+        exceeds = xa_exceeds_disk(fd, length)
+    return exceeds
 
 
-cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Give the pages of a range of a file their disk space; what is there stays."""
+def reserve_range(int fd, index_t offset, index_t length):
+    """Give the pages of a range of a file their disk space; what is there stays.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    cdef int failure
+    with nogil:
+        failure = xa_reserve(fd, offset, length)
+    return failure
+
+
+cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil:
+    """As `reserve_range`, for kernels."""
     return xa_reserve(fd, offset, length)
+
+
+cdef int populate(char *base, size_t length, bint store) noexcept nogil:
+    """0, or an errno where a load (or, with `store`, a store) would be a SIGBUS.  Where the system
+    cannot say, the load or the store finds out."""
+    cdef int failure = xa_populate(base, length, store)
+    return 0 if failure == EOPNOTSUPP else failure
 
 
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
@@ -217,9 +255,9 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
     """
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
-    cdef int failure = xa_populate(base + first, page, True)
+    cdef int failure = populate(base + first, page, True)
     if failure == 0 and last != first:
-        failure = xa_populate(base + last, page, True)
+        failure = populate(base + last, page, True)
     return failure
 
 
@@ -236,27 +274,59 @@ cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
     return populate_ends(base, start, stop)
 
 
-cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Make the pages that lie in a range of a file a hole, which reads as zeros."""
-    return xa_punch(fd, offset, length)
+def punch_range(int fd, index_t offset, index_t length):
+    """Make the pages that lie in a range of a file a hole, which reads as zeros.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    cdef int failure
+    with nogil:
+        failure = xa_punch(fd, offset, length)
+    return failure
 
 
-cpdef void write_back_ends(int fd, index_t start, index_t stop, bint wait) noexcept nogil:
+def write_back_ends(int fd, index_t start, index_t stop, bint wait):
     """Write the pages around both ends of a range of a file: begin with it, or wait until it is done.
 
     The system can part pages that it keeps as one (see `populate_ends`) where they are written.  So
     this comes before a hole is made of the range.
+
+    Parameters
+    ----------
+    fd, start, stop : int
+    wait : bool
     """
     cdef off_t page = sysconf(_SC_PAGESIZE)
     cdef off_t first = (start + page - 1) & -page, last = stop & -page
     if first < last:
-        xa_write_back(fd, max(first - page, 0), 2 * page, wait)
-        xa_write_back(fd, last - page, 2 * page, wait)
+        with nogil:
+            xa_write_back(fd, max(first - page, <off_t> 0), 2 * page, wait)
+            xa_write_back(fd, last - page, 2 * page, wait)
 
 
-cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Have zeros in a range of a file, without writing them; its disk space stays."""
-    return xa_zero(fd, offset, length)
+def zero_range(int fd, index_t offset, index_t length):
+    """Have zeros in a range of a file, without writing them; its disk space stays.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    cdef int failure
+    with nogil:
+        failure = xa_zero(fd, offset, length)
+    return failure
 
 
 # Address space of all windows together.
@@ -730,9 +800,11 @@ cdef class Region:
         int
             0, or an errno: there is no space.
         """
-        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
-        cdef size_t low = start & ~(page - 1)
-        return xa_populate(self.base + low, start + length - low, False)
+        cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
+        cdef int failure
+        with nogil:
+            failure = populate(self.base + low, start + length - low, False)
+        return failure
 
     def populate_alone(self, size_t start, size_t stop):
         """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
@@ -747,7 +819,30 @@ cdef class Region:
         int
             0, or an errno: there is no space, see `populate_ends`.
         """
-        return populate_alone(self.base, start, stop)
+        cdef int failure
+        with nogil:
+            failure = populate_alone(self.base, start, stop)
+        return failure
+
+    def populate_whole(self, size_t start, size_t stop):
+        """Have pages for stores to all of a part of a mapped file: a hole gets its space, and what is
+        there stays, also what others write meanwhile.
+
+        Parameters
+        ----------
+        start, stop : int
+            Bytes.
+
+        Returns
+        -------
+        int
+            0, or an errno: EOPNOTSUPP where the system does not do this, or else there is no space.
+        """
+        cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
+        cdef int failure
+        with nogil:
+            failure = xa_populate(self.base + low, stop - low, True)
+        return failure
 
     def discard(self, size_t start, size_t stop):
         """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them.
@@ -764,9 +859,10 @@ cdef class Region:
         if low >= high:
             memset(self.base + start, 0, stop - start if stop > start else 0)
             return
-        memset(self.base + start, 0, low - start)
-        xa_discard(self.base + low, high - low)
-        memset(self.base + high, 0, stop - high)
+        with nogil:
+            memset(self.base + start, 0, low - start)
+            xa_discard(self.base + low, high - low)
+            memset(self.base + high, 0, stop - high)
 
     def abandon(self, size_t start):
         """Show private memory, all zero, instead of the bytes of the file from `start` on.
