@@ -11,7 +11,7 @@ import numpy as np
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from ._axial cimport Axial, address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, piece_t, prepare, run
@@ -200,6 +200,7 @@ cdef class Transfers(ArrayState):
         """
         cdef selection_t s
         cdef index_t bounds[MAX_NDIM]
+        cdef index_t origin[MAX_NDIM]
         cdef int rank
         if write:
             self._check_writable()
@@ -207,12 +208,13 @@ cdef class Transfers(ArrayState):
             self._check_open()
         if query.size == 0:
             return
-        rank = self._check_query(query)
+        rank = self._begin_query(query, origin)
         if (<object> values).shape[:len(query.shape)] != query.shape:
             raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, rank, &s)
+            memcpy(s.origin, origin, rank * sizeof(index_t))
             if write:
                 self._store(&s, values)
             else:
@@ -222,32 +224,46 @@ cdef class Transfers(ArrayState):
         elif write and self.sums is not None:
             self._begin_write()
             try:
-                self._move_points(query, values, True)
+                self._move_points(query, origin, values, True)
             finally:
                 self.writing -= 1
         else:
             if self.log is not None and not write:
                 self.log.note_query(query, self.shape)
             if self.cuts is None or write:
-                self._move_points(query, values, write)
+                self._move_points(query, origin, values, write)
             else:
-                self._read_points_watched(query, values)
+                self._read_points_watched(query, origin, values)
         if write and self.is_durable:
             self._sync_elements()
 
-    cdef int _check_query(self, query) except -1:
-        """Raise where the array has not got what a query selects from; returns the number of axes."""
+    cdef int _begin_query(self, query, index_t *origin) except -1:
+        """Note from which origin the indices of a query count; returns the number of axes."""
+        cdef tuple given = query.origin
+        cdef int j, rank = len(query.extents)
+        self._check_rank(rank)
+        for j in range(rank):
+            origin[j] = self.origins[j] if given is None else given[j]
+        self._check_query(query, origin)
+        return rank
+
+    cdef int _check_query(self, query, const index_t *origin) except -1:
+        """Raise where the array has not got what a query selects from."""
         cdef tuple extents = query.extents
+        cdef index_t shift
         cdef int j, rank = len(extents)
         self._check_rank(rank)
         for j in range(rank):
-            if extents[j] > self.bounds[j]:
+            shift = self.origins[j] - origin[j]
+            if shift < 0 or <index_t> extents[j] > self.bounds[j] - shift:
                 raise BoundsError(
                     f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
                     f"had size {extents[j]}, and has {self.bounds[j]}")
-        return rank
+        return 0
 
-    cdef int _move_points(self, query, cnp.ndarray values, bint write) except -1:
+    cdef int _move_points(
+        self, query, const index_t *origin, cnp.ndarray values, bint write
+    ) except -1:
         """Move what a query selects, whatever happens meanwhile."""
         cdef Plan plan
         cdef Region _region
@@ -259,9 +275,9 @@ cdef class Transfers(ArrayState):
         cdef int failure = 0, j, rank = len(extents)
         cdef bint noted = write and self.sums is not None
         plan = Plan(self.vectors)
-        # Code of Python's has run since: other threads may have closed the array, or grown it.
+        # Code of Python's has run since: other threads may have closed the array, grown or cut it.
         self._check_open()
-        self._check_rank(rank)
+        self._check_query(query, origin)
         self._check_rank(plan.query.axial.ndim)
         _region = self.region
         _touched = self.touched
@@ -271,6 +287,7 @@ cdef class Transfers(ArrayState):
         size = 1
         for j in range(rank - 1, -1, -1):
             q.extent[j] = extents[j]
+            q.layout.offset[j] += self.origins[j] - origin[j]
             # A table of places counts elements in C order.
             q.unit[j] = q.layout.stride[j] if q.layout.place == NULL else size
             size *= q.layout.chunk[j]
@@ -283,6 +300,8 @@ cdef class Transfers(ArrayState):
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
             factor.add_to(plan, (<object> values).strides)
+        if write:
+            self._check_query(query, origin)    # masks are copied by code of Python's
         total = plan.n_combinations()
         for first in range(0, total, WINDOW):
             plan.look_up(first, min(total, first + WINDOW))
@@ -331,20 +350,21 @@ cdef class Transfers(ArrayState):
             self._fill_cut(s, values, lows, highs)
         return 0
 
-    cdef int _read_points_watched(self, query, cnp.ndarray values) except -1:
+    cdef int _read_points_watched(
+        self, query, const index_t *origin, cnp.ndarray values
+    ) except -1:
         """Read what a query selects; what has been cut off meanwhile, or before, gets the fill value."""
         cdef Counter cuts = self.cuts
         cdef uint64_t known
         cdef index_t low, high
-        cdef int j, rank
+        cdef int j
         while True:
             if cuts.look() != self.cuts_known:
                 self._look_at_cuts()
                 self._check_open()
                 cuts = self.cuts
             known = self.cuts_known
-            rank = self._check_query(query)
-            self._move_points(query, values, False)
+            self._move_points(query, origin, values, False)
             if cuts.look() == known:
                 break
             # As for boxes; what cannot be cut is read again.
@@ -356,10 +376,9 @@ cdef class Transfers(ArrayState):
                 return 0
         if self.is_cut:
             inner = []
-            self._check_rank(rank)
-            for j in range(rank):
+            for j in range(len(query.extents)):
                 self._inner(j, &low, &high)
-                inner.append((low + self.origins[j], high + self.origins[j]))
+                inner.append((low + origin[j], high + origin[j]))
             query.fill_outside(inner, values, self.fill)
         return 0
 
