@@ -177,6 +177,11 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         return self._shape
 
     @property
+    def _frame(self) -> tuple[tuple[int, ...], None]:
+        # The indices of a view do not shift.
+        return self._shape, None
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
         dtype: np.dtype[Any] = self._array.dtype
@@ -289,7 +294,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     def _select(self, query: Query) -> LazyView:
         """The view of what a query selects, for which `is_orthogonal` holds."""
         factors = [true_points(f) if isinstance(f, Trues) else f for f in query.factors]
-        found = self._map(replace(query, factors=tuple(factors)), self._bounds())
+        self._bounds()
+        found = self._map(replace(query, factors=tuple(factors)))
         # A query that selects nothing may say nothing of an axis.
         parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
         for factor in found.factors:
@@ -450,7 +456,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
         """Move what a query selects from or (write) to an array of its shape."""
-        extents = self._check_bounds()
+        self._check_bounds()
         if query.size == 0:
             return
         masks = [f for f in query.factors if isinstance(f, Trues) and self._lifted(f) is None]
@@ -463,7 +469,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 self._move(piece, values[part], write)
             if is_cut:
                 return
-        found = self._map(query, extents)
+        found = self._map(query)
         filled = {dim for factor in found.factors for dim in factor.dims}
         # Of elements that are repeated, the last is written; the first is read, and copied.
         once = slice(-1, None) if write else slice(0, 1)
@@ -543,8 +549,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     # -- queries on the view, as queries on the array ----------------------------------------
 
-    def _map(self, query: Query, extents: tuple[int, ...]) -> Query:
-        """The query on the array, of a shape, that a query on the view is."""
+    def _map(self, query: Query) -> Query:
+        """The query on the array that a query on the view is."""
         factors: list[Factor] = [part for part in self._parts if not part.dims]
         for factor in query.factors:
             if isinstance(factor, Trues):
@@ -557,7 +563,12 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 factors += self._map_points(factor)
             elif isinstance(factor, Progression) and factor.axis in self._shown:
                 factors.append(selected_part(self._shown[factor.axis], factor))
-        return replace(query, extents=extents, factors=in_order(factors))
+        return replace(
+            query,
+            extents=tuple(high for _, high in self._needed),
+            factors=in_order(factors),
+            origin=self._zero,
+        )
 
     def _lifted(self, mask: Trues) -> Trues | None:
         """A mask on the array, where it lies there in one piece and in the same order."""

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* A fault is an errno or one of these. */
-enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER };
+enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER, NOTHING_DONE, WAIT };
 
 struct control {
     int64_t countdown;  /* calls until the fault; 0: none */
@@ -29,6 +29,7 @@ struct control {
     int64_t fired;      /* faults so far */
     int64_t quick;      /* nothing waits for the disk */
     int64_t log;        /* descriptor for records, or -1 */
+    int64_t released;   /* calls that wait may go on */
     char name[24];      /* of the call that met the last fault */
 };
 
@@ -83,11 +84,13 @@ static void die(void) {
 
 /* The fault that a call meets, or 0. */
 static int meet(const char *name) {
+    if (control->fault == WAIT && strcmp(name, "fallocate")) return 0;
     if (control->countdown <= 0 || __atomic_sub_fetch(&control->countdown, 1, __ATOMIC_SEQ_CST))
         return 0;
     strncpy(control->name, name, sizeof control->name - 1);
     control->fired++;
     if (control->fault == KILL_BEFORE) die();
+    while (control->fault == WAIT && !__atomic_load_n(&control->released, __ATOMIC_SEQ_CST)) usleep(1000);
     return (int) control->fault;
 }
 
@@ -99,6 +102,7 @@ static int fails(int fault, int interruptible) {
 
 /* Half of a transfer.  The system cuts them between pages, so never in the midst of an element. */
 static size_t share(int fault, size_t n) {
+    if (fault == NOTHING_DONE) return 0;
     return (fault == HALF || fault == KILL_HALF) && n > 8 ? (n / 2 + 7) & ~(size_t) 7 : n;
 }
 

@@ -19,15 +19,31 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["FAULTS", "KILLS", "Control", "Event", "build", "environment", "events", "mark"]
+__all__ = [
+    "FAULTS",
+    "KILLS",
+    "NOTHING_DONE",
+    "WAIT",
+    "Control",
+    "Event",
+    "build",
+    "environment",
+    "events",
+    "mark",
+]
 
 #: What a call can meet and go on from.
 FAULTS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR, "half": 1000}
 #: How it can be the last one.
 KILLS = {"before": 1001, "half": 1002, "after": 1003}
+#: A transfer of no bytes, without an error.
+NOTHING_DONE = 1004
+#: A call for space that takes until it is released; other calls do not count.
+WAIT = 1005
 
 _CONTROL = np.dtype(
-    [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log")] + [("name", "S24")]
+    [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log", "released")]
+    + [("name", "S24")]
 )
 _RECORD = np.dtype(
     [("name", "S16"), ("inode", "u8"), ("offset", "i8"), ("length", "i8"), ("bytes", "i8")]
@@ -80,7 +96,7 @@ class Control:
     @contextmanager
     def fault(self, number: int, fault: int):
         """The call of this number, counted from 1, meets a fault; gives whether one has."""
-        self._page["fired"] = 0
+        self._page["fired"] = self._page["released"] = 0
         self.arm(number, fault)
         try:
             yield lambda: self.fired
@@ -90,6 +106,10 @@ class Control:
     def arm(self, number: int, fault: int) -> None:
         self._page["fault"] = fault
         self._page["countdown"] = number
+
+    def release(self) -> None:
+        """Have the call that waits go on."""
+        self._page["released"] = 1
 
     def record(self, log: int) -> None:
         """Write what changes files to a descriptor (-1: no longer)."""

@@ -86,3 +86,101 @@ assert rename.data.decode().split("\\0")[:2] == [path, path + "2"]
 """,
         env=watched,
     )
+
+
+def test_a_write_that_makes_no_progress(script, watched):
+    """An input/output error, and no loop without end."""
+    script(
+        """
+import errno, os, preload
+import extarray as xa
+control = preload.Control()
+with xa.create(os.environ["PRELOAD_FOLDER"] + "/a", 64, "u1", chunks=64, engine="pread") as array:
+    for key in (slice(None), [3, 5]):
+        with control.fault(1, preload.NOTHING_DONE) as fired:
+            try:
+                array[key] = 7
+            except xa.StorageError as error:
+                assert error.errno == errno.EIO and fired() and control.name == "pwrite"
+            else:
+                raise AssertionError("an error was expected")
+    array[...] = 7
+    assert (array[...] == 7).all()
+""",
+        env=watched,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_other_threads_run_while_space_is_given_and_taken(script, watched, sparse):
+    """The system's calls for space do not return before another thread has run."""
+    script(
+        """
+import os, preload, sys, threading, time
+import extarray as xa
+control = preload.Control()
+sparse = sys.argv[1] == "True"
+path = os.environ["PRELOAD_FOLDER"] + "/a"
+array = xa.create(path, 2**20, "u1", chunks=2**16, sparse=sparse)
+array[...] = 1
+
+def release():
+    while not control.fired:
+        time.sleep(0.001)
+    control.release()
+
+def waits(call, *args):
+    with control.fault(1, preload.WAIT) as fired:
+        thread = threading.Thread(target=release)
+        thread.start()
+        call(*args)
+        assert fired(), call
+        thread.join()
+
+waits(array.shrink, 0, 2**19)
+waits(array.extend, 0, 2**19)
+if sparse:
+    array.extend(0, 2**16)
+    waits(array.chunk, (16,))
+""",
+        sparse,
+        env=watched,
+        timeout=60,
+    )
+
+
+def test_a_view_of_a_hole_where_the_file_system_gives_no_space_ahead(script, watched, engine):
+    """Nothing is written to the chunk, which could undo what others write to it meanwhile."""
+    script(
+        """
+import errno, os, preload, sys, tempfile
+import extarray as xa
+control = preload.Control()
+path = os.environ["PRELOAD_FOLDER"] + "/a"
+n = 2**16
+array = xa.create(path, 4 * n, "u1", chunks=n, sparse=True, engine=sys.argv[1])
+array[n : n + 8] = 1
+array.chunk((0,))  # has the file mapped
+with tempfile.TemporaryFile() as log, control.fault(1, errno.EOPNOTSUPP) as fired:
+    control.record(log.fileno())
+    try:
+        view = array.chunk((2,))
+    except xa.StorageError as error:  # Linux before 5.14
+        assert error.errno == errno.EOPNOTSUPP and "use read and write" in str(error)
+        view = None
+    control.record(-1)
+    assert fired() and control.name == "fallocate"
+    log.seek(0)
+    assert not list(preload.events(log.read()))
+if view is not None:
+    assert not view.any()
+    view[5:7] = 3
+    array[2 * n] = 4
+    assert view[:8].tolist() == [4, 0, 0, 0, 0, 3, 3, 0] == array[2 * n : 2 * n + 8].tolist()
+    assert os.stat(path + ".xta").st_blocks * 512 >= 2 * n
+""",
+        engine,
+        env=watched,
+        timeout=60,
+    )

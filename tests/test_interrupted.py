@@ -1,5 +1,6 @@
 """Interrupts, failures and full disks at the wrong moment: nothing lost, nothing shown."""
 
+import _thread
 import errno
 import os
 import shutil
@@ -122,21 +123,48 @@ def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
         assert array[2:].all()
 
 
-def test_threads_that_cannot_be_started(monkeypatch):
-    """A large transfer goes on alone where the system gives no more threads."""
-    import _thread
-
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])
+def test_threads_that_cannot_be_started(monkeypatch, error, begins):
+    """A large transfer is done as a whole where the system gives no more threads, or no memory for
+    one, and where it is interrupted: when it returns, no thread is left that moves elements."""
     values = np.arange(2**22, dtype="f8").reshape(2048, 2048)
     array = xa.zeros(values.shape, chunks=256)
+    real, calls = _thread.start_new_thread, []
+
+    def fail_at_the_second(function, arguments):
+        calls.append(function)
+        if len(calls) == 1 or begins:
+            real(function, arguments)
+        if len(calls) == 2:
+            raise error("can't start new thread")
+
+    with xa.config.set(threads=4), monkeypatch.context() as patch:
+        patch.setattr(_thread, "start_new_thread", fail_at_the_second)
+        if error is KeyboardInterrupt:
+            with pytest.raises(KeyboardInterrupt):
+                array[...] = values
+        else:
+            array[...] = values
+    assert len(calls) == 2
+    assert (array[...] == values).all()
+    for late in calls:  # a thread that comes late finds nothing to do
+        late()
+    assert (array[...] == values).all()
+
+
+def test_queries_whose_threads_cannot_be_started(monkeypatch):
+    array = xa.zeros((64, 2**16), chunks=(1, 2**13))
+    array[...] = np.arange(64)[:, None]
+    out = np.empty((64, 2**16))
 
     def fail(*args):
-        raise RuntimeError("can't start new thread")
+        raise MemoryError
 
-    with xa.config.set(threads=3):
-        with monkeypatch.context() as patch:
-            patch.setattr(_thread, "start_new_thread", fail)
-            array[...] = values
-        assert (array[...] == values).all()
+    with xa.config.set(threads=4), monkeypatch.context() as patch:
+        patch.setattr(_thread, "start_new_thread", fail)
+        array.read((np.arange(64)[::-1],), out=out)
+    assert (out == np.arange(64)[::-1, None]).all()
 
 
 def test_a_value_that_closes_or_grows_while_it_is_stored():

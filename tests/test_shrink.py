@@ -539,6 +539,81 @@ def test_values_whose_conversion_shrinks_the_array(factory, side):
         assert_same(array[...], np.arange(90, 100) if side == "start" else np.arange(10))
 
 
+QUERIES = {
+    "list": np.s_[[1, -1], :],
+    "progression": np.s_[::-2, [1, 4]],
+    "mask": np.arange(20).reshape(4, 5) % 7 == 1,
+    "many": np.arange(20).reshape(4, 5) % 3 > 0,
+    "points": np.s_[[0, 3, -2], [4, 0, 2]],
+}
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("given_back", [False, True])
+def test_queries_whose_values_grow_the_array_at_its_start(factory, kind, given_back):
+    """Written is what the indices meant, not what they mean now."""
+    key = QUERIES[kind]
+
+    class Growing:
+        def __array__(self, dtype=None, copy=None):
+            array.extend(0, 3, side="start")
+            array.extend(1, 1, side="start")
+            array.extend(0, 2)
+            if given_back:
+                array.shrink(0, 1, side="start")
+            return np.array(7, "i4")
+
+    with factory.array((4, 5), "i4", chunks=(2, 2)) as array:
+        array[...] = expected = np.arange(20, dtype="i4").reshape(4, 5)
+        array[key] = Growing()
+        expected[key] = 7
+        first = 2 if given_back else 3
+        assert_same(array[first : first + 4, 1:], expected)
+        assert array[...].sum() == expected.sum()
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("side", ["end", "start"])
+def test_queries_whose_values_cut_the_array(factory, kind, side):
+    """Also where it has as many elements again."""
+
+    class Shrinking:
+        def __array__(self, dtype=None, copy=None):
+            array.shrink(0, 1, side)
+            if side == "start":
+                array.extend(0, 2)
+            return np.array(7, "i4")
+
+    with factory.array((4, 5), "i4", chunks=(2, 2)) as array:
+        array[...] = 1
+        with pytest.raises(xa.BoundsError, match="have moved in"):
+            array[QUERIES[kind]] = Shrinking()
+        assert not (array[...] == 7).any()
+
+
+@pytest.mark.parametrize("key", [np.s_[60:70], [60, 65]], ids=["box", "list"])
+def test_a_cut_while_a_write_waits_for_the_disk(disk, monkeypatch, key):
+    """Nothing is stored in chunks whose space was given back."""
+    with disk.array((100,), "u1", chunks=(10,), checksum=True) as array:
+        array[...] = 1
+        array.flush()
+        doubt = array._store.sums.doubt
+
+        def cutting():
+            monkeypatch.undo()
+            doubt()
+            thread = threading.Thread(target=array.shrink, args=(0, 50))
+            thread.start()
+            thread.join()
+
+        monkeypatch.setattr(array._store.sums, "doubt", cutting)
+        with pytest.raises(xa.BoundsError, match="have moved in"):
+            array[key] = 7
+        assert array.shape == (50,)
+        array.extend(0, 50)
+        assert array[...].tolist() == [1] * 50 + [0] * 50
+
+
 def test_an_index_that_shifts_the_others(factory):
     class Growing:
         def __index__(self):
@@ -574,3 +649,16 @@ def test_threads_that_read_while_the_start_shrinks(factory):
         array.shrink(0, n - 10, side="start")
         thread.join()
         assert results in ([None], [n * (n - 1) / 2], [10])
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_the_number_of_cuts_is_read_in_the_order_of_the_format(tmp_path, mapped):
+    """Lowest byte first, whatever the order of the host."""
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(8) + (0x0102030405060708).to_bytes(8, "little"))
+    with path.open("rb") as file:
+        assert _mapping.Counter.file(file.fileno(), 8, mapped).value == 0x0102030405060708
+    own = _mapping.Counter.own()
+    for _ in range(300):
+        own.increase()
+    assert own.value == 300

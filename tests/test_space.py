@@ -6,6 +6,7 @@ Each test runs in a process of its own, so that a bus error would be seen as one
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
@@ -439,3 +440,33 @@ def test_memory_that_nobody_has(memory):
         array.extend(0, 2**21)
         assert (array[:] == 5).all()
         assert view.tolist() == [5, 5]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs the size of a process")
+@pytest.mark.parametrize("path", [None, "a"])
+def test_a_window_leaves_address_space_to_others(script, tmp_path, path):
+    """Where the address space is limited, an array takes little of it, and grows all the same."""
+    script(
+        """
+import mmap, resource, sys
+import numpy as np
+import extarray as xa
+pages = int(open("/proc/self/statm").read().split()[0])
+room = 2**31
+limit = pages * mmap.PAGESIZE + room
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+path = None if sys.argv[1] == "None" else sys.argv[1]
+with xa.create(path, (2,), "u1", chunks=2**16, engine="mmap" if path else "auto") as array:
+    array[...] = 3
+    view = array.chunk((0,))
+    mmap.mmap(-1, room * 5 // 8).close()
+    for _ in range(4):
+        array.append(np.full(2**24, 7, "u1"))
+    assert view.tolist() == [3, 3] == array[:2].tolist()
+    assert array[-1] == 7
+    view[0] = 4
+    assert array[0] == 4
+""",
+        None if path is None else tmp_path / path,
+        timeout=60,
+    )

@@ -37,7 +37,8 @@ From the top down; each module uses some of those below it, and none above:
     thread grows the array: they copy the struct and pin the object.
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
-    which lives as long as a view of it.  `Touched`: the chunks known to have space behind them.
+    which lives as long as a view of it.  `Touched`: sets of
+    chunks that all threads may change.
 ``_selection``
     What stands between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_types.pxd``, ``_query.pxd``
@@ -48,25 +49,25 @@ From the top down; each module uses some of those below it, and none above:
 ``_crc``
     CRC-32C of the metadata.
 
-===============  ==================================================  ======================
-module           cimported by                                        imported by
-===============  ==================================================  ======================
-``_array``       nobody                                              array, creation
-``_transfers``   ``_array``                                          nobody
-``_state``       ``_transfers``                                      nobody
-``_threads``     ``_transfers``                                      nobody
-``_gather``      ``_transfers``, ``_threads``                        nobody
-``_lists``       ``_gather``                                         indexing
-``_visits``      ``_gather``, ``_threads``                           nobody
-``_parts``       nobody                                              mpi.plans
-``_copy``        all above but ``_array``                            nobody
-``_axial``       all above but ``_threads`` and ``_parts``           the face, array, store
-``_mapping``     ``_array``, ``_transfers``, ``_state``, ``_copy``   store, engine
-``_selection``   ``_array``, ``_transfers``, ``_copy``               nobody
-``_types.pxd``   all above it                                        nobody
-``_superblock``  nobody                                              metadata
-``_crc``         ``_superblock``                                     metadata, store
-===============  ==================================================  ======================
+===============  ==================================================
+module           cimported by
+===============  ==================================================
+``_array``       nobody
+``_transfers``   ``_array``
+``_state``       ``_transfers``
+``_threads``     ``_transfers``
+``_gather``      ``_transfers``, ``_threads``
+``_lists``       ``_gather``
+``_visits``      ``_gather``, ``_threads``
+``_parts``       nobody
+``_copy``        all above but ``_array``
+``_axial``       all above but ``_threads`` and ``_parts``
+``_mapping``     ``_array``, ``_transfers``, ``_state``, ``_copy``
+``_selection``   ``_array``, ``_transfers``, ``_copy``
+``_types.pxd``   all above it
+``_superblock``  nobody
+``_crc``         ``_superblock``
+===============  ==================================================
 
 Of the package's Python modules the core imports `extarray.errors`, and ``_transfers`` and
 ``_threads`` also `extarray.config`; no others.

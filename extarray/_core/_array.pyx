@@ -19,7 +19,9 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.string cimport memcpy
 
 from ._axial cimport address_of, as_chunk_index
-from ._mapping cimport Region, is_shown, lease, reserve_range, touched_get, touched_set
+from ._mapping cimport (
+    Lease, Region, Touched, is_shown, lease, reserve_pages, touched_get, touched_set,
+)
 from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
@@ -450,7 +452,8 @@ cdef class ArrayCore(Transfers):
             An IndexError: outside the grid.
         ClosedError
         StorageError
-            An OSError: a hole of a sparse array, and no space to fill it.
+            An OSError: a hole of a sparse array, and no space to fill it; or (mode "r+") neither the
+            file system nor the system can fill one without writing to it.
 
         Notes
         -----
@@ -474,10 +477,13 @@ cdef class ArrayCore(Transfers):
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
         cdef index_t address, need, extent, start, first, at = 0
-        cdef int j, nd = self.rank
-        cdef bint whole = True, writable = self.is_writable
+        cdef int j, nd = self.rank, rank = nd
+        cdef bint whole = True, writable = self.is_writable, is_hole, may_be_hole
+        cdef index_t size
         cdef char *data
         cdef Region region
+        cdef Touched touched
+        cdef Lease owner
         self._check_open()
         if not isinstance(index, (tuple, list)):
             try:
@@ -508,39 +514,39 @@ cdef class ArrayCore(Transfers):
             at = 0
             dims[0] = self.layout.chunk_bytes // self.layout.itemsize
             strides[0] = self.layout.itemsize
-        need = (address + 1) * self.layout.chunk_bytes
+        # From here on other threads may run.  The view counts by now, so that they take no space
+        # away from what it shows; and where they take it from other chunks, the set is a new one.
+        size = self.layout.chunk_bytes
         region = self.region
+        touched = self.touched
+        owner = lease(region, self.views)
+        is_hole = self.is_writable and self.layout.sparse and not touched_get(touched.root, address)
+        may_be_hole = not (self.is_writable and self.layout.sparse) and (
+            self.layout.hollow or (self.layout.place != NULL and not whole))
         if not region.mapped:
+            need = (address + 1) * size
             if self.view_region is None or not self.view_region.holds(need):
                 try:
                     self.view_region = Region.file(
-                        self.layout.fd, self.vectors.size * self.layout.chunk_bytes, self.is_writable,
-                        True)
+                        self.layout.fd, self.vectors.size * size, self.is_writable, True)
                 except OSError as error:
                     raise self._failed(
                         error.errno, f"cannot map {self._name()}: {error.strerror}") from None
-            region = self.view_region
+            owner.region = region = self.view_region
         if self.sums is not None:
             self.shown.add(address)
             self._note_written(np.array([address]))
-        if self.is_writable and self.layout.sparse:
-            if not touched_get(self.layout.touched, address):
-                self._reserve(address)
-                failure = region.populate_alone(
-                    address * self.layout.chunk_bytes, (address + 1) * self.layout.chunk_bytes)
-                if failure:
-                    raise self._failed(
-                        errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use write")
-                touched_set(self.layout.touched, address)
-        elif self.layout.hollow or (self.layout.place != NULL and not whole):
-            failure = region.populate(address * self.layout.chunk_bytes, self.layout.chunk_bytes)
-            if failure:
-                raise self._failed(
-                    errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
-        data = region.base + address * self.layout.chunk_bytes + at
+        self._check_rank(rank)
+        if is_hole:
+            self._fill_hole(region, address * size, size)
+            touched_set(touched.root, address)
+        elif may_be_hole and region.populate(address * size, size):
+            raise self._failed(
+                errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
+        data = region.base + address * size + at
         view = new_array(self.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if writable else 0)
-        cnp.set_array_base(view, lease(region, self.views))
+        cnp.set_array_base(view, owner)
         self.lent |= writable
         return view
 
@@ -587,19 +593,30 @@ cdef class ArrayCore(Transfers):
         self.changes += writable
         return view
 
-    def _reserve(self, address):
-        """Give a chunk of a sparse file its disk space."""
-        cdef index_t offset = address * self.layout.chunk_bytes
-        cdef int failure = reserve_range(self.layout.fd, offset, self.layout.chunk_bytes)
-        try:
+    cdef int _fill_hole(self, Region region, index_t start, index_t size) except -1:
+        """Give a chunk of a sparse file, which a region maps, its disk space."""
+        cdef int failure
+        with nogil:
+            failure = reserve_pages(region.fd, start, size)
+        if failure == 0:
+            failure = region.populate_alone(start, start + size)
+        elif failure == errno.EOPNOTSUPP:
+            # The system gives space for stores, too.  Nothing may be written here: who writes what was
+            # read takes back what others write in between.
+            failure = region.populate_whole(start, start + size)
             if failure == errno.EOPNOTSUPP:
-                os.pwrite(
-                    self.layout.fd, os.pread(self.layout.fd, self.layout.chunk_bytes, offset), offset)
-            elif failure:
-                raise OSError(failure, os.strerror(failure))
-        except OSError as error:
+                raise self._failed(
+                    failure,
+                    f"cannot fill a hole of {self._name()} for a view: the file system gives no space "
+                    "ahead; use read and write, or create the array with sparse=False")
+        else:
             raise self._failed(
-                error.errno, f"{error.strerror} while filling a hole of {self._name()}") from None
+                failure, f"{os.strerror(failure)} while filling a hole of {self._name()}")
+        if failure:
+            raise self._failed(
+                errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use write")
+        return 0
+
 
 # -- helpers -------------------------------------------------------------------------------------
 

@@ -93,4 +93,4 @@ cdef int prepare(
     job_t *job, const axial_t *axial, const layout_t *layout, const selection_t *s,
     piece_t *room, char *user, const index_t *user_stride
 ) except -1 nogil
-cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil
+cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil

@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
 from ._axial cimport axial_t, coefficients_of, record_of, segment_of
-from ._mapping cimport populate_alone, populate_ends, reserve_range, touched_get, touched_set
+from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -48,6 +48,8 @@ cdef enum:
     FAR_AHEAD = 1 << 20
     # Chunks of a row that are read together.
     ROW_PIECES = 64
+    # What the system is asked to read or write at once: some refuse 2 GiB.
+    MOST_AT_ONCE = 1 << 30
 
 
 # -- pieces --------------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ cdef int prepare(
 cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil:
     cdef ssize_t got
     while n > 0:
-        got = pread(fd, to, n, offset)
+        got = pread(fd, to, min(n, <index_t> MOST_AT_ONCE), offset)
         if got < 0:
             if errno == EINTR:
                 continue
@@ -152,11 +154,13 @@ cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil:
 cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil:
     cdef ssize_t put
     while n > 0:
-        put = pwrite(fd, data, n, offset)
+        put = pwrite(fd, data, min(n, <index_t> MOST_AT_ONCE), offset)
         if put < 0:
             if errno == EINTR:
                 continue
             return errno
+        if put == 0:
+            return EIO          # no progress, and no reason given
         data += put
         offset += put
         n -= put
@@ -389,7 +393,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
     if write:
         if L.sparse and not touched_get(L.touched, address):
             # No store may meet a hole: there may be no space behind it.
-            failure = reserve_range(L.fd, address * L.chunk_bytes, L.chunk_bytes)
+            failure = reserve_pages(L.fd, address * L.chunk_bytes, L.chunk_bytes)
             if failure == EOPNOTSUPP:
                 return THROUGH_FILE
             if failure:
@@ -656,14 +660,13 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
 
 # -- the whole transfer --------------------------------------------------------------------------
 
-cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
-    """Do a job, or the share of it whose pieces along `axis` are first ... stop - 1 (axis -1: all
-    of it).  Returns 0 or an errno."""
+cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
+    """Do the part of a job that the pieces low ... high - 1 are, or (`low` NULL) all of it.
+    Returns 0 or an errno."""
     cdef const layout_t *L = &job.layout
     cdef const axial_t *A = job.axial
     cdef int ndim = L.ndim, j, failure = 0
-    cdef int low[MAX_NDIM]
-    cdef int high[MAX_NDIM]
+    cdef int zeros[MAX_NDIM]
     cdef int run_low[MAX_NDIM]
     cdef int run_high[MAX_NDIM]
     cdef int p[MAX_NDIM]
@@ -681,9 +684,12 @@ cdef int run(const job_t *job, int axis, int first, int stop) noexcept nogil:
     w.stage_bytes = 0
     w.n_fresh = 0
     w.is_direct = goes_direct(job)
+    if low == NULL:
+        for j in range(ndim):
+            zeros[j] = 0
+        low = zeros
+        high = &job.n_pieces[0]
     for j in range(ndim):
-        low[j] = first if j == axis else 0
-        high[j] = stop if j == axis else job.n_pieces[j]
         if low[j] >= high[j]:
             return 0
         stride[j] = L.stride[j] * job.step[j]

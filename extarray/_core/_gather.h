@@ -52,13 +52,13 @@ enum {
  * faults, which would otherwise take longer than all that is done with it. */
 static inline void *xa_table(size_t n, size_t size)
 {
-    enum { HUGE = 1 << 21 };
-    void *table = NULL;
     size_t bytes;
     if (__builtin_mul_overflow(n, size, &bytes)) return NULL;
 #ifdef MADV_HUGEPAGE
-    if (bytes >= 2 * HUGE) {
-        if (posix_memalign(&table, HUGE, bytes)) return NULL;
+    enum { XA_HUGE_PAGE = 1 << 21 };
+    if (bytes >= 2 * XA_HUGE_PAGE) {
+        void *table = NULL;
+        if (posix_memalign(&table, XA_HUGE_PAGE, bytes)) return NULL;
         (void) madvise(table, bytes, MADV_HUGEPAGE);
         return table;
     }

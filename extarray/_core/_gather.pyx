@@ -225,7 +225,7 @@ cdef class Plan:
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(mask.ndim)
         cdef mask_t m
-        cdef index_t most = 1, sum = 0, rows = 1, found
+        cdef index_t most = 1, n_pieces = 0, rows = 1, found
         cdef int d, failure = 0
         cdef piece_t *pieces
         m.ndim = mask.ndim
@@ -235,7 +235,7 @@ cdef class Plan:
             m.step[d] = mask.strides[d]
             m.count[d] = mask.shape[d]
             m.n_pieces[d] = most_pieces(1, m.count[d], q.layout.chunk[axis + d])
-            sum += m.n_pieces[d]
+            n_pieces += m.n_pieces[d]
             most *= m.n_pieces[d]
             if d < m.ndim - 1:
                 rows *= m.count[d]
@@ -244,7 +244,7 @@ cdef class Plan:
             check_listed(TOO_MANY, count)
         f.parts = <part_t *> allocate(most, sizeof(part_t))
         f.chunk = <index_t *> allocate(most, m.ndim * sizeof(index_t))
-        m.pieces[0] = pieces = <piece_t *> allocate(sum, sizeof(piece_t))
+        m.pieces[0] = pieces = <piece_t *> allocate(n_pieces, sizeof(piece_t))
         m.rank = NULL
         try:
             m.rank = <index_t *> allocate(rows * m.n_pieces[m.ndim - 1], sizeof(index_t))

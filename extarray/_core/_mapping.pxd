@@ -33,7 +33,7 @@ cdef class Touched:
 
 
 cdef class Counter:
-    cdef uint64_t number        # of this process
+    cdef uint64_t number        # of this process, its bytes in the order of a file
     cdef const uint64_t *place  # NULL: by pread
     cdef char *page             # what is mapped of a file, or NULL
     cdef size_t length, offset
@@ -64,12 +64,9 @@ cdef class Lease:
 
 
 cdef Lease lease(Region region, Views views)
-cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil
-cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil
+cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil
-cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil
-cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil
 cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil
 cdef void touched_set(touched_t *root, index_t address) noexcept nogil
 cdef bint touched_missed(const touched_t *root) noexcept nogil

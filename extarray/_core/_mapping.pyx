@@ -11,7 +11,7 @@ growth.
 
 import os
 
-from libc.errno cimport errno as c_errno
+from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -103,8 +103,8 @@ cdef extern from *:
         memset(base, 0, length);
     }
 
-    /* 0, or an errno where a load (or, with `store`, a store) would be a SIGBUS.  A kernel that does
-     * not know the advice lets it find out. */
+    /* 0, or an errno where a load (or, with `store`, a store) would be a SIGBUS; EOPNOTSUPP where the
+     * system cannot say. */
     static int xa_populate(char *base, size_t length, int store) {
     #if defined(__linux__)
     #ifndef MADV_POPULATE_READ
@@ -114,11 +114,12 @@ cdef extern from *:
     #define MADV_POPULATE_WRITE 23
     #endif
         while (madvise(base, length, store ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
-            if (errno != EINTR) return errno == EINVAL ? 0 : errno;
+            if (errno != EINTR) return errno == EINVAL ? EOPNOTSUPP : errno;
+        return 0;
     #else
         (void) base; (void) length; (void) store;
+        return EOPNOTSUPP;
     #endif
-        return 0;
     }
 
     /* Have pages of a file in the system's cache: these, each by itself, and none around them. */
@@ -146,6 +147,12 @@ cdef extern from *:
     #define xa_or_bits(p, bits) ((void) __atomic_fetch_or((p), (bits), __ATOMIC_ACQ_REL))
     #define xa_take_bits(p, bits) __atomic_fetch_and((p), ~(bits), __ATOMIC_ACQ_REL)
     #define xa_lowest_bit(bits) __builtin_ctzll(bits)
+    /* A number of a file, where the lowest byte is the first, and as the processor has it. */
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define xa_little(number) __builtin_bswap64(number)
+    #else
+    #define xa_little(number) (number)
+    #endif
     /* What was loaded before is older than what is loaded behind it. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
@@ -166,6 +173,7 @@ cdef extern from *:
     void xa_after_loads() noexcept nogil
     uint64_t xa_take_bits(uint64_t *p, uint64_t bits) noexcept nogil
     int xa_lowest_bit(uint64_t bits) noexcept nogil
+    uint64_t xa_little(uint64_t number) noexcept nogil
 
 cdef size_t FILL_PIECE = <size_t> 1 << 18
 # More address space than a process has.
@@ -189,16 +197,53 @@ def filesystem(int fd):
     return xa_filesystem(fd)
 
 
-# Each of these returns 0, or an errno: EOPNOTSUPP where the file system cannot.
+# The system may take long for what follows: other threads run meanwhile.
 
-cpdef bint exceeds_disk(int fd, index_t length) noexcept nogil:
-    """Whether the whole disk of a file is smaller than so many bytes; not said of less than 1 GiB."""
-    return xa_exceeds_disk(fd, length)
+def exceeds_disk(int fd, index_t length):
+    """Whether the whole disk of a file is smaller than so many bytes; not said of less than 1 GiB.
+
+    Parameters
+    ----------
+    fd, length : int
+
+    Returns
+    -------
+    bool
+    """
+    cdef bint exceeds
+    with nogil:
+        exceeds = xa_exceeds_disk(fd, length)
+    return exceeds
 
 
-cpdef int reserve_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Give the pages of a range of a file their disk space; what is there stays."""
+def reserve_range(int fd, index_t offset, index_t length):
+    """Give the pages of a range of a file their disk space; what is there stays.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    cdef int failure
+    with nogil:
+        failure = xa_reserve(fd, offset, length)
+    return failure
+
+
+cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil:
+    """As `reserve_range`, for kernels."""
     return xa_reserve(fd, offset, length)
+
+
+cdef int populate(char *base, size_t length, bint store) noexcept nogil:
+    """0, or an errno where a load (or, with `store`, a store) would be a SIGBUS.  Where the system
+    cannot say, the load or the store finds out."""
+    cdef int failure = xa_populate(base, length, store)
+    return 0 if failure == EOPNOTSUPP else failure
 
 
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
@@ -210,9 +255,9 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
     """
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
-    cdef int failure = xa_populate(base + first, page, True)
+    cdef int failure = populate(base + first, page, True)
     if failure == 0 and last != first:
-        failure = xa_populate(base + last, page, True)
+        failure = populate(base + last, page, True)
     return failure
 
 
@@ -229,27 +274,59 @@ cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
     return populate_ends(base, start, stop)
 
 
-cpdef int punch_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Make the pages that lie in a range of a file a hole, which reads as zeros."""
-    return xa_punch(fd, offset, length)
+def punch_range(int fd, index_t offset, index_t length):
+    """Make the pages that lie in a range of a file a hole, which reads as zeros.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    cdef int failure
+    with nogil:
+        failure = xa_punch(fd, offset, length)
+    return failure
 
 
-cpdef void write_back_ends(int fd, index_t start, index_t stop, bint wait) noexcept nogil:
+def write_back_ends(int fd, index_t start, index_t stop, bint wait):
     """Write the pages around both ends of a range of a file: begin with it, or wait until it is done.
 
     The system can part pages that it keeps as one (see `populate_ends`) where they are written.  So
     this comes before a hole is made of the range.
+
+    Parameters
+    ----------
+    fd, start, stop : int
+    wait : bool
     """
     cdef off_t page = sysconf(_SC_PAGESIZE)
     cdef off_t first = (start + page - 1) & -page, last = stop & -page
     if first < last:
-        xa_write_back(fd, max(first - page, 0), 2 * page, wait)
-        xa_write_back(fd, last - page, 2 * page, wait)
+        with nogil:
+            xa_write_back(fd, max(first - page, <off_t> 0), 2 * page, wait)
+            xa_write_back(fd, last - page, 2 * page, wait)
 
 
-cpdef int zero_range(int fd, index_t offset, index_t length) noexcept nogil:
-    """Have zeros in a range of a file, without writing them; its disk space stays."""
-    return xa_zero(fd, offset, length)
+def zero_range(int fd, index_t offset, index_t length):
+    """Have zeros in a range of a file, without writing them; its disk space stays.
+
+    Parameters
+    ----------
+    fd, offset, length : int
+
+    Returns
+    -------
+    int
+        0, or an errno: EOPNOTSUPP where the file system cannot.
+    """
+    cdef int failure
+    with nogil:
+        failure = xa_zero(fd, offset, length)
+    return failure
 
 
 # Address space of all windows together.
@@ -297,13 +374,43 @@ cdef size_t generous(size_t usual, size_t length) noexcept:
     return max(usual, 4 * min(length, FARTHEST // 4))
 
 
-cdef class Touched:
-    """The set of chunks that this process knows to have disk space and pages behind them.
+cdef size_t physical_memory() except? 0:
+    """Bytes of memory of the machine; 0 where the system does not tell."""
+    try:
+        return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return 0
 
-    Set before the first store into a chunk of a sparse array: the store must not meet a hole,
-    which could have no space left behind it.  Set also for chunks of a fresh segment once
-    written, because a first write is faster through the file than through the mapping.
-    Thread-safe; a bit is never cleared.
+
+cdef char *keep_free(size_t window) noexcept:
+    """Address space for a window, wherever huge pages begin in it; NULL: there is not so much."""
+    # Without access nothing is charged; memory is when `commit` opens it.
+    cdef void *base = mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    return <char *> base if base != MAP_FAILED else NULL
+
+
+cdef size_t most_free(size_t window, size_t least) noexcept:
+    """The largest window that there is address space for, to a factor of two, and at least `least`."""
+    cdef char *base = NULL
+    while base == NULL and window > least:
+        window = max(least, window // 2)
+        base = keep_free(window)
+    if base != NULL:
+        munmap(base, window + HUGE)
+    return window
+
+
+cdef class Touched:
+    """A set of chunks, by their addresses, which any thread may change at any time.
+
+    One of them has the chunks that this process knows to have disk space and pages behind them: they
+    enter it before the first store into a chunk of a sparse array, which must not meet a hole, with
+    perhaps no space left behind it; and chunks of a fresh segment when they are written, because a
+    first write is faster through the file than through the mapping.  Nothing is ever taken out of
+    it: where chunks lose their space, the whole set is replaced.
+
+    The other one, where chunks have checksums, has those written since the last flush, which takes
+    them out to sum them.
     """
 
     def __cinit__(self):
@@ -475,9 +582,9 @@ cdef class Counter:
         cdef uint64_t number = 0
         if self.place != NULL:
             xa_after_loads()
-            return xa_load_bits(self.place)
+            return xa_little(xa_load_bits(self.place))
         # A failure is no number that there was: whoever compares looks further, and meets it there.
-        return number if pread(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
+        return xa_little(number) if pread(self.fd, &number, 8, self.offset) == 8 else ~<uint64_t> 0
 
     @property
     def value(self):
@@ -486,7 +593,7 @@ cdef class Counter:
 
     def increase(self):
         """Add 1 to a number of this process."""
-        self.number += 1
+        self.number = xa_little(xa_little(self.number) + 1)
 
 
 cdef class Region:
@@ -564,18 +671,20 @@ cdef class Region:
             A MemoryError: no address space.
         """
         cdef Region self = Region.__new__(Region)
-        cdef size_t physical = <size_t> os.sysconf("SC_PHYS_PAGES") * <size_t> os.sysconf("SC_PAGE_SIZE")
-        self._map(generous(max(64 * GIB, 4 * physical), length), max(length, HUGE),
+        self._map(generous(max(64 * GIB, 4 * physical_memory()), length), max(length, HUGE),
                   MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
         self.here.inode = <size_t> self.base
         enter(&self.here)
         return self
 
     def _map(self, size_t window, size_t least, int flags, int protection):
-        """Map the largest window that the address space grants, aligned to huge pages."""
+        """Map a window, aligned to huge pages.
+
+        Where the address space does not grant it, one that leaves most of what there is to others.
+        """
         cdef char *base
         cdef char *aligned
-        cdef size_t head
+        cdef size_t head, smaller
         cdef int fd = self.fd if not flags & MAP_ANONYMOUS else -1
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
@@ -588,17 +697,20 @@ cdef class Region:
                     xa_advise_huge(base, window)
                     return
                 munmap(base, window)
-        while True:
-            # Without access nothing is charged; memory is when `commit` opens it.
-            base = <char *> mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            if <void *> base != MAP_FAILED:
-                break
-            if window <= least:
-                advice = "use engine='pread'" if fd >= 0 else "keep the array in a file"
-                raise ReserveError(
-                    f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
-                    f"raise the limit (ulimit -v), or {advice}")
-            window = max(least, window // 2)
+        base = keep_free(window)
+        if base == NULL:
+            # A file that outgrows its window gets another one; memory has to do with what it has.
+            smaller = 4 * min(least, FARTHEST // 4) if fd >= 0 else most_free(window, least) // 4
+            window = max(least, min(window, smaller & ~(HUGE - 1)))
+            base = keep_free(window)
+            if base == NULL and window > least:
+                window = least
+                base = keep_free(window)
+        if base == NULL:
+            advice = "use engine='pread'" if fd >= 0 else "keep the array in a file"
+            raise ReserveError(
+                f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
+                f"raise the limit (ulimit -v), or {advice}")
         aligned = <char *> ((<size_t> base + HUGE - 1) & ~(HUGE - 1))
         head = aligned - base
         if head:
@@ -688,9 +800,11 @@ cdef class Region:
         int
             0, or an errno: there is no space.
         """
-        cdef size_t page = os.sysconf("SC_PAGE_SIZE")
-        cdef size_t low = start & ~(page - 1)
-        return xa_populate(self.base + low, start + length - low, False)
+        cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
+        cdef int failure
+        with nogil:
+            failure = populate(self.base + low, start + length - low, False)
+        return failure
 
     def populate_alone(self, size_t start, size_t stop):
         """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
@@ -705,7 +819,30 @@ cdef class Region:
         int
             0, or an errno: there is no space, see `populate_ends`.
         """
-        return populate_alone(self.base, start, stop)
+        cdef int failure
+        with nogil:
+            failure = populate_alone(self.base, start, stop)
+        return failure
+
+    def populate_whole(self, size_t start, size_t stop):
+        """Have pages for stores to all of a part of a mapped file: a hole gets its space, and what is
+        there stays, also what others write meanwhile.
+
+        Parameters
+        ----------
+        start, stop : int
+            Bytes.
+
+        Returns
+        -------
+        int
+            0, or an errno: EOPNOTSUPP where the system does not do this, or else there is no space.
+        """
+        cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
+        cdef int failure
+        with nogil:
+            failure = xa_populate(self.base + low, stop - low, True)
+        return failure
 
     def discard(self, size_t start, size_t stop):
         """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them.
@@ -722,9 +859,10 @@ cdef class Region:
         if low >= high:
             memset(self.base + start, 0, stop - start if stop > start else 0)
             return
-        memset(self.base + start, 0, low - start)
-        xa_discard(self.base + low, high - low)
-        memset(self.base + high, 0, stop - high)
+        with nogil:
+            memset(self.base + start, 0, low - start)
+            xa_discard(self.base + low, high - low)
+            memset(self.base + high, 0, stop - high)
 
     def abandon(self, size_t start):
         """Show private memory, all zero, instead of the bytes of the file from `start` on.

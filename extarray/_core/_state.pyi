@@ -49,6 +49,8 @@ class ArrayState:
 
     # For the array class that derives from this one.
     @property
+    def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]: ...
+    @property
     def _lead(self) -> tuple[int, ...]: ...
     def _setup(
         self,

@@ -335,6 +335,17 @@ cdef class ArrayState:
         return tuple([self.origins[j] for j in range(self.rank)])
 
     @property
+    def _frame(self):
+        """Shape and origin, both of one moment: what indices mean."""
+        cdef index_t bounds[MAX_NDIM]
+        cdef index_t origins[MAX_NDIM]
+        cdef int j, rank = self.rank
+        for j in range(rank):       # making tuples may run any code
+            bounds[j] = self.bounds[j]
+            origins[j] = self.origins[j]
+        return tuple([bounds[j] for j in range(rank)]), tuple([origins[j] for j in range(rank)])
+
+    @property
     def _lead(self):
         """Elements of the first chunk of each axis that lie before index 0."""
         cdef int j

@@ -6,5 +6,5 @@ from ._types cimport index_t
 
 
 cdef index_t worth_threads(index_t size) except -1
-cdef int run_pieces(const job_t *job, int axis, index_t shares) except -1
-cdef int run_plan(Plan plan, index_t shares) except -1
+cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t shares) except -1
+cdef int run_plan(Plan plan, index_t first, index_t stop, index_t shares) except -1

@@ -2,9 +2,14 @@
 
 import _thread
 
+from cpython.pythread cimport (
+    WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+    PyThread_release_lock, PyThread_type_lock,
+)
+
 from ._copy cimport job_t, run
 from ._gather cimport Plan
-from ._types cimport index_t
+from ._types cimport MAX_NDIM, index_t
 from ._visits cimport run_visits
 
 from extarray.config import config
@@ -13,27 +18,50 @@ cdef index_t THREAD_BYTES = 1 << 23         # the least share of a thread
 
 
 cdef class Share:
-    """The share of one thread in a large transfer."""
+    """The share of one thread in a large transfer, which is run once, by whoever comes first."""
 
     cdef int failure
+    cdef bint is_taken
+    cdef PyThread_type_lock ended       # held until the share has been run
+
+    def __cinit__(self):
+        self.ended = PyThread_allocate_lock()
+        if self.ended == NULL:
+            raise MemoryError("no memory for the lock of a thread")
+        PyThread_acquire_lock(self.ended, WAIT_LOCK)
+
+    def __dealloc__(self):
+        if self.ended != NULL:
+            PyThread_free_lock(self.ended)
+
+    cdef int move(self) noexcept nogil:
+        return 0
 
     def run(self):
-        raise NotImplementedError
+        """Run the share, if nobody has begun."""
+        if self.is_taken:
+            return
+        self.is_taken = True        # under the GIL: nobody else has run since the test
+        with nogil:
+            self.failure = self.move()
+            PyThread_release_lock(self.ended)
 
-    def run_and_release(self, lock):
-        self.run()
-        lock.release()
+    cdef void wait(self) noexcept:
+        """Wait until a share that somebody has begun has been run."""
+        with nogil:
+            PyThread_acquire_lock(self.ended, WAIT_LOCK)
+            PyThread_release_lock(self.ended)
 
 
 cdef class BoxShare(Share):
     """Some pieces of a box."""
 
     cdef const job_t *job
-    cdef int axis, first, stop
+    cdef int low[MAX_NDIM]
+    cdef int high[MAX_NDIM]
 
-    def run(self):
-        with nogil:
-            self.failure = run(self.job, self.axis, self.first, self.stop)
+    cdef int move(self) noexcept nogil:
+        return run(self.job, self.low, self.high)
 
 
 cdef class VisitShare(Share):
@@ -42,9 +70,8 @@ cdef class VisitShare(Share):
     cdef Plan plan
     cdef index_t first, stop
 
-    def run(self):
-        with nogil:
-            self.failure = run_visits(&self.plan.query, self.first, self.stop)
+    cdef int move(self) noexcept nogil:
+        return run_visits(&self.plan.query, self.first, self.stop)
 
 
 cdef index_t worth_threads(index_t size) except -1:
@@ -52,32 +79,43 @@ cdef index_t worth_threads(index_t size) except -1:
     return min(<index_t> config.threads, size // THREAD_BYTES) if size >= 2 * THREAD_BYTES else 1
 
 
-cdef int run_pieces(const job_t *job, int axis, index_t shares) except -1:
-    """Move the pieces of a box, shared along an axis among as many threads."""
+cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t shares) except -1:
+    """Move the pieces low ... high - 1 of a box, on as many threads as there are shares, or fewer."""
     cdef BoxShare share
-    cdef index_t n = job.n_pieces[axis], i
+    cdef index_t n, i
+    cdef int axis = 0, j
+    # Along the first axis with pieces enough, or the one with the most.
+    for j in range(job.layout.ndim):
+        if high[j] - low[j] > high[axis] - low[axis]:
+            axis = j
+        if high[axis] - low[axis] >= shares:
+            break
+    n = high[axis] - low[axis]
+    shares = min(shares, n)
     work = []
     for i in range(shares):
         share = BoxShare()
         share.job = job
-        share.axis = axis
-        share.first = <int> (i * n // shares)
-        share.stop = <int> ((i + 1) * n // shares)
+        for j in range(job.layout.ndim):
+            share.low[j] = low[j]
+            share.high[j] = high[j]
+        share.low[axis] = low[axis] + <int> (i * n // shares)
+        share.high[axis] = low[axis] + <int> ((i + 1) * n // shares)
         work.append(share)
     return run_shares(work)
 
 
-cdef int run_plan(Plan plan, index_t shares) except -1:
-    """Make the visits that were looked up, on as many threads as there are shares."""
+cdef int run_plan(Plan plan, index_t first, index_t stop, index_t shares) except -1:
+    """Make some of the visits that were looked up, on as many threads as there are shares."""
     cdef VisitShare share
-    cdef index_t n = plan.query.n_visits, i
+    cdef index_t n = stop - first, i
     shares = max(1, min(shares, n))
     work = []
     for i in range(shares):
         share = VisitShare()
         share.plan = plan
-        share.first = i * n // shares
-        share.stop = (i + 1) * n // shares
+        share.first = first + i * n // shares
+        share.stop = first + (i + 1) * n // shares
         work.append(share)
     return run_shares(work)
 
@@ -85,26 +123,20 @@ cdef int run_plan(Plan plan, index_t shares) except -1:
 cdef int run_shares(list work) except -1:
     """Run shares, all but the first on threads of their own.  Returns 0 or an errno."""
     cdef Share share
-    # Whatever happens, nobody leaves before all shares are done: they use the caller's frame.
-    waiting = []
-    for share in work[1:]:
-        done = _thread.allocate_lock()
-        done.acquire()
-        try:
-            _thread.start_new_thread(share.run_and_release, (done,))
-        except RuntimeError:        # no more threads
-            share.run()
-        else:
-            waiting.append(done)
-    work[0].run()
     interrupt = None
-    for done in waiting:
-        while True:
-            try:
-                done.acquire()
-                break
-            except BaseException as error:      # Ctrl-C
-                interrupt = error
+    # Nobody leaves before all shares are done: they use the caller's frame.  What no thread has begun,
+    # because there are no more of them or no memory for one, is done here.
+    try:
+        for share in work[1:]:
+            _thread.start_new_thread(share.run, ())
+    except Exception:
+        pass
+    except BaseException as error:      # Ctrl-C
+        interrupt = error
+    for share in work:
+        share.run()
+    for share in work:
+        share.wait()
     if interrupt is not None:
         raise interrupt
     for share in work:

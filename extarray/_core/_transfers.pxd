@@ -20,10 +20,15 @@ cdef class Transfers(ArrayState):
     cdef int _run_large(self, job_t *job, index_t size) except -1
     cdef bint _is_cut(self) noexcept
     cdef int _check_transferred(self, int failure, bint write) except -1
-    cdef int _check_query(self, query) except -1
-    cdef int _move_points(self, query, cnp.ndarray values, bint write) except -1
+    cdef int _begin_query(self, query, index_t *origin) except -1
+    cdef int _check_query(self, query, const index_t *origin) except -1
+    cdef int _move_points(
+        self, query, const index_t *origin, cnp.ndarray values, bint write
+    ) except -1
     cdef int _read_watched(self, selection_t *s, cnp.ndarray values) except -1
-    cdef int _read_points_watched(self, query, cnp.ndarray values) except -1
+    cdef int _read_points_watched(
+        self, query, const index_t *origin, cnp.ndarray values
+    ) except -1
     cdef int _inner(self, int axis, index_t *low, index_t *high) except -1
     cdef int _fill_cut(
         self, const selection_t *s, cnp.ndarray values, const index_t *lows, const index_t *highs

@@ -11,6 +11,7 @@ import numpy as np
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 from ._axial cimport Axial, address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, piece_t, prepare, run
@@ -108,7 +109,7 @@ cdef class Transfers(ArrayState):
             job.write = write
             job.stream = size >= STREAM_BYTES
             if size < RELEASE_BYTES and self.layout.base != NULL:
-                failure = run(&job, -1, 0, 0)
+                failure = run(&job, NULL, NULL)
             else:
                 failure = self._run_large(&job, size)
         finally:
@@ -144,8 +145,9 @@ cdef class Transfers(ArrayState):
         cdef Region _region = self.region
         cdef Touched _touched = self.touched
         cdef object _places = self.places
-        cdef int failure, axis = -1, j
+        cdef int failure
         cdef index_t shares = worth_threads(size), limit
+        cdef int zeros[MAX_NDIM]
         if job.write:
             # An eighth of the memory for what all threads stage of new chunks.
             limit = config.max_memory // (8 * max(1, config.threads))
@@ -153,24 +155,18 @@ cdef class Transfers(ArrayState):
                 job.piece *= 2
         if size >= CHECK_BYTES and self._is_cut():
             self._raise_cut()
+        memset(zeros, 0, sizeof(zeros))
         axial.pin(&state)
         job.axial = &state
         try:
-            if shares > 1:
-                # Along the first axis with pieces enough, or the one with the most.
-                for j in range(job.layout.ndim):
-                    if axis < 0 or job.n_pieces[j] > job.n_pieces[axis]:
-                        axis = j
-                    if job.n_pieces[axis] >= shares:
-                        break
-                shares = min(shares, job.n_pieces[axis]) if axis >= 0 else 1
-            if shares <= 1:
-                with nogil:
-                    failure = run(job, -1, 0, 0)
-                return failure
-            return run_pieces(job, axis, shares)
+            if shares > 1 and job.layout.ndim > 0:
+                return run_pieces(job, zeros, job.n_pieces, shares)
+            with nogil:
+                failure = run(job, NULL, NULL)
+            return failure
         finally:
             axial.unpin()
+
     cdef bint _is_cut(self) noexcept:
         """Whether somebody has cut off the file."""
         cdef stat_t about
@@ -204,6 +200,7 @@ cdef class Transfers(ArrayState):
         """
         cdef selection_t s
         cdef index_t bounds[MAX_NDIM]
+        cdef index_t origin[MAX_NDIM]
         cdef int rank
         if write:
             self._check_writable()
@@ -211,12 +208,13 @@ cdef class Transfers(ArrayState):
             self._check_open()
         if query.size == 0:
             return
-        rank = self._check_query(query)
+        rank = self._begin_query(query, origin)
         if (<object> values).shape[:len(query.shape)] != query.shape:
             raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
             self._begin(&s, bounds)
             box_of(query, rank, &s)
+            memcpy(s.origin, origin, rank * sizeof(index_t))
             if write:
                 self._store(&s, values)
             else:
@@ -226,32 +224,46 @@ cdef class Transfers(ArrayState):
         elif write and self.sums is not None:
             self._begin_write()
             try:
-                self._move_points(query, values, True)
+                self._move_points(query, origin, values, True)
             finally:
                 self.writing -= 1
         else:
             if self.log is not None and not write:
                 self.log.note_query(query, self.shape)
             if self.cuts is None or write:
-                self._move_points(query, values, write)
+                self._move_points(query, origin, values, write)
             else:
-                self._read_points_watched(query, values)
+                self._read_points_watched(query, origin, values)
         if write and self.is_durable:
             self._sync_elements()
 
-    cdef int _check_query(self, query) except -1:
-        """Raise where the array has not got what a query selects from; returns the number of axes."""
+    cdef int _begin_query(self, query, index_t *origin) except -1:
+        """Note from which origin the indices of a query count; returns the number of axes."""
+        cdef tuple given = query.origin
+        cdef int j, rank = len(query.extents)
+        self._check_rank(rank)
+        for j in range(rank):
+            origin[j] = self.origins[j] if given is None else given[j]
+        self._check_query(query, origin)
+        return rank
+
+    cdef int _check_query(self, query, const index_t *origin) except -1:
+        """Raise where the array has not got what a query selects from."""
         cdef tuple extents = query.extents
+        cdef index_t shift
         cdef int j, rank = len(extents)
         self._check_rank(rank)
         for j in range(rank):
-            if extents[j] > self.bounds[j]:
+            shift = self.origins[j] - origin[j]
+            if shift < 0 or <index_t> extents[j] > self.bounds[j] - shift:
                 raise BoundsError(
                     f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
                     f"had size {extents[j]}, and has {self.bounds[j]}")
-        return rank
+        return 0
 
-    cdef int _move_points(self, query, cnp.ndarray values, bint write) except -1:
+    cdef int _move_points(
+        self, query, const index_t *origin, cnp.ndarray values, bint write
+    ) except -1:
         """Move what a query selects, whatever happens meanwhile."""
         cdef Plan plan
         cdef Region _region
@@ -263,9 +275,9 @@ cdef class Transfers(ArrayState):
         cdef int failure = 0, j, rank = len(extents)
         cdef bint noted = write and self.sums is not None
         plan = Plan(self.vectors)
-        # Code of Python's has run since: other threads may have closed the array, or grown it.
+        # Code of Python's has run since: other threads may have closed the array, grown or cut it.
         self._check_open()
-        self._check_rank(rank)
+        self._check_query(query, origin)
         self._check_rank(plan.query.axial.ndim)
         _region = self.region
         _touched = self.touched
@@ -275,6 +287,7 @@ cdef class Transfers(ArrayState):
         size = 1
         for j in range(rank - 1, -1, -1):
             q.extent[j] = extents[j]
+            q.layout.offset[j] += self.origins[j] - origin[j]
             # A table of places counts elements in C order.
             q.unit[j] = q.layout.stride[j] if q.layout.place == NULL else size
             size *= q.layout.chunk[j]
@@ -287,12 +300,14 @@ cdef class Transfers(ArrayState):
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
             factor.add_to(plan, (<object> values).strides)
+        if write:
+            self._check_query(query, origin)    # masks are copied by code of Python's
         total = plan.n_combinations()
         for first in range(0, total, WINDOW):
             plan.look_up(first, min(total, first + WINDOW))
             if noted:
                 self._note_visits(q)
-            failure = run_plan(plan, worth_threads(size))
+            failure = run_plan(plan, 0, plan.query.n_visits, worth_threads(size))
             if noted:
                 self._note_visits(q)
             if failure:
@@ -335,20 +350,21 @@ cdef class Transfers(ArrayState):
             self._fill_cut(s, values, lows, highs)
         return 0
 
-    cdef int _read_points_watched(self, query, cnp.ndarray values) except -1:
+    cdef int _read_points_watched(
+        self, query, const index_t *origin, cnp.ndarray values
+    ) except -1:
         """Read what a query selects; what has been cut off meanwhile, or before, gets the fill value."""
         cdef Counter cuts = self.cuts
         cdef uint64_t known
         cdef index_t low, high
-        cdef int j, rank
+        cdef int j
         while True:
             if cuts.look() != self.cuts_known:
                 self._look_at_cuts()
                 self._check_open()
                 cuts = self.cuts
             known = self.cuts_known
-            rank = self._check_query(query)
-            self._move_points(query, values, False)
+            self._move_points(query, origin, values, False)
             if cuts.look() == known:
                 break
             # As for boxes; what cannot be cut is read again.
@@ -360,10 +376,9 @@ cdef class Transfers(ArrayState):
                 return 0
         if self.is_cut:
             inner = []
-            self._check_rank(rank)
-            for j in range(rank):
+            for j in range(len(query.extents)):
                 self._inner(j, &low, &high)
-                inner.append((low + self.origins[j], high + self.origins[j]))
+                inner.append((low + origin[j], high + origin[j]))
             query.fill_outside(inner, values, self.fill)
         return 0
 

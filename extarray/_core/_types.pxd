@@ -16,6 +16,7 @@ cdef extern from *:
     #else
     #error "extarray needs GCC or Clang (checked integer arithmetic)"
     #endif
+    _Static_assert(sizeof(void *) == 8, "extarray needs a 64-bit system");
     """
     bint xa_mul_overflows(index_t a, index_t b, index_t *r) noexcept nogil
     bint xa_add_overflows(index_t a, index_t b, index_t *r) noexcept nogil

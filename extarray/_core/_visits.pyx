@@ -212,7 +212,7 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
     """Move a part of a chunk that is in memory: choose what goes innermost."""
     cdef const query_t *q = v.query
     cdef const layout_t *L = &q.layout
-    cdef int k, list = -1, nearest = -1, m = 0
+    cdef int k, finest = -1, nearest = -1, m = 0
     cdef uint64_t one = 0
     cdef uint64_t *expanded = NULL
     cdef list_t even            # of numbers that are places as well
@@ -222,8 +222,8 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
         if v.loop[k].entries == NULL:
             if nearest < 0 or v.loop[k].at_step < v.loop[nearest].at_step:
                 nearest = k
-        elif list < 0 or v.loop[k].list.unit < v.loop[list].list.unit:
-            list = k
+        elif finest < 0 or v.loop[k].list.unit < v.loop[finest].list.unit:
+            finest = k
     v.kind = LIST if L.place == NULL else PLACED
     memset(&even, 0, sizeof(list_t))
     even.at_mask = even.number_mask = <uint64_t> -1
@@ -231,7 +231,7 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
     v.entries = &one
     v.n_entries = 1
     if L.place == NULL and nearest >= 0 and (
-        list < 0 or v.loop[nearest].at_step <= v.loop[list].list.unit
+        finest < 0 or v.loop[nearest].at_step <= v.loop[finest].list.unit
     ):
         v.kind = BLOCK
         for k in range(v.depth - 1, -1, -1):
@@ -247,11 +247,11 @@ cdef int through_memory(visit_t *v, index_t at, char *user) noexcept nogil:
             v.block_at_step[m] = v.block_user_step[m] = v.size = q.size
             m += 1
         v.block_ndim = m
-    elif list >= 0:
-        v.entries = v.loop[list].entries
-        v.list = v.loop[list].list
-        v.n_entries = v.loop[list].count
-        drop_loop(v, list)
+    elif finest >= 0:
+        v.entries = v.loop[finest].entries
+        v.list = v.loop[finest].list
+        v.n_entries = v.loop[finest].count
+        drop_loop(v, finest)
     elif nearest >= 0:
         v.n_entries = v.loop[nearest].count
         v.entries = expanded = <uint64_t *> xa_table(v.n_entries, sizeof(uint64_t))

@@ -70,13 +70,13 @@ class Indexable(Selections):
     ) -> NDArray[Any]:
         """Read by an index of any kind."""
         fields = names_of(key, self.dtype)
-        query = as_query(key if fields is None else ..., self.shape, self.dtype)
+        query = self._query(as_query, key if fields is None else ..., self.dtype)
         return self._read_fields(query, fields, out, order)
 
     def _write_query(self, key: Any, value: Any) -> None:
         """Write by an index of any kind."""
         fields = names_of(key, self.dtype)
-        query = as_query(key if fields is None else ..., self.shape, self.dtype)
+        query = self._query(as_query, key if fields is None else ..., self.dtype)
         self._write_fields(query, fields, value)
 
     def _read_fields(
@@ -143,10 +143,10 @@ class Indexable(Selections):
         """
 
         def get(key: Any) -> Any:
-            return self._get(pointwise_query(key, self.shape), None, None)
+            return self._get(self._query(pointwise_query, key), None, None)
 
         def set(key: Any, value: Any) -> None:  # noqa: A001
-            self._write_fields(pointwise_query(key, self.shape), None, value)
+            self._write_fields(self._query(pointwise_query, key), None, value)
 
         return Accessor(get, set)
 

@@ -56,6 +56,9 @@ class Query:
         What is selected of each element; None: all of it.
     kind : {"basic", "mask", "advanced"}
         What NumPy calls the index; "mask" is one of the array's shape and nothing else.
+    origin : tuple of int, optional
+        That of the array when it had these extents: its indices may have shifted since.  None: they
+        have not.
     """
 
     extents: Shape
@@ -63,6 +66,21 @@ class Query:
     factors: tuple[Factor, ...]
     field: Field | None = None
     kind: Kind = "basic"
+    origin: Shape | None = None
+
+    def counted_from(self, origin: Shape | None) -> Query:
+        """The query, with the origin that the array had when its indices were given.
+
+        Parameters
+        ----------
+        origin : tuple of int or None
+
+        Returns
+        -------
+        Query
+        """
+        # Several times faster than `replace`.
+        return Query(self.extents, self.shape, self.factors, self.field, self.kind, origin)
 
     @property
     def size(self) -> int:

@@ -10,6 +10,8 @@ from extarray.indexing.orthogonal import block_query, orthogonal_query
 from extarray.indexing.pointwise import coordinate_query, mask_query
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -27,7 +29,7 @@ class Selections:
     if TYPE_CHECKING:
 
         @property
-        def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+        def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]: ...
         @property
         def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
         @property
@@ -48,11 +50,16 @@ class Selections:
         result = self._read_fields(query, fields, out)
         return result if out is not None else result[()]
 
+    def _query(self, make: Callable[..., Query], key: Any, *args: Any) -> Query:
+        """A query on what the array is now, whatever it has become when the query is run."""
+        shape, origin = self._frame
+        return make(key, shape, *args).counted_from(origin)
+
     def _blocks(self, selection: Any) -> Query:
-        return block_query(selection, self.shape, self.chunks, self._lead)
+        return self._query(block_query, selection, self.chunks, self._lead)
 
     def _basic(self, selection: Any) -> Query:
-        query = as_query(selection, self.shape, self.dtype)
+        query = self._query(as_query, selection, self.dtype)
         if query.kind != "basic":
             raise SelectionError(
                 f"{selection!r} is no basic index: it takes integers, slices and `...`; use the "
@@ -141,7 +148,7 @@ class Selections:
         array([[4, 6],
                [1, 3]])
         """
-        return self._get(orthogonal_query(selection, self.shape), out, fields)
+        return self._get(self._query(orthogonal_query, selection), out, fields)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Fields = None
@@ -166,7 +173,7 @@ class Selections:
         array([[1, 0, 2],
                [3, 0, 4]], dtype=int32)
         """
-        self._write_fields(orthogonal_query(selection, self.shape), fields, value)
+        self._write_fields(self._query(orthogonal_query, selection), fields, value)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
@@ -196,7 +203,7 @@ class Selections:
         >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).get_coordinate_selection(([1, 0], [0, 2]))
         array([4, 3])
         """
-        return self._get(coordinate_query(selection, self.shape), out, fields)
+        return self._get(self._query(coordinate_query, selection), out, fields)
 
     def set_coordinate_selection(
         self, selection: Any, value: Any, *, fields: Fields = None
@@ -221,7 +228,7 @@ class Selections:
         array([[0, 0, 8],
                [7, 0, 0]], dtype=int32)
         """
-        self._write_fields(coordinate_query(selection, self.shape), fields, value)
+        self._write_fields(self._query(coordinate_query, selection), fields, value)
 
     def get_mask_selection(
         self, mask: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
@@ -253,7 +260,7 @@ class Selections:
         >>> a.get_mask_selection([[True, False, False], [False, True, True]])
         array([1, 5, 6])
         """
-        return self._get(mask_query(mask, self.shape), out, fields)
+        return self._get(self._query(mask_query, mask), out, fields)
 
     def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None) -> None:
         """Write the elements where a mask is true: ``vindex``.
@@ -276,7 +283,7 @@ class Selections:
         array([[1, 0, 0],
                [0, 2, 3]], dtype=int32)
         """
-        self._write_fields(mask_query(mask, self.shape), fields, value)
+        self._write_fields(self._query(mask_query, mask), fields, value)
 
     def get_block_selection(
         self, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
