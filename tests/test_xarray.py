@@ -278,6 +278,16 @@ def test_an_append_that_fails_leaves_everything(path):
         xr.testing.assert_identical(got, da)
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u1", "bool"])
+@pytest.mark.parametrize("missing", [np.nan, -1.0])
+def test_integers_are_appended_where_values_may_be_missing(path, dtype, missing):
+    da = xr.DataArray([1.0, np.nan], {"x": [0, 1]}, ["x"], "level")
+    da.extarray.to_extarray(path, encoding={"level": {"_FillValue": missing}})
+    da.fillna(1).astype(dtype).extarray.to_extarray(path, append_dim="x")
+    with xr.open_dataarray(path, engine="extarray") as got:
+        np.testing.assert_array_equal(got, [1, np.nan, 1, 1])
+
+
 def test_coordinates_that_do_not_fit(path):
     """Too many, as between the two commits of an append; too few, after growth by others."""
     da = scene()

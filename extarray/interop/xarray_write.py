@@ -241,6 +241,10 @@ def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dic
         if not packing:
             # Nothing asks for a cast: where one loses something, `_check_cast` says so.
             encoding.pop("dtype", None)
+            if variable.dtype.kind in "biu":
+                # Integers miss nothing, and may not have what says so: NaN.
+                encoding.pop("_FillValue", None)
+                encoding.pop("missing_value", None)
         alike[name] = variable.copy(deep=False)
         alike[name].encoding = encoding
     return encode_variables(alike)
