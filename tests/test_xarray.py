@@ -278,6 +278,21 @@ def test_an_append_that_fails_leaves_everything(path):
         xr.testing.assert_identical(got, da)
 
 
+def test_the_first_part_is_not_appended(path, folder):
+    """The message says what to do."""
+    da = xr.DataArray([1.0], {"x": [0]}, ["x"], "level")
+    with pytest.raises(xa.MissingError, match="write the first part of it without append_dim"):
+        da.extarray.to_extarray(path, append_dim="x")
+    with pytest.raises(xa.MissingError, match="write the first part of it without append_dim"):
+        da.to_dataset().extarray.to_extarray(folder, append_dim="x")
+    da.to_dataset().extarray.to_extarray(folder)
+    message = r"a folder, with the arrays 'level', 'x'; open one, .* by xarray.open_dataset"
+    with pytest.raises(xa.MissingError, match=message):
+        xa.open(folder)
+    with pytest.raises(xa.MissingError, match=message):
+        da.extarray.to_extarray(folder, append_dim="x")
+
+
 @pytest.mark.parametrize("dtype", ["i8", "u1", "bool"])
 @pytest.mark.parametrize("missing", [np.nan, -1.0])
 def test_integers_are_appended_where_values_may_be_missing(path, dtype, missing):

@@ -22,6 +22,7 @@ from extarray.errors import (
     ArgumentTypeError,
     CastingError,
     ExistsError,
+    MissingError,
     ShapeError,
     VariableError,
     storage_error,
@@ -293,6 +294,15 @@ def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str)
             raise VariableError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
 
 
+def _nothing_there(what: str, path: Path, dim: str) -> MissingError:
+    return MissingError(
+        errno.ENOENT,
+        f"there is no {what} to append to along {dim!r}; write the first part of it without "
+        "append_dim",
+        os.fspath(path),
+    )
+
+
 def _append(a: xa.ExtArray, source: Any, axis: int, start: int) -> None:
     """Append from an index on, where elements of an append that did not end may be."""
     there = min(a.shape[axis] - start, source.shape[axis])
@@ -354,6 +364,9 @@ def _coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
 
 
 def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) -> None:
+    stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
+    if not (path.exists() or _metadata(stem).exists()):
+        raise _nothing_there("array", path, dim)
     with xa.open(path, "r+") as a, ArrayStore(path) as store:
         (entry,) = store.entries
         stored = store.get_variables()
@@ -549,6 +562,8 @@ def _check_extents(entry: Any, store: FolderStore, dim: str) -> None:
 
 
 def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
+    if not (arrays_in(folder) or (folder / DATASET).exists()):
+        raise _nothing_there("dataset", folder, dim)
     with ExitStack() as stack:
         # The locks of all, before anything is looked at.
         arrays = {
