@@ -64,6 +64,36 @@ def test_info(path, suffix, capsys):
     assert len(out.splitlines()) == len(expected.splitlines())
 
 
+def test_info_has_the_attributes(script, path):
+    """Each a line, whatever is in it and whatever the output can show."""
+    attrs = {
+        "unit": "µm",
+        "e\x1b[2J": "\x9b",
+        "gain": [0] * 100,
+        **dict.fromkeys(map(str, range(30))),
+    }
+    xa.create(path, shape=(2,), dims=["x"], attrs=attrs).close()
+    with xa.open(path) as a:
+        assert a.info()["attrs"] == {**attrs, "dims": ["x"]}
+    done = subprocess.run(
+        [sys.executable, "-m", "extarray", "info", path],
+        capture_output=True,
+        env={**script.environment, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode("ascii").partition("\nattrs ")[2].splitlines()
+    assert [line.strip() for line in lines[:4]] == [
+        r"unit: '\xb5m'",
+        r"'e\x1b[2J': '\x9b'",
+        f"gain: [{'0, ' * 16}0,...",
+        "0: None",
+    ]
+    assert len(lines) == 21
+    assert lines[-1].strip() == "... and 13 more"
+
+
 def test_info_while_a_writer_has_the_array(path, capsys):
     with xa.create(path, shape=(4, 3), dtype="u2", chunks=2):
         assert cli.main(["info", str(path)]) == 0
