@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray.attrs import decode_attrs, encode_attrs
 from extarray.chunking import MAX_NDIM
+from extarray.coords import with_new_axis
 from extarray.dims import wider_dims
 from extarray.errors import (
     ArgumentError,
@@ -188,16 +189,16 @@ class AxesMixin(StoredArray):
 
     def _wider_attrs(self, at: int, name: str | None) -> str:
         """The attributes, with a name more in ``dims`` where the axes have names."""
-        text = self._store.attrs
+        values = with_new_axis(decode_attrs(self._store.attrs), self.dims, self.ndim, at)
         dims = () if self.ndim == 0 and name is not None else self.dims
         if dims is None:
             if name is None:
-                return text
+                return encode_attrs(values)
             raise ArgumentError(
                 f"cannot name the new axis {name!r}: the axes of {self._name()} have no names; set "
                 "its dims first"
             )
-        return encode_attrs({**decode_attrs(text), "dims": wider_dims(dims, at, name)})
+        return encode_attrs({**values, "dims": wider_dims(dims, at, name)})
 
 
 def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:

@@ -272,12 +272,20 @@ class Config:
     1
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_fault", "_values")
 
     _values: dict[str, Any]
+    _fault: str  # what the environment has that cannot be: there are no values then
 
     def __init__(self) -> None:
-        object.__setattr__(self, "_values", _from_environment())
+        values, fault = {}, ""
+        try:
+            values = _from_environment()
+        except ArgumentError as error:
+            # Told where a setting is asked for: an import that failed could not be dealt with.
+            fault = str(error)
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_fault", fault)
 
     def __getattr__(self, name: str) -> Any:
         overrides = _overrides.get()
@@ -286,6 +294,8 @@ class Config:
         try:
             return self._values[name]
         except KeyError:
+            if name in _CHECKS:
+                raise ArgumentError(self._fault) from None
             self._refuse(name, AttributeError)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -11,6 +11,7 @@ from uuid import uuid4
 from extarray.casting import astype
 from extarray.chunking import check_chunks
 from extarray.config import config
+from extarray.coords import attrs_of_whole
 from extarray.errors import ArgumentError, ArgumentTypeError, MissingError
 from extarray.filesystem import resolve_path
 from extarray.layout.transform import Transformation, passes_between
@@ -129,7 +130,7 @@ class CopiesMixin(StoredArray, Source):
             checksum=bool(checksum),
         )
         passes = passes_between(self, shape, header.chunks, header.dtype, None, path is None)
-        kind, attrs, growth = self._plain_kind(), self._store.attrs, self._store.growth
+        kind, attrs, growth = self._plain_kind(), self._attrs_of_copy(), self._store.growth
         work = Transformation(
             kind, self, shape, header, attrs, passes, config.max_memory, growth=growth
         )
@@ -186,7 +187,12 @@ class CopiesMixin(StoredArray, Source):
         store = self._store
         if isinstance(store, FileStore):
             return self._reopen, (store.absolute, store.header.uuid, store.engine)
-        return self._restore, (store.header, store.attrs, self.read(), store.growth)
+        return self._restore, (store.header, self._attrs_of_copy(), self.read(), store.growth)
+
+    def _attrs_of_copy(self) -> str:
+        """The attributes, as they are right for an array that never moved at the start."""
+        with self._steady:
+            return attrs_of_whole(self._store.attrs, self.dims, self.origin)
 
     @classmethod
     def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.info import format_bytes, format_fill
+from extarray.info import format_attrs, format_bytes, format_fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -121,6 +121,9 @@ def _table(facts: Mapping[str, Any]) -> str:
         ("Growth", f"{number}, {100 * facts['utilisation']:.3g} % of the space in use"),
         ("Where", _where(facts)),
     ]
+    attrs = format_attrs(facts)
+    if attrs:
+        wide.append(("Attributes", "".join(f"<div>{_text(line)}</div>" for line in attrs)))
     lines = [
         f'<tr style="background:none"><th style="{_HEAD}">{name}</th>'
         f'<td style="{_CELL}">{array}</td><td style="{_CELL}">{chunk}</td></tr>'

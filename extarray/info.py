@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["Info", "format_bytes", "format_fill"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Info", "format_attrs", "format_bytes", "format_fill"]
 
 # What growth at the start makes; not worth a line before.
 _SHIFTS = ("origin", "offset")
 
+
+# Attributes, and characters of one, that a table shows.
+_MOST_ATTRS = 20
+_LONGEST_ATTR = 60
 
 # Values in an element of a record type, beyond which nobody reads them in a table.
 _MOST_PARTS = 100
@@ -78,6 +85,42 @@ def format_bytes(n: int) -> str:
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
+def format_attrs(facts: Mapping[str, Any]) -> list[str]:
+    """Names and values of the attributes, each cut to a line; without ``"dims"``, which are shown.
+
+    Parameters
+    ----------
+    facts : mapping
+        What `ExtArray.info` gives.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create(None, (2,), dims=["x"], attrs={"unit": "mm", "gain": [1.5] * 50})
+    >>> for line in format_attrs(a.info()):
+    ...     print(line)
+    unit: 'mm'
+    gain: [1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, ...
+    """
+    attrs = {
+        name: value
+        for name, value in facts["attrs"].items()
+        if name != "dims" or facts["dims"] is None
+    }
+    lines = []
+    for name, value in list(attrs.items())[:_MOST_ATTRS]:
+        # Names come from files: what would move the cursor is told in letters, as in values.
+        line = f"{name if name.isprintable() else repr(name)}: {value!r}"
+        lines.append(line if len(line) <= _LONGEST_ATTR else f"{line[: _LONGEST_ATTR - 3]}...")
+    if len(attrs) > _MOST_ATTRS:
+        lines.append(f"... and {len(attrs) - _MOST_ATTRS} more")
+    return lines
+
+
 class Info(dict[str, Any]):
     """Facts of an array; ``str()`` of it is a table.
 
@@ -102,7 +145,7 @@ class Info(dict[str, Any]):
     """
 
     def __str__(self) -> str:
-        rows = []
+        rows: list[tuple[str, str]] = []
         for key, value in self.items():
             if key.endswith("_bytes"):
                 text = format_bytes(value)
@@ -114,6 +157,9 @@ class Info(dict[str, Any]):
                 if key != "path":
                     continue
                 text = "(in memory)"
+            elif key == "attrs":
+                rows += zip(["attrs", *[""] * len(value)], format_attrs(self), strict=False)
+                continue
             elif key == "fill_value":
                 text = format_fill(value)
             else:

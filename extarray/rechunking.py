@@ -15,10 +15,12 @@ from extarray.array import ExtArray
 from extarray.attrs import decode_attrs, encode_attrs
 from extarray.chunking import check_chunks, check_shape
 from extarray.config import config, parse_bytes
+from extarray.coords import Taken, attrs_of_copy, axis_names
 from extarray.creation import open as open_array
 from extarray.dims import known_dims
 from extarray.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.filesystem import resolve_path
+from extarray.indexing.factors import Progression
 from extarray.layout.plan import Task, plan_passes
 from extarray.layout.report import RechunkPlan
 from extarray.layout.transform import Transformation, finish_move, passes_between
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from extarray.indexing.parts import Part
     from extarray.metadata.header import Header
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -98,7 +101,9 @@ def rechunk(
     -------
     ExtArray
         Open in mode "r+": one segment, no history; with the attributes, the names of axes, and the
-        fill value of `src`.  With `comm` an `extarray.mpi.ParallelArray`.
+        fill value of `src`.  Coordinates, the attribute ``"coords"``, are those of the elements
+        that a view shows; without those that do not label all of them.  With `comm` an
+        `extarray.mpi.ParallelArray`.
 
     Raises
     ------
@@ -300,13 +305,35 @@ def _wanted(
         order=old.order if order is None else check_order(order),
         fill=_cast_fill(old, kind),
     )
-    values = decode_attrs(base._store.attrs)
+    values = _attrs(base, source)
     if known_dims(values.get("dims"), base.ndim) is not None:
         if source.dims is None:
             del values["dims"]
         else:
             values["dims"] = list(source.dims)
     return source, header, encode_attrs(values)
+
+
+def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
+    """The attributes, with the labels of what the source shows."""
+    with base._steady:
+        taken = (
+            [Taken(None, j) for j in range(base.ndim)]
+            if isinstance(source, ExtArray)
+            else list(map(_taken, source._parts, base.shape))
+        )
+        names, new_names = axis_names(base.dims, base.ndim), axis_names(source.dims, source.ndim)
+        values = decode_attrs(base._store.attrs)
+        return attrs_of_copy(values, names, base.origin, taken, new_names)
+
+
+def _taken(part: Part, extent: int) -> Taken:
+    """What a view has of an axis."""
+    axis = part.dims[0] if part.dims else None
+    if not isinstance(part, Progression):
+        return Taken(part.indices[0], axis)
+    places = range(part.start, part.start + part.count * part.step, part.step)
+    return Taken(None if axis is not None and places == range(extent) else places, axis)
 
 
 def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:

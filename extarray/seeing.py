@@ -23,9 +23,9 @@ class SeeingMixin(StoredArray):
         Returns
         -------
         Info
-            A dict; ``print`` of it is a table.  ``offset`` is what the grid has before the bounds,
-            in elements, ``records`` is the number of records of each axis,
-            ``utilisation`` the share of the allocated elements that lie inside the bounds.
+            A dict; ``print`` of it is a table, with attributes cut short.  ``offset`` is what the
+            grid has before the bounds, in elements, ``records`` is the number of records of each
+            axis, ``utilisation`` the share of the allocated elements that lie inside the bounds.
 
         Examples
         --------
@@ -68,6 +68,7 @@ class SeeingMixin(StoredArray):
                 disk_bytes=store.disk_bytes,
                 metadata_bytes=store.metadata_bytes,
             )
+        facts["attrs"] = self.attrs.asdict()
         return facts
 
     def __repr__(self) -> str:

@@ -70,6 +70,7 @@ __all__ = ["FileStore"]
 
 # Stores that hold a writer's lock: a forked child must let go of it.
 _writers: weakref.WeakSet[FileStore] = weakref.WeakSet()
+_MOST_NAMES = 5  # of the arrays of a folder, in a message
 
 
 class FileStore(Member):
@@ -285,12 +286,8 @@ class FileStore(Member):
         except FileNotFoundError:
             if not os.path.exists(self.path):
                 raise
-            raise MissingError(
-                errno.ENOENT,
-                f"cannot open '{self.path}': it is there, but is no array, which is two files with "
-                "the endings .xmd and .xta; extarray.from_array copies other arrays into one",
-                metadata,
-            ) from None
+            what = f"cannot open '{self.path}': {_what_is_there(self.path)}"
+            raise MissingError(errno.ENOENT, what, metadata) from None
         if writable:
             self._metadata = self._locked(metadata, flags, timeout)
         try:
@@ -640,6 +637,22 @@ class FileStore(Member):
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+
+def _what_is_there(path: Path) -> str:
+    """What a path is that is not that of an array, and what to do with it."""
+    names = sorted(file.stem for file in path.glob("*.xmd"))
+    if not names:
+        return (
+            "it is there, but is no array, which is two files with the endings .xmd and .xta; "
+            "extarray.from_array copies other arrays into one"
+        )
+    some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
+    return (
+        f"it is a folder, with the array{'s' if len(names) > 1 else ''} {some}; open one, as "
+        f"{os.fspath(path / names[0])!r}, or all by xarray.open_dataset({os.fspath(path)!r}, "
+        "engine='extarray')"
+    )
 
 
 def _after_fork_in_child() -> None:

@@ -62,6 +62,23 @@ def test_environment_that_cannot_be(script, name, value):
     assert value in text
 
 
+def test_environment_that_cannot_be_does_not_keep_from_importing(script):
+    code = (
+        "import extarray as xa\n"
+        "xa.config.engine = 'pread'\n"
+        "print(xa.config.engine)\n"
+        "try:\n"
+        "    xa.config.threads\n"
+        "except xa.ArgumentError as error:\n"
+        "    print(error)\n"
+        "print(hasattr(xa.config, 'no_such_setting'))\n"
+    )
+    lines = script(code, env={"EXTARRAY_ENGINE": "foo"}).splitlines()
+    assert lines[0] == "pread"
+    assert "EXTARRAY_ENGINE='foo'" in lines[1]
+    assert lines[2] == "False"
+
+
 def test_assignment_sets_the_default_of_the_process():
     xa.config.threads = 3
     assert xa.config.threads == 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +43,15 @@ def test_missing_is_an_error_to_raise():
     assert isinstance(error, xa.errors.MissingExtraError)
     assert "'tensorly'" in str(error)
     assert "extarray[demo]" in str(error)
+
+
+def test_all_is_for_users():
+    """It has every extra but those for work on the package."""
+    tomllib = pytest.importorskip("tomllib")
+    root = Path(__file__).resolve().parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    users = set(extras) - {"all", "bench", "dev", "docs", "fuzz", "test"}
+    assert extras["all"] == [f"extarray[{','.join(sorted(users))}]"]
+    index = (root / "docs/index.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", index, re.MULTILINE)) == users | {"all"}

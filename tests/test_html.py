@@ -171,10 +171,20 @@ def test_each_growth_is_seen(axis):
         assert len(show(array).colours() - {"#fff", "#000"}) == count
 
 
+def test_attributes_are_shown_and_cut():
+    attrs = {"unit": "<mm>", "gain": list(range(100))}
+    text = show(xa.create(None, (2,), dims=["x"], attrs=attrs)).text
+    assert "unit: '<mm>'" in text
+    assert "gain: [0, 1, 2" in text
+    assert "99" not in text
+    assert "Attributes" not in show(xa.create(None, (2,), dims=["x"])).text
+
+
 def test_an_enormous_grid_is_bounded():
     uniform = {
         "path": None,
         "dims": None,
+        "attrs": {},
         "offset": (0, 0, 0),
         "dtype": np.dtype("f8"),
         "order": "C",

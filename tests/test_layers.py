@@ -113,6 +113,7 @@ LAYERS = [
     ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],
     ["extarray._core._types"],
     ["extarray.advice"],
+    ["extarray.coords"],
     [
         "extarray.attrs",
         "extarray.chunking",
@@ -151,9 +152,16 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 FOLDERS = {"extarray.array_api", "extarray.cli", "extarray.interop"}
 
-#: What stands beside the array uses its public face.
+#: What stands beside the array uses its public face, and what interprets its attributes.
 BESIDE = {*FOLDERS, "extarray.plot", "extarray.__main__"}
-PUBLIC = {*BESIDE, "extarray", "extarray.errors", "extarray.extras", "extarray.info"}
+PUBLIC = {
+    *BESIDE,
+    "extarray",
+    "extarray.coords",
+    "extarray.errors",
+    "extarray.extras",
+    "extarray.info",
+}
 
 SOURCES = sorted(p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
 MODULES = {".".join([ROOT.name, *p.relative_to(ROOT).with_suffix("").parts]) for p in SOURCES}

@@ -72,6 +72,7 @@ def test_what_is_stored(path):
         assert a.attrs["units"] == "K"
         assert a.attrs["coords"]["time"] == {
             "dims": ["time"],
+            "origin": [0],
             "dtype": "<M8[ns]",
             "data": ["2024-05-01T00:00:00.000000000", "2024-05-02T00:00:00.000000000"],
         }
@@ -277,6 +278,31 @@ def test_an_append_that_fails_leaves_everything(path):
         xr.testing.assert_identical(got, da)
 
 
+def test_the_first_part_is_not_appended(path, folder):
+    """The message says what to do."""
+    da = xr.DataArray([1.0], {"x": [0]}, ["x"], "level")
+    with pytest.raises(xa.MissingError, match="write the first part of it without append_dim"):
+        da.extarray.to_extarray(path, append_dim="x")
+    with pytest.raises(xa.MissingError, match="write the first part of it without append_dim"):
+        da.to_dataset().extarray.to_extarray(folder, append_dim="x")
+    da.to_dataset().extarray.to_extarray(folder)
+    message = r"a folder, with the arrays 'level', 'x'; open one, .* by xarray.open_dataset"
+    with pytest.raises(xa.MissingError, match=message):
+        xa.open(folder)
+    with pytest.raises(xa.MissingError, match=message):
+        da.extarray.to_extarray(folder, append_dim="x")
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1", "bool"])
+@pytest.mark.parametrize("missing", [np.nan, -1.0])
+def test_integers_are_appended_where_values_may_be_missing(path, dtype, missing):
+    da = xr.DataArray([1.0, np.nan], {"x": [0, 1]}, ["x"], "level")
+    da.extarray.to_extarray(path, encoding={"level": {"_FillValue": missing}})
+    da.fillna(1).astype(dtype).extarray.to_extarray(path, append_dim="x")
+    with xr.open_dataarray(path, engine="extarray") as got:
+        np.testing.assert_array_equal(got, [1, np.nan, 1, 1])
+
+
 def test_coordinates_that_do_not_fit(path):
     """Too many, as between the two commits of an append; too few, after growth by others."""
     da = scene()
@@ -301,6 +327,236 @@ def test_coordinates_that_do_not_fit(path):
         assert ds.shape == (3, 3, 5)
         assert "time" in ds.coords
         assert "label" not in ds.coords
+
+
+# -- labels, where the start moves ---------------------------------------------------------------
+
+
+def dated(path, origin):
+    """Four dates with the values 1 to 4."""
+    form = {"dims": ["time"], "dtype": "M8[D]", "data": list(map(str, times(1, 2, 3, 4, unit="D")))}
+    if origin is not None:
+        form["origin"] = origin
+    coords = {"time": form, "place": {"data": 7}}
+    return xa.from_array([1, 2, 3, 4], path, dims=["time"], attrs={"coords": coords})
+
+
+def labelled(path):
+    """What xarray says: the day of each value."""
+    with xr.open_dataarray(path, engine="extarray") as da:
+        assert da.place == 7
+        if "time" not in da.coords:
+            return None
+        days = da.time.values.astype("M8[D]").astype(str)
+        return {day[-2:]: int(v) for day, v in zip(days, da.values, strict=True)}
+
+
+def test_labels_stay_with_their_elements_when_the_start_moves(path):
+    with dated(path, [0]) as a:
+        a.shrink(0, 1, side="start")
+    assert labelled(path) == {"02": 2, "03": 3, "04": 4}
+    with xa.open(path, "r+") as a:
+        a.append([5])
+    with pytest.warns(UserWarning, match="has 3 values for 4 elements: it is left out"):
+        assert labelled(path) is None
+    with xa.open(path, "r+") as a:
+        a.shrink(0, 2)
+        a.append([1], side="start")
+    with pytest.warns(UserWarning, match="the first ones count"):
+        assert labelled(path) == {"01": 1, "02": 2, "03": 3}
+    with xa.open(path, "r+") as a:
+        a.append([0], side="start")
+    with pytest.warns(UserWarning, match="no values for the first 1 of 4 elements: it is left out"):
+        assert labelled(path) is None
+
+
+def test_labels_that_do_not_tell_where_they_begin(path):
+    with dated(path, None) as a:
+        assert labelled(path) == {"01": 1, "02": 2, "03": 3, "04": 4}
+        a.shrink(0, 1, side="start")
+        a.append([5])
+    with pytest.warns(UserWarning, match="the coordinate has no 'origin'; it is left out"):
+        assert labelled(path) is None
+    with xa.open(path, "r+") as a:
+        coords = a.attrs["coords"]
+        coords["time"].update(data=["2024-05-12", "2024-05-13", "2024-05-14", "2024-05-15"])
+        coords["time"]["origin"] = list(a.origin)
+        a.attrs["coords"] = coords
+    assert labelled(path) == {"12": 2, "13": 3, "14": 4, "15": 5}
+
+
+def test_a_window_that_rolls_with_its_labels(path):
+    """What is appended is labelled, and labels of what was cut off do not pile up."""
+    da = xr.DataArray([1, 2, 3, 4], {"time": times(1, 2, 3, 4), "place": 7}, ["time"], "series")
+    da.extarray.to_extarray(path)
+    for day in range(5, 9):
+        da[:1].assign_coords(time=times(day)).copy(data=[day]).extarray.to_extarray(
+            path, append_dim="time"
+        )
+        with xa.open(path, "r+") as a:
+            a.shrink(0, 1, side="start")
+    assert labelled(path) == {"05": 5, "06": 6, "07": 7, "08": 8}
+    with xa.open(path) as a:
+        assert len(a.attrs["coords"]["time"]["data"]) == 5
+
+
+VIEWS = [
+    (lambda a: a, {"02": 2, "03": 3, "04": 4}),
+    (lambda a: a.lazy[...], {"02": 2, "03": 3, "04": 4}),
+    (lambda a: a.lazy[::-1], {"04": 4, "03": 3, "02": 2}),
+    (lambda a: a.lazy[1:3], {"03": 3, "04": 4}),
+    (lambda a: a.lazy[[2, 0]], {"04": 4, "02": 2}),
+    (lambda a: a.lazy[:0], {}),
+]
+
+
+@pytest.mark.parametrize(("view", "expected"), VIEWS)
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.filterwarnings("ignore:coordinate.*the first ones count")
+def test_labels_go_with_a_view_that_is_copied(tmp_path, view, expected, rolled):
+    with dated(tmp_path / "a", [0]) as a:
+        a.shrink(0, 1, side="start")
+        if rolled:  # what has a label moves on, out of the first chunk
+            a.append([0, 0], side="start")
+            a.shrink(0, 2, side="start")
+        xa.rechunk(view(a), tmp_path / "b", chunks=2).close()
+    assert labelled(tmp_path / "b") == expected
+
+
+@pytest.mark.parametrize("copy", ["copy", "repack", "pickle"])
+def test_labels_go_with_a_copy(tmp_path, copy):
+    with dated(None, [0]) as a:
+        a.shrink(0, 1, side="start")
+        if copy == "pickle":
+            pickle.loads(pickle.dumps(a)).copy(tmp_path / "b").close()
+        else:
+            getattr(a, copy)(tmp_path / "b").close()
+    assert labelled(tmp_path / "b") == {"02": 2, "03": 3, "04": 4}
+
+
+@pytest.mark.filterwarnings("ignore:coordinate.*it is left out")
+def test_a_copy_does_not_forget_that_labels_are_not_known(tmp_path):
+    with dated(tmp_path / "a", None) as a:
+        a.shrink(0, 1, side="start")
+        a.copy(tmp_path / "b").close()
+        xa.rechunk(a.lazy[::-1], tmp_path / "c").close()
+    assert labelled(tmp_path / "b") is None
+    assert labelled(tmp_path / "c") is None
+    with xa.open(tmp_path / "b") as b:
+        assert b.attrs["coords"]["time"]["data"][0] == "2024-05-01"
+
+
+@pytest.mark.parametrize("dims", [None, ("time", "y", "x")])
+def test_labels_of_axes_that_change_places(tmp_path, dims):
+    t, y, x = dims or ("dim_0", "dim_1", "dim_2")
+    coords = {
+        "day": {"dims": t, "data": [1, 2]},
+        "area": {"dims": [y, x], "data": [[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22, 23]]},
+    }
+    values = np.arange(24).reshape(2, 3, 4)
+    a = xa.from_array(values, tmp_path / "a", dims=dims, attrs={"coords": coords})
+    with a:
+        xa.rechunk(a.lazy[1, 1:, ::2], tmp_path / "b", axes=(1, 0)).close()
+    with xr.open_dataarray(tmp_path / "b", engine="extarray") as b:
+        np.testing.assert_array_equal(b, values[1, 1:, ::2].T)
+        assert b.day == 2
+        area = b.area.transpose(*b.dims)
+        np.testing.assert_array_equal(area, [[10, 20], [12, 22]])
+    with xa.open(tmp_path / "a", "r+") as a:
+        a.add_axis(0)
+        a.extend(0, 1)
+    with xr.open_dataarray(tmp_path / "a", engine="extarray") as got:
+        assert got.day.dims == (got.dims[1],)
+        assert got.area.dims == got.dims[2:]
+
+
+def test_a_dataset_that_is_read_when_the_start_has_moved(path):
+    """As by a process that is sent it: the array is opened anew."""
+    dated(path, [0]).close()
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        with xa.open(path, "r+") as a:
+            a.append([-1, 0], side="start")
+        da.close()
+        np.testing.assert_array_equal(da, [1, 2, 3, 4])
+        np.testing.assert_array_equal(da[::-1][1:], [3, 2, 1])
+    with xa.open(path, "r+") as a:
+        a.shrink(0, 2, side="start")
+    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        with xa.open(path, "r+") as a:
+            a.shrink(0, 1, side="start")
+            a.append([5, 6])
+        da.close()
+        with pytest.raises(xa.BoundsError, match="were cut off since: open it again"):
+            da.load()
+
+
+def level(y):
+    return xr.Dataset(
+        {"v": (("y", "x"), np.array(y)[:, None] * np.ones((1, 2))), "w": ("y", y)},
+        {"y": np.array(y) + 0.5},
+    )
+
+
+def test_an_array_of_a_dataset_that_grows_at_the_start(folder):
+    level([3, 4]).extarray.to_extarray(folder)
+    with xa.open(folder / "v", "r+") as v:
+        v.append([[-1, -1]], side="start")
+    with pytest.warns(UserWarning, match="disagree about where 'y' begins: the 2 elements"):
+        ds = xr.open_dataset(folder, engine="extarray")
+    with ds:
+        xr.testing.assert_identical(ds.load(), level([3, 4]))
+    with pytest.warns(UserWarning, match="disagree about where"):
+        level([5]).extarray.to_extarray(folder, append_dim="y")
+    with xa.open(folder / "v") as v:
+        np.testing.assert_array_equal(v[:, 0], [-1, 3, 4, 5])
+    with xa.open(folder / "v", "r+") as v:
+        v.shrink(0, 2, side="start")
+    with pytest.warns(UserWarning, match="disagree about where"):
+        ds = xr.open_dataset(folder, engine="extarray")
+    with ds:
+        xr.testing.assert_identical(ds.load(), level([4, 5]))
+
+
+def test_a_dataset_that_rolls(folder):
+    """Arrays that are added, or copied, belong to what the others have by then."""
+    level([1, 2, 3]).extarray.to_extarray(folder)
+    for name in ("v", "w", "y"):
+        with xa.open(folder / name, "r+") as a:
+            a.shrink(0, 1, side="start")
+    xr.Dataset({"new": ("y", [20, 30])}).extarray.to_extarray(folder, mode="a")
+    xa.rechunk(folder / "v", in_place=True).close()
+    expected = level([2, 3]).assign(new=("y", [20, 30]))
+    with xr.open_dataset(folder, engine="extarray") as ds:
+        xr.testing.assert_identical(ds.load(), expected)
+    with xa.open(folder / "new", "r+") as a:
+        a.shrink(0, 1, side="start")
+    with pytest.warns(UserWarning, match="disagree about where"):
+        ds = xr.open_dataset(folder, engine="extarray")
+    with ds:
+        xr.testing.assert_identical(ds.load(), expected.isel(y=[1]))
+
+
+def test_arrays_that_do_not_tell_what_belongs_together(folder):
+    """As files of before, or those of somebody else."""
+    level([1, 2, 3]).assign_coords(far=("y", [1, 2, 3])).extarray.to_extarray(folder)
+    for name in ("v", "w", "y", "far"):
+        with xa.open(folder / name, "r+") as a:
+            del a.attrs["dataset_origin"]
+            a.shrink(0, 1, side="start")
+    with xr.open_dataset(folder, engine="extarray") as ds:
+        xr.testing.assert_identical(ds.drop_vars("far").load(), level([2, 3]))
+    with xa.open(folder / "v", "r+") as v:
+        v.shrink(0, 1, side="start")
+    with pytest.warns(UserWarning, match="its coordinates are left out"):
+        ds = xr.open_dataset(folder, engine="extarray")
+    with ds:
+        assert set(ds.variables) == {"v", "w"}
+        assert ds.sizes["y"] == 1
+    with (
+        pytest.warns(UserWarning, match="its coordinates are left out"),
+        pytest.raises(xa.ArgumentError, match="write the dataset anew"),
+    ):
+        level([4]).extarray.to_extarray(folder, append_dim="y")
 
 
 def test_an_array_that_is_being_written(path):
@@ -394,11 +650,12 @@ def test_every_kind_of_index(path, n_dims):
         yield rng.integers(-n, n, (1, 1)[:n_dims])
 
     manager = xr.backends.CachingFileManager(xa.open, path, mode="r")
-    lazy = LazyArray(manager, x.shape, x.dtype)
+    lazy = LazyArray(manager, (0, 0, 0), x.shape, x.dtype)
     expected = indexing.as_indexable(x)
     with xa.open(path, "r+") as a:
         for axis in range(3):
             a.extend(axis, 1)
+            a.extend(axis, axis, side="start")
     for key in itertools.product(*map(items, x.shape)):
         if not any(isinstance(item, np.ndarray) for item in key):
             continue

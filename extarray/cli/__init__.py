@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Dense N-dimensional arrays on disk that grow along any axis.",
     )
     parser.add_argument("--version", action="version", version=f"extarray {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"{__name__}.{name}")
         module.add_parser(subparsers).set_defaults(run=module.run)
@@ -55,10 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     _open_closed_outputs()
+    parser = build_parser()
     try:
-        args = build_parser().parse_args(argv)
+        args = parser.parse_args(argv)
     except SystemExit as leave:  # argparse has printed help, the version, or what is wrong
         return leave.code if isinstance(leave.code, int) else 2
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
     try:
         status: int = args.run(args)
         sys.stdout.flush()

@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     progress = _Bars() if sys.stderr.isatty() else None
     with wrong_calls():
         report = xa.check(args.path, args.data, args.repair, args.force, progress=progress)
+    if [problem.kind for problem in report.problems] == ["file", "file"]:
+        xa.open(args.path).close()  # neither file is there: the error says what is
     print(report)
     return 0 if report.ok and not report.refused else 1
 

@@ -18,9 +18,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, ExistsError, ExtArrayError
+from ..errors import ExistsError, ExtArrayError
 from ..extras import require
 from . import _report
+from ._calls import WrongCall
 from ._checks import Checker, CheckError
 from ._progress import Progress
 from ._reader import Reader
@@ -162,7 +163,8 @@ def _take_in(
         with Reader(a.path, scene.path, args.variable, seed, args.limit) as reader:
             reader.wait_for_states(1)
             print(f"Reader   process {reader.pid} has opened the array and goes on reading it")
-            with Progress(len(arrivals) - 3, "growing", "pieces") as progress:
+            with Progress(len(arrivals), "growing", "pieces") as progress:
+                progress.step(f"from {_report.by(a.shape)} on", 3)
                 for number, arrival in enumerate(arrivals[3:], start=1):
                     growths.append(_grow(a, arrival, layout, scene, writer, other))
                     progress.step(f"now {_report.by(a.shape)}")
@@ -170,7 +172,7 @@ def _take_in(
                         reader.wait_for_states(1 + number // _LAG)
                     if time.monotonic() > deadline:
                         raise CheckError(
-                            f"{number} of {len(arrivals) - 3} pieces after {args.limit:g} s; "
+                            f"{number + 3} of {len(arrivals)} pieces after {args.limit:g} s; "
                             "give more time with --limit"
                         )
             if a.shape != scene.data.shape:
@@ -309,9 +311,7 @@ def _choose_chunks(given: Sequence[int] | None, shape: Sequence[int]) -> tuple[i
     if given is None:
         return tuple(-(-n // g) for n, g in zip(shape, _GRID, strict=True))
     if len(given) not in (1, 3) or min(given) < 1:
-        raise ArgumentError(
-            f"--chunks takes one or three numbers from 1, not {_report.by(given, ',')}"
-        )
+        raise WrongCall(f"--chunks takes one or three numbers from 1, not {_report.by(given, ',')}")
     return tuple(given) if len(given) == 3 else tuple(given) * 3
 
 
@@ -321,7 +321,7 @@ def _choose_bands(given: Sequence[int] | None, scene: Scene) -> tuple[Sequence[i
         return scene.composite, scene.composite_title
     count = scene.data.shape[2]
     if len(given) != 3 or not all(0 <= band < count for band in given):
-        raise ArgumentError(
+        raise WrongCall(
             f"--bands takes three bands from 0 to {count - 1}, not {_report.by(given, ',')}"
         )
     return given, f"bands {given[0]}, {given[1]} and {given[2]} as red, green and blue"

@@ -167,8 +167,8 @@ class ExtArrayDataArray:
         -----
         The array is read block by block, each within ``config.max_memory``; dask computes it so.
         Coordinates become the attribute ``"coords"``; a folder suits large ones better, see
-        `ExtArrayDataset.to_extarray`.  An append is one commit, or two where coordinates grow;
-        readers between the two leave out what they have too much of.
+        `ExtArrayDataset.to_extarray`.  An append is one commit, with that of the coordinates; what
+        they have of elements that were cut off goes.
 
         Examples
         --------
@@ -233,8 +233,8 @@ class ExtArrayDataset:
 
         Notes
         -----
-        The arrays grow one after another, each in one commit.  Readers, and whoever comes after a
-        crash, see the extents on which all arrays agree; the next append goes on from there.
+        An append is one commit of all arrays that grow.  Where one of them grew or shrank alone,
+        readers see the elements that all have, and the next append goes on from there.
 
         Examples
         --------

@@ -1,7 +1,8 @@
 """Elements of an array for xarray: read when they are needed, by any kind of index.
 
 An index is one of the array as it was when the dataset was opened.  The array may have grown by
-the time that it is read: a process that is sent a dataset, for example, opens it anew.
+the time that it is read, at either end: a process that is sent a dataset, for example, opens it
+anew.
 """
 
 from __future__ import annotations
@@ -34,16 +35,25 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
     ----------
     manager : CachingFileManager
         Opens the array, also after it was pickled.
+    first : tuple of int
+        The least indices, counted from where index 0 was at first.
     shape : tuple of int
-        Bounds; those of the array may be larger by now.
+        Extents; the array may be larger.
     dtype : dtype
         The array's, or one that xarray has in its place.
     """
 
-    __slots__ = ("_manager", "dtype", "shape")
+    __slots__ = ("_first", "_manager", "dtype", "shape")
 
-    def __init__(self, manager: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        manager: Any,
+        first: tuple[int, ...],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> None:
         self._manager = manager
+        self._first = first
         self.shape = shape
         self.dtype = dtype
 
@@ -57,9 +67,9 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
 
     def _product(self, key: tuple[Any, ...]) -> Any:
         """Elements where integers, slices, and arrays of indices of one axis each meet."""
-        with self._array() as a:
+        with self._array() as (a, lows):
             brackets = a.oindex if any(isinstance(item, np.ndarray) for item in key) else a
-            return self._known(brackets[_inside(key, self.shape)])
+            return self._known(brackets[_inside(key, self.shape, lows)])
 
     def _points(self, key: tuple[Any, ...]) -> Any:
         """Elements at points, whose dimensions come first; those of slices are the last."""
@@ -71,24 +81,31 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
                 indices.append(np.arange(n)[item].reshape(-1, *(1,) * left))
             else:
                 indices.append(item.reshape(*item.shape, *(1,) * n_slices))
-        key = _inside(tuple(indices), self.shape)
+        key = _inside(tuple(indices), self.shape, (0,) * len(self.shape))
         shape = np.broadcast_shapes(*map(np.shape, key))
         if 0 in shape:
             return np.empty(shape, self.dtype)
         # xarray makes arrays of its slices, and spreads each array over all dimensions.  Taken back
         # to those along which they vary, they are a product, and not a list of its points.
-        with self._array() as a:
-            elements = self._known(a[tuple(map(_varying, key))])
+        with self._array() as (a, lows):
+            elements = self._known(a[tuple(map(operator.add, map(_varying, key), lows))])
         return elements if elements.shape == shape else np.broadcast_to(elements, shape).copy()
 
     @contextmanager
-    def _array(self) -> Iterator[xa.ExtArray]:
+    def _array(self) -> Iterator[tuple[xa.ExtArray, tuple[int, ...]]]:
+        """The array, and where index 0 is by now."""
         with self._manager.acquire_context() as a:
+            lows = tuple(map(operator.add, self._first, a.origin))
             if a.ndim != len(self.shape) or any(map(operator.gt, self.shape, a.shape)):
                 raise BoundsError(
                     f"'{a.path}' had the shape {self.shape}, and has {a.shape} now: open it again"
                 )
-            yield a
+            for low, n, extent in zip(lows, self.shape, a.shape, strict=True):
+                if n and not 0 <= low <= extent - n:
+                    raise BoundsError(
+                        f"'{a.path}' had elements that were cut off since: open it again"
+                    )
+            yield a, lows
 
     def _known(self, elements: Any) -> Any:
         return elements.astype(self.dtype, copy=False)
@@ -103,14 +120,14 @@ def _varying(index: Any) -> Any:
     return index
 
 
-def _inside(key: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
+def _inside(key: tuple[Any, ...], shape: tuple[int, ...], lows: tuple[int, ...]) -> tuple[Any, ...]:
     """The same index of a larger array, as which an array may be opened again."""
-    return tuple(map(_inside_axis, key, shape, range(len(shape))))
+    return tuple(map(_inside_axis, key, shape, lows, range(len(shape))))
 
 
-def _inside_axis(item: Any, extent: int, axis: int) -> Any:
+def _inside_axis(item: Any, extent: int, low: int, axis: int) -> Any:
     if isinstance(item, slice):
-        places = range(extent)[item]
+        places = range(low, low + extent)[item]
         if not places:
             return slice(0, 0)
         return slice(places.start, None if places.stop < 0 else places.stop, places.step)
@@ -120,4 +137,4 @@ def _inside_axis(item: Any, extent: int, axis: int) -> Any:
         raise BoundsError(
             f"index {indices[outside][0]} is out of bounds for axis {axis} with size {extent}"
         )
-    return np.where(indices < 0, indices + extent, indices)[()]
+    return (np.where(indices < 0, indices + extent, indices) + low)[()]

@@ -1,7 +1,8 @@
 """What is stored, as xarray's variables: one array with its coordinates, or a folder of arrays.
 
 One array has its coordinates in the attribute ``"coords"``.  In a folder each pair of files is a
-variable, coordinates included, and ``dataset.json`` has the attributes of the dataset.  Attributes
+variable, coordinates included, and ``dataset.json`` has the attributes of the dataset.  `coords`
+says how labels are found again after growth or shrinking at the start.  Attributes
 are those of the CF conventions, which xarray decodes; numbers, dates and texts are stored as they
 are where the conventions ask for nothing else.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import extarray as xa
+from extarray.coords import DATASET_ORIGIN, first_labels, known_origin
 from extarray.errors import (
     ArgumentError,
     FormatError,
@@ -54,7 +56,9 @@ strings: Any = require("xarray.coding.strings", "xarray")
 #: The file of a folder with the attributes of the dataset.
 DATASET = "dataset.json"
 #: Attributes of an array that are not those of the variable.
-RESERVED = ("dims", "name", "coords")
+RESERVED = ("dims", "name", "coords", DATASET_ORIGIN)
+# Attributes that name other variables.
+_NAMING = ("coordinates", "bounds")
 
 
 class Entry(NamedTuple):
@@ -69,6 +73,8 @@ class Entry(NamedTuple):
     chunks: tuple[int, ...]
     attrs: dict[str, Any]
     coords: dict[str, Any]  # JSON forms
+    origin: tuple[int, ...]
+    dataset_origin: tuple[int, ...] | None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
@@ -84,6 +90,9 @@ class Entry(NamedTuple):
                 name = attrs.pop("name")
             if isinstance(attrs.get("coords"), dict):
                 coords = attrs.pop("coords")
+            dataset_origin = known_origin(attrs.get(DATASET_ORIGIN), a.ndim)
+            if dataset_origin is not None:
+                del attrs[DATASET_ORIGIN]
             return cls(
                 path=os.fspath(a.path),
                 manager=manager,
@@ -94,6 +103,8 @@ class Entry(NamedTuple):
                 chunks=a.chunks,
                 attrs=decode(attrs),
                 coords=coords,
+                origin=a.origin,
+                dataset_origin=dataset_origin,
             )
         except BaseException:
             manager.close()
@@ -104,10 +115,16 @@ class Entry(NamedTuple):
         """Extent of each dimension."""
         return dict(zip(self.dims, self.shape, strict=True))
 
-    def variable(self, sizes: Mapping[str, int]) -> Any:
-        """The array as a lazy variable, with the extents that `sizes` gives."""
+    def shift(self, dim: str) -> int:
+        """How much higher indices along a dimension are than in the dataset."""
+        j = self.dims.index(dim)
+        return self.origin[j] - (self.dataset_origin[j] if self.dataset_origin else 0)
+
+    def variable(self, starts: Mapping[str, int], sizes: Mapping[str, int]) -> Any:
+        """The array as a lazy variable: its elements from some indices on, so many of them."""
         shape = tuple(sizes[d] for d in self.dims)
-        data = LazyArray(self.manager, shape, _known_dtype(self.dtype))
+        first = tuple(starts[d] - n for d, n in zip(self.dims, self.origin, strict=True))
+        data = LazyArray(self.manager, first, shape, _known_dtype(self.dtype))
         attrs = dict(self.attrs)
         if "_FillValue" in attrs:  # of the array's dtype, say the conventions
             attrs["_FillValue"] = of_dtype(attrs["_FillValue"], self.dtype, attrs["_FillValue"])
@@ -120,21 +137,43 @@ class Entry(NamedTuple):
         }
         return xr.Variable(self.dims, indexing.LazilyIndexedArray(data), attrs, encoding)
 
-    def coordinates(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
-        """Yield the names and variables of the coordinates in the attribute ``"coords"``."""
+    def coordinates(
+        self, starts: Mapping[str, int], sizes: Mapping[str, int]
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield the coordinates in the attribute ``"coords"`` that label all of these elements."""
+        origin = dict(zip(self.dims, self.origin, strict=True))
         for name, form in self.coords.items():
-            variable = coordinate(form, f"coordinate {name!r} of '{self.path}'")
-            key = {}
-            for d, n in variable.sizes.items():
-                wanted = sizes.get(d, n)
-                if n != wanted:
+            where = f"coordinate {name!r} of '{self.path}'"
+            variable = coordinate(form, where)
+            firsts = first_labels(form, origin)
+            labels = {}
+            for d, first in zip(variable.dims, firsts, strict=True):
+                if d not in origin:
+                    continue
+                if first is None:
                     _warn(
-                        f"coordinate {name!r} of '{self.path}' has {n} values for {wanted} "
-                        f"elements: " + ("it is left out" if n < wanted else "the first ones count")
+                        f"{where} does not tell the elements of {d!r} apart: the axis has grown or "
+                        "shrunk at its start, and the coordinate has no 'origin'; it is left out.  "
+                        f"Set it again, with 'origin': what a.origin is then for {d!r}"
                     )
-                    key[d] = slice(wanted)
-            if all(n >= sizes.get(d, n) for d, n in variable.sizes.items()):
-                yield name, variable.isel(key)
+                    break
+                n, there = sizes[d], variable.sizes[d]
+                low = first + starts[d] if n else 0
+                if low < 0:
+                    _warn(
+                        f"{where} has no values for the first {min(-low, n)} of {n} elements: it "
+                        "is left out"
+                    )
+                    break
+                if low + n != there:
+                    what = f"{where} has {max(0, there - low)} values for {n} elements: "
+                    if low + n > there:
+                        _warn(f"{what}it is left out")
+                        break
+                    _warn(f"{what}the first ones count")
+                labels[d] = slice(low, low + n)
+            else:
+                yield name, variable.isel(labels)
 
 
 def _warn(message: str) -> None:
@@ -170,9 +209,9 @@ def coordinate(form: Any, where: str) -> Any:
         raise ArgumentError(f"{where} is none: {error}") from None
 
 
-def coordinate_form(variable: Any) -> dict[str, Any]:
-    """JSON form of a coordinate: of its encoded variable."""
-    form = {"dims": list(variable.dims), **encode_array(variable.to_numpy())}
+def coordinate_form(variable: Any, origin: list[int]) -> dict[str, Any]:
+    """JSON form of a coordinate: of its encoded variable, and of the origin of each dimension."""
+    form = {"dims": list(variable.dims), "origin": origin, **encode_array(variable.to_numpy())}
     return {**form, "attrs": encode(variable.attrs)} if variable.attrs else form
 
 
@@ -234,8 +273,9 @@ class ArrayStore(_Store):
     def get_variables(self) -> dict[str, Any]:
         """Return the array and its coordinates, not decoded."""
         (entry,) = self.entries
-        variables = {entry.name: entry.variable(entry.sizes)}
-        for name, variable in entry.coordinates(entry.sizes):
+        starts = dict.fromkeys(entry.dims, 0)
+        variables = {entry.name: entry.variable(starts, entry.sizes)}
+        for name, variable in entry.coordinates(starts, entry.sizes):
             if name in variables:
                 raise ArgumentError(
                     f"'{entry.path}' has the name of its coordinate {name!r}; give it another, as "
@@ -258,10 +298,24 @@ class FolderStore(_Store):
 
     Notes
     -----
-    The arrays of a dataset grow one after another.  Where they disagree about the extent of a
-    dimension, the smallest counts, and a warning says so: it is the last on which all agreed.
+    Where the arrays disagree about the extent of a dimension, because some grew alone, the elements
+    count that all have, and a warning says so.  Which ones these are after growth or shrinking at
+    the start, the attribute ``"dataset_origin"`` of each tells.  Where it is missing, elements are
+    put together by their indices, and get no coordinates.
+
+    Attributes
+    ----------
+    sizes : dict
+        Extents of the dimensions.
+    lows : dict
+        Where they begin, counted from where the arrays began when they were put together; not of
+        those for which that is not known.
+    coords : set of str
+        Names of the coordinates in attributes.
     """
 
+    sizes: dict[str, int]
+    lows: dict[str, int]
     coords: set[str]
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -273,27 +327,46 @@ class FolderStore(_Store):
         try:
             for path in paths:
                 self.entries.append(Entry.open(path, f"{path.stem}_"))
-            self.sizes = self._agree()
+            self.sizes, self.lows = {}, {}
+            for d in sorted({d for entry in self.entries for d in entry.dims}):
+                self._agree(d)
         except BaseException:
             self.close()
             raise
         names = {entry.name for entry in self.entries}
         self.coords = {name for entry in self.entries for name in entry.coords} - names
 
-    def _agree(self) -> dict[str, int]:
-        sizes: dict[str, int] = {}
-        differ = set()
-        for entry in self.entries:
-            for d, n in entry.sizes.items():
-                if sizes.setdefault(d, n) != n:
-                    differ.add(d)
-                    sizes[d] = min(n, sizes[d])
-        for d in sorted(differ):
+    def _agree(self, dim: str) -> None:
+        """Find the elements along a dimension that all arrays have."""
+        entries = [entry for entry in self.entries if dim in entry.dims]
+        shifts = {entry.shift(dim) for entry in entries}
+        extents = {entry.sizes[dim] for entry in entries}
+        self.sizes[dim] = min(extents)
+        if len(shifts) > 1 and any(entry.dataset_origin is None for entry in entries):
             _warn(
-                f"the arrays of '{self.folder}' disagree about the extent of {d!r}: the smallest, "
-                f"{sizes[d]}, counts"
+                f"the arrays of '{self.folder}' have grown or shrunk at the start of {dim!r} by "
+                f"different amounts, and not all have the attribute '{DATASET_ORIGIN}', which says "
+                f"what belongs together: its coordinates are left out, and the first "
+                f"{self.sizes[dim]} elements of each count"
             )
-        return sizes
+            return
+        low = self.lows[dim] = -min(shifts)
+        if len(shifts) > 1:
+            high = min(entry.sizes[dim] - entry.shift(dim) for entry in entries)
+            self.sizes[dim] = max(0, high - low)
+            _warn(
+                f"the arrays of '{self.folder}' disagree about where {dim!r} begins: the "
+                f"{self.sizes[dim]} elements that all have count"
+            )
+        elif len(extents) > 1:
+            _warn(
+                f"the arrays of '{self.folder}' disagree about the extent of {dim!r}: the "
+                f"smallest, {self.sizes[dim]}, counts"
+            )
+
+    def starts(self, entry: Entry) -> dict[str, int]:
+        """Index of an array at which each dimension begins."""
+        return {d: self.lows[d] + entry.shift(d) if d in self.lows else 0 for d in entry.dims}
 
     def get_variables(self) -> dict[str, Any]:
         """Return the arrays, not decoded."""
@@ -304,16 +377,33 @@ class FolderStore(_Store):
                     f"two arrays of '{self.folder}' have the name {entry.name!r}; change the "
                     "attribute 'name' of one"
                 )
-            variables[entry.name] = entry.variable(self.sizes)
+            variables[entry.name] = entry.variable(self.starts(entry), self.sizes)
         for entry in self.entries:
-            for name, variable in entry.coordinates(self.sizes):
+            for name, variable in entry.coordinates(self.starts(entry), self.sizes):
                 if name in self.coords and not variables.setdefault(name, variable).identical(
                     variable
                 ):
                     raise ArgumentError(
                         f"coordinate {name!r} of '{entry.path}' is not that of the other arrays"
                     )
+        unknown = self.unknown
+        if unknown:
+            names = {*unknown, *self.coords, *self._listed(variables)}
+            for name in names & set(variables):
+                if unknown & set(variables[name].dims):
+                    del variables[name]
         return variables
+
+    @property
+    def unknown(self) -> set[str]:
+        """Dimensions along which it is not known what belongs together."""
+        return set(self.sizes) - set(self.lows)
+
+    def _listed(self, variables: Mapping[str, Any]) -> set[str]:
+        """Names of the coordinates that attributes name, by the CF conventions."""
+        attrs = [self.get_attrs(), *(v.attrs for v in variables.values())]
+        texts = [each[key] for each in attrs for key in _NAMING if isinstance(each.get(key), str)]
+        return set(" ".join(texts).split())
 
     def get_attrs(self) -> dict[str, Any]:
         """Return the attributes of the dataset."""

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import extarray as xa
+from extarray.coords import DATASET_ORIGIN
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
     CastingError,
     ExistsError,
+    MissingError,
     ShapeError,
     VariableError,
     storage_error,
@@ -240,6 +242,10 @@ def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dic
         if not packing:
             # Nothing asks for a cast: where one loses something, `_check_cast` says so.
             encoding.pop("dtype", None)
+            if variable.dtype.kind in "biu":
+                # Integers miss nothing, and may not have what says so: NaN.
+                encoding.pop("_FillValue", None)
+                encoding.pop("missing_value", None)
         alike[name] = variable.copy(deep=False)
         alike[name].encoding = encoding
     return encode_variables(alike)
@@ -288,6 +294,15 @@ def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str)
             raise VariableError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
 
 
+def _nothing_there(what: str, path: Path, dim: str) -> MissingError:
+    return MissingError(
+        errno.ENOENT,
+        f"there is no {what} to append to along {dim!r}; write the first part of it without "
+        "append_dim",
+        os.fspath(path),
+    )
+
+
 def _append(a: xa.ExtArray, source: Any, axis: int, start: int) -> None:
     """Append from an index on, where elements of an append that did not end may be."""
     there = min(a.shape[axis] - start, source.shape[axis])
@@ -329,7 +344,9 @@ def write_array(
     main = variables.pop(array.name)
     extra: dict[str, Any] = {}
     if variables:
-        extra["coords"] = {name: _coords_form(name, c) for name, c in variables.items()}
+        extra["coords"] = {
+            name: _coords_form(name, c, [0] * c.ndim) for name, c in variables.items()
+        }
     target = Path(path)
     if array.name is not None and array.name != target.name.removesuffix(".xmd"):
         check_name(array.name)
@@ -337,16 +354,19 @@ def write_array(
     New.plan(target, main, chunks, array.name in given, extra).write(mode == "w")
 
 
-def _coords_form(name: Any, variable: Any) -> dict[str, Any]:
+def _coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
     if variable.size > MOST_COORDS:
         raise ArgumentError(
             f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
             "folder: array.to_dataset().extarray.to_extarray(folder)"
         )
-    return coordinate_form(variable)
+    return coordinate_form(variable, origin)
 
 
 def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) -> None:
+    stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
+    if not (path.exists() or _metadata(stem).exists()):
+        raise _nothing_there("array", path, dim)
     with xa.open(path, "r+") as a, ArrayStore(path) as store:
         (entry,) = store.entries
         stored = store.get_variables()
@@ -362,10 +382,11 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) ->
         _check_cast(entry.name, main, a.dtype)
         before = a.attrs.get("coords")
         grown = dict(entry.coords)
+        origin = dict(zip(entry.dims, entry.origin, strict=True))
         for n, new in encoded.items():
             if dim in new.dims:
                 both = xr.Variable.concat([stored[n], new], dim).transpose(*stored[n].dims)
-                grown[n] = _coords_form(n, both)
+                grown[n] = _coords_form(n, both, [origin.get(d, 0) for d in both.dims])
         with xa.commit([a]):
             if grown != before and grown:
                 a.attrs["coords"] = grown
@@ -394,12 +415,15 @@ def write_dataset(
     _check_chunks(chunks, dataset.dims)
     given = _with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
     form = encode(dict(attrs))
-    there = _what_is_there(target, mode, variables)
+    there, lows = _what_is_there(target, mode, variables)
     places = _places(target, mode, variables, there)
     new = []
     for name, variable in encode_variables(variables).items():
         place = places[name]
-        extra = {} if place.name == name else {"name": name}
+        extra: dict[str, Any] = {} if place.name == name else {"name": name}
+        begin = [lows.get(d, 0) for d in variable.dims]
+        if None not in begin:
+            extra[DATASET_ORIGIN] = begin
         new.append(New.plan(place, variable, chunks, name in given, extra))
     _write_folder(target, new, mode, there)
     if mode == "a" and (target / DATASET).exists():
@@ -433,8 +457,13 @@ def check_name(name: Any) -> None:
         )
 
 
-def _what_is_there(folder: Path, mode: str, variables: Mapping[Any, Any]) -> dict[Any, Path]:
-    """Paths of the arrays of a folder by their names; checks what the mode allows."""
+def _what_is_there(
+    folder: Path, mode: str, variables: Mapping[Any, Any]
+) -> tuple[dict[Any, Path], dict[Any, int | None]]:
+    """Paths of the arrays of a folder by their names; checks what the mode allows.
+
+    Also where the dimensions begin that stay, None where that is not known.
+    """
     there = list(arrays_in(folder))
     is_dataset = (folder / DATASET).exists()
     if mode == "w-" and (there or is_dataset):
@@ -451,17 +480,19 @@ def _what_is_there(folder: Path, mode: str, variables: Mapping[Any, Any]) -> dic
             os.fspath(folder),
         )
     if not (there or is_dataset):
-        return {}
+        return {}, {}
     with FolderStore(folder) as store:
-        if mode == "a":
-            for variable in variables.values():
-                for d, n in variable.sizes.items():
-                    if store.sizes.get(d, n) != n:
-                        raise ShapeError(
-                            f"Unable to update size for existing dimension {d!r} ({n} != "
-                            f"{store.sizes[d]}); to append, give append_dim"
-                        )
-        return {entry.name: Path(entry.path) for entry in store.entries}
+        paths = {entry.name: Path(entry.path) for entry in store.entries}
+        if mode == "w":
+            return paths, {}
+        for variable in variables.values():
+            for d, n in variable.sizes.items():
+                if store.sizes.get(d, n) != n:
+                    raise ShapeError(
+                        f"Unable to update size for existing dimension {d!r} ({n} != "
+                        f"{store.sizes[d]}); to append, give append_dim"
+                    )
+        return paths, {d: store.lows.get(d) for d in store.sizes}
 
 
 def _places(
@@ -519,29 +550,50 @@ def _remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
+def _check_extents(entry: Any, store: FolderStore, dim: str) -> None:
+    """Refuse to append to an array that has grown alone along another dimension."""
+    for d, start in store.starts(entry).items():
+        n, own = store.sizes[d], entry.sizes[d]
+        if start + n > own if d == dim else n != own:
+            raise ShapeError(
+                f"cannot append {entry.name!r} along {dim!r}: its elements along {d!r} are not "
+                f"those of the other arrays: it has {own}, and all have {n}"
+            )
+
+
 def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
+    if not (arrays_in(folder) or (folder / DATASET).exists()):
+        raise _nothing_there("dataset", folder, dim)
     with ExitStack() as stack:
         # The locks of all, before anything is looked at.
         arrays = {
             os.fspath(path): stack.enter_context(xa.open(path, "r+")) for path in arrays_in(folder)
         }
         store = stack.enter_context(FolderStore(folder))
+        if store.unknown:
+            raise ArgumentError(
+                f"cannot append to '{folder}': where its arrays begin along "
+                f"{', '.join(map(repr, sorted(store.unknown)))} is not known; write the dataset "
+                "anew, into another folder"
+            )
         stored = store.get_variables()
         _check_names(set(variables), stored, dim, f"'{folder}'")
         encoded = {
             n: _aligned(n, v, stored[n], dim) for n, v in _encode_like(variables, stored).items()
         }
         for name in store.coords:
-            if dim in stored[name].dims:
+            if name in stored and dim in stored[name].dims:
                 raise ArgumentError(
                     f"cannot append {name!r}: it is an attribute; keep it as an array of the folder"
                 )
         growing = [entry for entry in store.entries if dim in entry.dims]
         for entry in growing:
             _check_cast(entry.name, encoded[entry.name], entry.dtype)
+            _check_extents(entry, store, dim)
         with xa.commit([arrays[entry.path] for entry in growing]):
             for entry in growing:
                 axis = entry.dims.index(dim)
-                _append(arrays[entry.path], encoded[entry.name], axis, store.sizes[dim])
+                end = store.starts(entry)[dim] + store.sizes[dim]
+                _append(arrays[entry.path], encoded[entry.name], axis, end)
         # xarray tells dask's tasks apart by the time of what is opened.
         os.utime(folder)

@@ -47,6 +47,11 @@ def test_wrong_usage_is_status_2(argv, capsys):
     assert "usage: extarray" in captured.err
 
 
+def test_no_command_at_all_is_helped(capsys):
+    assert cli.main([]) == 2
+    assert "check that the files of an array are whole" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["", ".xmd", ".xta"])
 def test_info(path, suffix, capsys):
     with xa.create(path, shape=(4, 3), dtype="u2", chunks=2) as a:
@@ -57,6 +62,36 @@ def test_info(path, suffix, capsys):
     assert "uint16" in out
     assert "4 x 8" in out or "(4, 8)" in out
     assert len(out.splitlines()) == len(expected.splitlines())
+
+
+def test_info_has_the_attributes(script, path):
+    """Each a line, whatever is in it and whatever the output can show."""
+    attrs = {
+        "unit": "µm",
+        "e\x1b[2J": "\x9b",
+        "gain": [0] * 100,
+        **dict.fromkeys(map(str, range(30))),
+    }
+    xa.create(path, shape=(2,), dims=["x"], attrs=attrs).close()
+    with xa.open(path) as a:
+        assert a.info()["attrs"] == {**attrs, "dims": ["x"]}
+    done = subprocess.run(
+        [sys.executable, "-m", "extarray", "info", path],
+        capture_output=True,
+        env={**script.environment, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode("ascii").partition("\nattrs ")[2].splitlines()
+    assert [line.strip() for line in lines[:4]] == [
+        r"unit: '\xb5m'",
+        r"'e\x1b[2J': '\x9b'",
+        f"gain: [{'0, ' * 16}0,...",
+        "0: None",
+    ]
+    assert len(lines) == 21
+    assert lines[-1].strip() == "... and 13 more"
 
 
 def test_info_while_a_writer_has_the_array(path, capsys):
@@ -79,6 +114,53 @@ def test_an_error_is_one_line_and_status_1(path, prepare, capsys):
     assert captured.out == ""
     assert captured.err.startswith("extarray info: ")
     assert captured.err.count("\n") == 1
+
+
+def folder_of_arrays(path):
+    path.mkdir()
+    for name in "ab":
+        xa.create(path / name, shape=(2,)).close()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "what"),
+    [
+        (lambda path: None, "No such file"),
+        (lambda path: path.write_text("x"), "extarray.from_array copies other arrays into one"),
+        (folder_of_arrays, "it is a folder, with the arrays 'a', 'b'; open one"),
+    ],
+    ids=["missing", "a file", "a folder"],
+)
+def test_check_of_what_is_no_array(path, prepare, what, capsys):
+    """It says what `extarray info` says, once."""
+    prepare(path)
+    texts = []
+    for command in ("info", "check"):
+        assert cli.main([command, str(path)]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        texts.append(captured.err.removeprefix(f"extarray {command}: "))
+    assert texts[0] == texts[1]
+    assert what in texts[0]
+    assert texts[0].count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("EXTARRAY_ENGINE", "foo"), ("EXTARRAY_MAX_MEMORY", "much")]
+)
+def test_an_environment_that_cannot_be_is_one_line(script, path, name, value):
+    xa.create(path, shape=(2,)).close()
+    done = subprocess.run(
+        [sys.executable, "-m", "extarray", "info", path],
+        capture_output=True,
+        text=True,
+        env={**script.environment, name: value},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"extarray info: environment variable {name}='{value}': ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_interrupt_is_status_130(monkeypatch, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -182,6 +183,11 @@ class TestMainJob:
         status, _, err = run()
         assert (status, err) == (0, "")
         assert restored(run.out / "scene").tobytes() == scene.tobytes()
+
+    def test_all_pieces_are_counted(self, run):
+        _, out, _ = run()
+        (total,) = re.findall(r"^Arrivals (\d+) pieces", out, re.MULTILINE)
+        assert f"growing: {total} of {total} pieces" in out
 
     def test_bands(self, run):
         status, _, err = run("--bands", "16,0,3")
@@ -657,13 +663,18 @@ class TestUsage:
             (["--chunks", "1,2"], "not 1,2"),
             (["--bands", "0,1"], "--bands takes three bands from 0 to 16, not 0,1"),
             (["--bands", "0,1,17"], "not 0,1,17"),
-            (["--scene", "nowhere.npy"], "no scene 'nowhere.npy': no such file"),
         ],
     )
-    def test_what_is_not_possible(self, run, options, message):
-        status, _, err = run(*options)
-        assert status == 1
+    def test_values_that_are_not_possible(self, run, options, message):
+        status, out, err = run(*options)
+        assert (status, out) == (2, "")
         assert message in err
+        assert err.count("\n") == 1
+
+    def test_a_scene_that_is_not_there(self, run):
+        status, _, err = run("--scene", "nowhere.npy")
+        assert status == 1
+        assert "no scene 'nowhere.npy': no such file" in err
 
     def test_without_matplotlib(self, run, monkeypatch):
         for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
