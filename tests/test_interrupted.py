@@ -167,6 +167,47 @@ def test_queries_whose_threads_cannot_be_started(monkeypatch):
     assert (out == np.arange(64)[::-1, None]).all()
 
 
+@pytest.mark.parametrize("key", ["...", "[0, 1]"], ids=["box", "list"])
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_an_interrupt_ends_a_large_transfer_between_two_parts(script, key, way):
+    """It does not wait for the rest; the first part is done, and nothing of the next one."""
+    script(
+        """
+import _thread, functools, os, signal, sys
+import numpy as np
+import extarray as xa
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# The first thread that is to be started is none, but a signal; and no code of Python's runs that
+# would see it before the core looks.
+interrupt = functools.partial(max, signal.SIGINT, key=functools.partial(os.kill, os.getpid()))
+key, way = eval(sys.argv[1]), sys.argv[2]
+n = 130  # of a MiB, twice: more than is moved at once
+xa.config.threads = 2
+array = xa.zeros((2, n), f"V{2**20}", chunks=(1, 1))
+values = np.ones((2, 2**20), "u1").view(array.dtype)
+many = np.lib.stride_tricks.as_strided(values, (2, n), (2**20, 0))
+_thread.start_new_thread = interrupt
+try:
+    if way == "write":
+        array[key] = many
+    else:
+        array.read(key, out=many)
+except KeyboardInterrupt:
+    pass
+else:
+    raise AssertionError("not interrupted")
+if way == "write":
+    assert bytes(array[0, -1]) == bytes(array[0, 0]) == b"\1" * 2**20
+    assert bytes(array[1, 0]) == bytes(array[1, -1]) == bytes(2**20)
+else:
+    assert bytes(values[0]) == bytes(2**20) and bytes(values[1]) == b"\1" * 2**20
+""",
+        key,
+        way,
+    )
+
+
 def test_a_value_that_closes_or_grows_while_it_is_stored():
     array = xa.zeros((2, 2), chunks=2)
 

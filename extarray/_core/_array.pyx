@@ -12,6 +12,7 @@ import numpy as np
 
 cimport cython
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -304,6 +305,9 @@ cdef class ArrayCore(Transfers):
             return 0
         middle = s.result_shape[dim] // 2
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
+            if low:
+                PyErr_CheckSignals()
+                self._check_open()
             narrow(s, dim, low, high, &part)
             self._read_cast(&part, target[(slice(None),) * dim + (slice(low, high),)])
         return 0
@@ -380,6 +384,8 @@ cdef class ArrayCore(Transfers):
         middle = s.result_shape[dim] // 2
         own = dim - (s.result_ndim - value.ndim)
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
+            if low:
+                PyErr_CheckSignals()
             narrow(s, dim, low, high, &part)
             if own >= 0 and value.shape[own] > 1:
                 self._write_cast(&part, value[(slice(None),) * own + (slice(low, high),)])

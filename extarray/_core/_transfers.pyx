@@ -9,6 +9,7 @@ import os
 import numpy as np
 
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -21,7 +22,7 @@ from ._query cimport query_t
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState
 from ._threads cimport run_pieces, run_plan, worth_threads
-from ._types cimport MAX_NDIM, floor_div, index_t
+from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
 from extarray.config import config
 from extarray.errors import BoundsError, ShapeError, StorageError, TruncatedError
@@ -40,6 +41,7 @@ cdef enum:
 
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
+cdef index_t PART_BYTES = 1 << 28           # between parts as large, signals are looked for
 cdef index_t CHECK_BYTES = 1 << 20          # above this, a look at the length of the file costs nothing
 
 
@@ -130,6 +132,9 @@ cdef class Transfers(ArrayState):
                 dim = i
         middle = s.result_shape[dim] // 2
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
+            if low:
+                PyErr_CheckSignals()
+                self._check_open()
             narrow(s, dim, low, high, &part)
             inner = values
             if dim >= missing and values.shape[dim - missing] > 1:
@@ -159,6 +164,8 @@ cdef class Transfers(ArrayState):
         axial.pin(&state)
         job.axial = &state
         try:
+            if size > PART_BYTES:
+                return run_parts(job, zeros, job.n_pieces)
             if shares > 1 and job.layout.ndim > 0:
                 return run_pieces(job, zeros, job.n_pieces, shares)
             with nogil:
@@ -307,11 +314,15 @@ cdef class Transfers(ArrayState):
             plan.look_up(first, min(total, first + WINDOW))
             if noted:
                 self._note_visits(q)
-            failure = run_plan(plan, 0, plan.query.n_visits, worth_threads(size))
-            if noted:
-                self._note_visits(q)
+            try:
+                failure = run_visited(plan, size, total)
+            finally:
+                if noted:
+                    self._note_visits(q)
             if failure:
                 break
+            if first + WINDOW < total:
+                PyErr_CheckSignals()
         return self._check_transferred(failure, write)
 
     # -- what is cut off meanwhile -----------------------------------------------------------
@@ -559,6 +570,52 @@ cdef class Transfers(ArrayState):
     def _sync_elements(self):
         """Have what was written on the disk: the class that derives from this one knows how."""
         raise NotImplementedError
+
+
+cdef int run_visited(Plan plan, index_t size, index_t total) except -1:
+    """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a job."""
+    cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
+    cdef index_t n = plan.query.n_visits, parts = ceil_div(n, most), i, first, stop
+    cdef int failure = 0
+    for i in range(parts):
+        if i:
+            PyErr_CheckSignals()
+        first = i * n // parts
+        stop = (i + 1) * n // parts
+        failure = run_plan(plan, first, stop, worth_threads(min(size, (stop - first) * each)))
+        if failure:
+            break
+    return failure
+
+
+cdef int run_parts(const job_t *job, const int *low, const int *high) except -1:
+    """Run the pieces low ... high - 1 of a job, first one half of them where they are many: between
+    two parts a signal (Ctrl-C) may end it.  One chunk is one part, however large it is."""
+    cdef int middle[MAX_NDIM]
+    cdef index_t size = job.layout.itemsize, shares
+    cdef const piece_t *last
+    cdef int j, axis = -1, failure
+    for j in range(job.layout.ndim):
+        last = &job.pieces[j][high[j] - 1]
+        size *= last.position + last.count - job.pieces[j][low[j]].position
+        if axis < 0 and high[j] - low[j] > 1:
+            axis = j
+    if size <= PART_BYTES or axis < 0:
+        shares = worth_threads(size)
+        if shares > 1 and axis >= 0:
+            return run_pieces(job, low, high, shares)
+        with nogil:
+            failure = run(job, low, high)
+        return failure
+    memcpy(middle, high, sizeof(middle))
+    middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
+    failure = run_parts(job, low, middle)
+    if failure:
+        return failure
+    PyErr_CheckSignals()
+    memcpy(middle, low, sizeof(middle))
+    middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
+    return run_parts(job, middle, high)
 
 
 cdef index_t block_limit() except -1:
