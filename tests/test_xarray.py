@@ -23,6 +23,7 @@ from xarray.core import indexing  # noqa: E402
 
 from extarray.interop.xarray import ExtArrayBackend  # noqa: E402
 from extarray.interop.xarray_lazy import LazyArray  # noqa: E402
+from extarray.interop.xarray_store import ArrayStore  # noqa: E402
 
 
 def times(*days, unit="ns"):
@@ -473,21 +474,19 @@ def test_labels_of_axes_that_change_places(tmp_path, dims):
 def test_a_dataset_that_is_read_when_the_start_has_moved(path):
     """As by a process that is sent it: the array is opened anew."""
     dated(path, [0]).close()
-    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+    with ArrayStore(path) as store:
+        da = store.get_variables()[path.name]
+        store.close()
         with xa.open(path, "r+") as a:
             a.append([-1, 0], side="start")
-        da.close()
         np.testing.assert_array_equal(da, [1, 2, 3, 4])
         np.testing.assert_array_equal(da[::-1][1:], [3, 2, 1])
-    with xa.open(path, "r+") as a:
-        a.shrink(0, 2, side="start")
-    with xr.open_dataarray(path, engine="extarray", cache=False) as da:
+        store.close()
         with xa.open(path, "r+") as a:
-            a.shrink(0, 1, side="start")
+            a.shrink(0, 3, side="start")
             a.append([5, 6])
-        da.close()
         with pytest.raises(xa.BoundsError, match="were cut off since: open it again"):
-            da.load()
+            da.to_numpy()
 
 
 def level(y):
@@ -961,6 +960,18 @@ def test_arrays_with_coordinates_of_their_own(folder):
         b.attrs.update(coords={}, name="a")
     with pytest.raises(xa.ArgumentError, match="two arrays"):
         xr.open_dataset(folder)
+
+
+def test_coordinates_of_axes_of_other_arrays(folder):
+    """Which of the elements there they label is not known."""
+    folder.mkdir()
+    coords = {"y": {"dims": ["y"], "data": [1, 2]}, "z": {"dims": ["z"], "data": [1, 2]}}
+    xa.create(folder / "a", (2,), dims=["x"], attrs={"coords": coords}).close()
+    xa.create(folder / "b", (2,), dims=["y"]).close()
+    with pytest.warns(UserWarning, match="labels 'y', which is an axis of other arrays"):
+        ds = xr.open_dataset(folder)
+    with ds:
+        assert set(ds.coords) == {"z"}
 
 
 def test_damaged_attributes_of_a_dataset(folder):

@@ -149,7 +149,10 @@ class Entry(NamedTuple):
             labels = {}
             for d, first in zip(variable.dims, firsts, strict=True):
                 if d not in origin:
-                    continue
+                    if d not in sizes:
+                        continue
+                    _warn(f"{where} labels {d!r}, which is an axis of other arrays: it is left out")
+                    break
                 if first is None:
                     _warn(
                         f"{where} does not tell the elements of {d!r} apart: the axis has grown or "
