@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import struct
+import subprocess
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -792,6 +793,25 @@ def test_a_forgotten_writer_warns(disk):
 def test_a_forgotten_reader_does_not_warn(scene):
     array = xa.open(scene[0])
     del array
+
+
+def test_a_reader_that_lives_until_the_end_says_nothing(script, scene):
+    """What outlives the modules, as an open dataset of xarray, finds none of theirs at exit."""
+    code = """
+import sys
+import extarray as xa
+class Keeper:
+    def __init__(self):
+        self.array = xa.open(sys.argv[1])
+    def __del__(self):
+        self.array.close()
+Keeper.instance = Keeper()
+sys.keeper = Keeper
+"""
+    done = subprocess.run(
+        script.command(code, scene[0]), env=script.environment, capture_output=True, check=True
+    )
+    assert done.stderr == b""
 
 
 def test_leaving_the_block_closes_even_after_an_error(scene):

@@ -20,7 +20,7 @@ from posix.mman cimport (
     PROT_WRITE, mmap, mprotect, munmap,
 )
 from posix.types cimport off_t
-from posix.unistd cimport _SC_PAGESIZE, pread, sysconf
+from posix.unistd cimport _SC_PAGESIZE, close, pread, sysconf
 
 from ._types cimport index_t
 
@@ -526,7 +526,7 @@ cdef class Counter:
         if self.page != NULL:
             munmap(self.page, self.length)
         if self.fd >= 0:
-            os.close(self.fd)
+            close(self.fd)  # at exit, modules are gone
 
     @staticmethod
     def own():
@@ -615,7 +615,7 @@ cdef class Region:
             munmap(self.base, self.window)
             reserved -= self.window
         if self.fd >= 0:
-            os.close(self.fd)
+            close(self.fd)  # at exit, modules are gone
 
     @staticmethod
     def file(int fd, size_t length, bint writable, bint mapped):
