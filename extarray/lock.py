@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from extarray.metadata.header import Header
+
 __all__ = [
     "acquire",
     "anyone_is_alive",
@@ -378,18 +380,24 @@ def holding(fd: int, address: int, count: int) -> Iterator[None]:
 # -- messages ------------------------------------------------------------------------------------
 
 
-def note_holder(fd: int, held: bool) -> None:
+def note_holder(fd: int, header: Header, held: bool) -> None:
     """Leave a note in ``.xmd`` that tells who holds the lock; for messages only.
 
     Parameters
     ----------
     fd : int
         Descriptor of ``.xmd``, open for writing.
+    header : Header
+        Its own: what the file says may be damaged by now, and the place anything.
     held : bool
         False: clear the note.
     """
-    note = f"{os.getpid()} {socket.gethostname()}".encode()[: HOLDER_BYTES - 1] if held else b""
-    os.pwrite(fd, note.ljust(HOLDER_BYTES, b"\0"), header_bytes_of(fd) - HOLDER_BYTES)
+    note = _own_note() if held else b""
+    os.pwrite(fd, note.ljust(HOLDER_BYTES, b"\0"), header.header_bytes - HOLDER_BYTES)
+
+
+def _own_note() -> bytes:
+    return f"{os.getpid()} {socket.gethostname()}".encode()[: HOLDER_BYTES - 1]
 
 
 def _refusal(fd: int, kind: int) -> str:

@@ -29,6 +29,7 @@ from extarray.errors import (
 )
 from extarray.filesystem import (
     absolute_names,
+    close_all,
     create_beside,
     datasync,
     family,
@@ -165,8 +166,7 @@ class FileStore(Member):
                 pass  # what is damaged may be replaced
             else:
                 present.conclude_members()
-            present._metadata = -1
-            making.old = fd
+            present._metadata, making.old = -1, fd
         finally:
             present._close_files()
 
@@ -225,7 +225,7 @@ class FileStore(Member):
         if self.header.checksum:
             self.sums = Sums(self._metadata, self.header, [], True, self.path)
         write_all(self._metadata, fresh.image, 0)
-        lock.note_holder(self._metadata, True)
+        lock.note_holder(self._metadata, self.header, True)
         self.region = self._region_of(data_bytes)
         self._count_cuts(True)
 
@@ -370,8 +370,8 @@ class FileStore(Member):
             # Whoever held the lock may have replaced the files.
             if os.path.samestat(os.fstat(fd), os.stat(metadata)):
                 return fd
-            os.close(fd)
             self._metadata = -1
+            os.close(fd)
             fd = self._metadata = os.open(metadata, flags)
 
     def _lock(self, fd: int, timeout: float | None) -> None:
@@ -385,7 +385,7 @@ class FileStore(Member):
             # The last writer died, perhaps in the midst of an append, or after a cut.
             self.release(self.state.data_bytes)
             self.unclean = self._unsettled = True
-        lock.note_holder(self._metadata, True)
+        lock.note_holder(self._metadata, self.header, True)
 
     def _take_over(self, begun: int) -> None:
         """Begin to write in the state of a slot, where the last writer ended.
@@ -464,7 +464,7 @@ class FileStore(Member):
                 fresh = encode_fresh(header, state, records, attrs, slots)
                 self._hand_on(fresh)
                 write_all(fd, fresh.image, 0)
-                lock.note_holder(fd, True)
+                lock.note_holder(fd, fresh.header, True)
                 datasync(fd)
                 # From now on readers look which file has the name.
                 self._write_superblock(
@@ -485,8 +485,8 @@ class FileStore(Member):
                 self._succeed(fd, fresh, attrs, sums)
                 raise
             finally:
-                if fd >= 0:
-                    os.close(fd)
+                with contextlib.suppress(OSError):  # what counts is on the disk
+                    close_all(fd)
         with contextlib.suppress(OSError):
             self._sync_names()  # what fails here, the next flush says
 
@@ -603,7 +603,9 @@ class FileStore(Member):
                 self._end_writing()
         finally:
             self._withdraw()
-            self._close_files()
+            what = "'{}' is closed, but what was written since the last flush may be lost"
+            with family(what, self.path):
+                self._close_files()
 
     def _close_files(self) -> None:
         _writers.discard(self)
@@ -619,7 +621,7 @@ class FileStore(Member):
                 self._seal()
         finally:
             with contextlib.suppress(OSError):
-                lock.note_holder(self._metadata, False)
+                lock.note_holder(self._metadata, self.header, False)
             with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
                 lock.release(self._metadata)
 
