@@ -346,7 +346,8 @@ def wait_turn(fd: int, ticket: int) -> None:
     ----------
     fd, ticket : int
     """
-    # Those who wait do not exclude each other, and nobody will want to write here again.
+    # Those who wait do not exclude each other, and nobody will want to write here again: nor does
+    # it matter if an interrupt leaves the lock.
     _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
     _drop(fd, _TURNS + ticket)
 
@@ -367,14 +368,18 @@ def holding(fd: int, address: int, count: int) -> Iterator[None]:
     count : int
         Chunks that follow each other in the file.
     """
-    if _HAS_RANGES:
-        _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _CHUNKS + address, count)
-    else:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    start = _CHUNKS + address
     try:
+        if _HAS_RANGES:
+            _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, count)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-    finally:
-        _drop(fd, _CHUNKS + address, count)
+        _drop(fd, start, count)
+    except BaseException:
+        # Also if it was interrupted when the lock was taken, or about to be dropped.
+        _drop(fd, start, count)
+        raise
 
 
 # -- messages ------------------------------------------------------------------------------------

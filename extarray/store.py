@@ -11,7 +11,6 @@ import errno
 import os
 import time
 import warnings
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ from extarray.filesystem import (
     sync_folders,
     write_all,
 )
+from extarray.forks import in_children
 from extarray.metadata.fresh import Fresh, encode_fresh
 from extarray.metadata.header import Header
 from extarray.metadata.places import (
@@ -58,7 +58,6 @@ from extarray.pair.states import ATTEMPTS, OPEN_FLAGS
 from extarray.sums import Sums, read_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from typing import Self
 
@@ -68,9 +67,6 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
 
 __all__ = ["FileStore"]
-
-# Stores that hold a writer's lock: a forked child must let go of it.
-_writers: weakref.WeakSet[FileStore] = weakref.WeakSet()
 
 
 class FileStore(Member):
@@ -89,7 +85,6 @@ class FileStore(Member):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._making: Publication | None = None  # until the files have their names
-        self._fork_listener: weakref.WeakMethod[Callable[[], None]] | None = None
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -145,7 +140,7 @@ class FileStore(Member):
             self._withdraw()
             self._close_files()
             raise
-        _writers.add(self)
+        in_children(self, type(self)._forked)
         return self
 
     def _lock_present(self) -> None:
@@ -265,7 +260,7 @@ class FileStore(Member):
         self.mode = mode
         self.is_durable = durability == "commit"
         if mode == "r+":
-            _writers.add(self)
+            in_children(self, type(self)._forked)
             self._found_entry = True  # perhaps nobody has flushed since they were given
             if self.is_durable:
                 # What is built on must not be less durable than what is built.
@@ -570,15 +565,14 @@ class FileStore(Member):
 
     # -- end -------------------------------------------------------------------------------------
 
-    def on_fork(self, listener: Callable[[], None]) -> None:
-        """Have a method called in a forked child, when this store has become read-only."""
-        self._fork_listener = weakref.WeakMethod(listener)
-
     def _forked(self) -> None:
         """In a forked child: the parent alone is the writer."""
+        if self._metadata < 0 or self.mode != "r+":  # closed; or the child of a child
+            return
         fd, self._metadata = self._metadata, -1
         self.mode = "r"
-        _writers.discard(self)
+        self.is_forked = True
+        self.sums = None
         making, self._making = self._making, None
         if making is not None:
             making.release()
@@ -587,12 +581,16 @@ class FileStore(Member):
         with contextlib.suppress(OSError):
             self._metadata = os.open(name, os.O_RDONLY | OPEN_FLAGS)
             self._count_cuts(False)
-        # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would not.
-        os.close(fd)
+        with contextlib.suppress(OSError):
+            # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would
+            # not.
+            close_all(fd)
         self.cuts_known = self._cuts_made
-        listener = None if self._fork_listener is None else self._fork_listener()
-        if listener is not None:
-            listener()
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """In a forked child: take up what counts, and no part of a block of another thread."""
+        self.held = None
+        return super().as_committed(axial)
 
     def close(self) -> None:
         """Seal, unlock and close."""
@@ -606,10 +604,6 @@ class FileStore(Member):
             what = "'{}' is closed, but what was written since the last flush may be lost"
             with family(what, self.path):
                 self._close_files()
-
-    def _close_files(self) -> None:
-        _writers.discard(self)
-        super()._close_files()
 
     def _end_writing(self) -> None:
         """Leave the files as the next writer likes to find them, and drop the lock."""
@@ -642,11 +636,3 @@ class FileStore(Member):
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_writers):
-        store._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
