@@ -21,9 +21,11 @@ from extarray.copies import CopiesMixin
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
+    ExtArrayError,
     LimitError,
 )
 from extarray.filesystem import resolve_path
+from extarray.forks import in_children
 from extarray.growth import Extendible
 from extarray.habits import HabitsMixin
 from extarray.indexing.indexable import Indexable
@@ -169,19 +171,35 @@ class ExtArray(
         self._take_layout(axial)
         self._attach_store()
         self._watch_cuts()
-        if isinstance(store, FileStore) and store.mode == "r+":
-            store.on_fork(self._after_fork)
+        in_children(self, type(self)._after_fork)
         return self
 
     def _make_locks(self) -> None:
         self._growth = self._commits = self._steady = threading.RLock()
 
+    def _is_still(self) -> bool:
+        """Whether no other thread holds a lock of the array."""
+        return self._steady.acquire(blocking=False)
+
     def _after_fork(self) -> None:
-        """In a forked child: read only, and no lock that a thread of the parent held."""
+        """In a forked child: no lock that a thread of the parent held, and nothing half done.
+
+        Where it has files, it is open for reading.  If what counts cannot be told it is closed.
+        """
+        still = self._is_still()
         self._make_locks()
-        self._filling = False
-        self._attach_store()
-        self._watch_cuts()
+        if not still or self.mode == "r":
+            self._filling = False
+        if self.closed:
+            return
+        try:
+            if not still:
+                self._take_layout(self._store.as_committed(self.axial))
+            self._attach_store()
+            self._watch_cuts()
+        except (OSError, ExtArrayError):
+            with contextlib.suppress(OSError):
+                self._let_go()
 
     def _watch_cuts(self) -> None:
         """Watch the store's counter of cuts, if it has one."""

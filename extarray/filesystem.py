@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CAN_RESERVE",
     "absolute_names",
+    "close_all",
     "create_beside",
     "datasync",
     "erase_range",
@@ -226,6 +227,32 @@ def family(what: str, path: object) -> Iterator[None]:
         raise
     except OSError as error:
         raise storage_error(error, what, path) from error
+
+
+def close_all(*fds: int) -> None:
+    """Close descriptors, all of them; what is negative is none.
+
+    The caller has forgotten the numbers by then: whatever is raised, they may be those of other
+    files.
+
+    Parameters
+    ----------
+    *fds : int
+
+    Raises
+    ------
+    OSError
+        The first that a file system gave.
+    """
+    failure = None
+    for fd in fds:
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except BaseException as error:  # noqa: BLE001 -- raised when all are closed
+                failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
+import itertools
 import threading
 import time
-import weakref
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from extarray.errors import (
     StorageError,
 )
 from extarray.filesystem import family
+from extarray.forks import in_children
 from extarray.pair.states import ATTEMPTS, StateReader
 from extarray.store import FileStore
 
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["commit", "refresh"]
 
+_of_thread = threading.local()
+
 # Looks at arrays that change all the time, and seconds between some of them.
 _ROUNDS, _ROUNDS_TO_NAP, _NAP = 20_000, 50, 0.0005
-
-# Blocks that are open: a forked child is in none of them.
-_blocks: weakref.WeakSet[_Block] = weakref.WeakSet()
-_of_thread = threading.local()
 
 
 @contextlib.contextmanager
@@ -105,6 +103,7 @@ def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
             raise
         finally:
             _of_thread.inside = False
+            block.members = []  # nothing is left for a forked child to forget
 
 
 def refresh(arrays: Iterable[ExtArray]) -> bool:
@@ -184,6 +183,7 @@ class _Block:
     def __init__(self, members: list[ExtArray]) -> None:
         self.members = members
         self.marks: list[Any] = []  # of the arrays that are held
+        in_children(self, _Block.forget)
 
     def locked(self) -> contextlib.ExitStack:
         return _locked(self.members)
@@ -199,13 +199,11 @@ class _Block:
         for array in self.members:
             self.marks.append(array.axial._mark())
             array._store.hold()
-        _blocks.add(self)
 
     def _held(self) -> list[tuple[ExtArray, Any]]:
         """Arrays that are held, with their marks, for the last time."""
         held = list(zip(self.members, self.marks, strict=False))
         self.marks = []
-        _blocks.discard(self)
         return held
 
     def roll_back(self) -> None:
@@ -243,13 +241,18 @@ class _Block:
 
     def forget(self) -> None:
         """In a forked child: the block goes on in the parent alone."""
-        for array, mark in self._held():
-            if isinstance(array._store, FileStore):
-                array._store.roll_back()
+        _of_thread.inside = False
+        marks, self.marks = self.marks, []
+        for array, mark in itertools.zip_longest(self.members, marks):
+            store = array._store
+            if store.held is None:  # or another thread's, and the files were read anew
+                continue
+            if isinstance(store, FileStore):
+                store.roll_back()
                 array.axial._rollback(mark)
-                array._set_bounds(array._store.shape, array._store.offset)
+                array._set_bounds(store.shape, store.offset)
             else:
-                array._store.finish()
+                store.finish()
 
 
 def _decide(first: FileStore, *others: FileStore) -> None:
@@ -280,15 +283,6 @@ def _take_back(array: ExtArray, mark: Any) -> None:
         store.take_back()
         array._forget_touched()
         array._attach_store()
-
-
-def _after_fork_in_child() -> None:
-    for block in list(_blocks):
-        block.forget()
-    _of_thread.inside = False
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Superseded(Exception):  # noqa: N818 -- no error: look again

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from extarray.metadata.header import Header
+
 __all__ = [
     "acquire",
     "anyone_is_alive",
@@ -344,7 +346,8 @@ def wait_turn(fd: int, ticket: int) -> None:
     ----------
     fd, ticket : int
     """
-    # Those who wait do not exclude each other, and nobody will want to write here again.
+    # Those who wait do not exclude each other, and nobody will want to write here again: nor does
+    # it matter if an interrupt leaves the lock.
     _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
     _drop(fd, _TURNS + ticket)
 
@@ -365,31 +368,41 @@ def holding(fd: int, address: int, count: int) -> Iterator[None]:
     count : int
         Chunks that follow each other in the file.
     """
-    if _HAS_RANGES:
-        _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _CHUNKS + address, count)
-    else:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    start = _CHUNKS + address
     try:
+        if _HAS_RANGES:
+            _call(fd, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, count)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-    finally:
-        _drop(fd, _CHUNKS + address, count)
+        _drop(fd, start, count)
+    except BaseException:
+        # Also if it was interrupted when the lock was taken, or about to be dropped.
+        _drop(fd, start, count)
+        raise
 
 
 # -- messages ------------------------------------------------------------------------------------
 
 
-def note_holder(fd: int, held: bool) -> None:
+def note_holder(fd: int, header: Header, held: bool) -> None:
     """Leave a note in ``.xmd`` that tells who holds the lock; for messages only.
 
     Parameters
     ----------
     fd : int
         Descriptor of ``.xmd``, open for writing.
+    header : Header
+        Its own: what the file says may be damaged by now, and the place anything.
     held : bool
         False: clear the note.
     """
-    note = f"{os.getpid()} {socket.gethostname()}".encode()[: HOLDER_BYTES - 1] if held else b""
-    os.pwrite(fd, note.ljust(HOLDER_BYTES, b"\0"), header_bytes_of(fd) - HOLDER_BYTES)
+    note = _own_note() if held else b""
+    os.pwrite(fd, note.ljust(HOLDER_BYTES, b"\0"), header.header_bytes - HOLDER_BYTES)
+
+
+def _own_note() -> bytes:
+    return f"{os.getpid()} {socket.gethostname()}".encode()[: HOLDER_BYTES - 1]
 
 
 def _refusal(fd: int, kind: int) -> str:

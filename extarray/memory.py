@@ -5,8 +5,12 @@ from __future__ import annotations
 import mmap
 from dataclasses import replace
 from functools import partial
+from operator import lt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from extarray._core._axial import Axial
 from extarray._core._mapping import Counter, Region
 from extarray.pair.held import Held, without
 from extarray.shares import run_in_shares
@@ -14,7 +18,6 @@ from extarray.shares import run_in_shares
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from extarray._core._axial import Axial
     from extarray.metadata.header import Header
 
 __all__ = ["MemoryStore"]
@@ -34,6 +37,7 @@ class MemoryStore:
 
     path = None
     mode = "r+"
+    is_forked = False
     engine = "memory"
     metadata_bytes = 0
     file_bytes = 0
@@ -74,6 +78,7 @@ class MemoryStore:
         """
         assert self.region is not None
         self.region.commit(new)
+        self._used = new
         fill = self.header.fill
         if any(fill):
             # The system clears pages as they are touched, which takes longer than to fill them.
@@ -81,7 +86,6 @@ class MemoryStore:
                 run_in_shares(partial(self.region.fill, fill), *run, len(fill))
         elif old < self._shown:
             self.region.fill(b"\0", old, min(new, self._shown))
-        self._used = new
 
     def release(self, old: int) -> None:
         """Undo `reserve`: what follows `old` bytes is zero again."""
@@ -98,9 +102,32 @@ class MemoryStore:
         cuts: bool,
     ) -> None:
         """Make new bounds count; memory has no reader but this process."""
-        self.shape = shape
-        self.offset = offset
-        self.grid = axial.grid
+        # In one step, for a process that is forked meanwhile.
+        self.shape, self.offset, self.grid = shape, offset, axial.grid
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """Axial vectors without what is not committed.
+
+        For a forked child: a thread of the parent was about to change the bounds.
+
+        Raises
+        ------
+        CorruptError
+            They have another number of axes: it was about to add one.
+        """
+        records = [axial._record(n) for n in range(axial.segments)]
+        # The grid before a growth that counts is smaller than the one that counts.
+        known = [r for n, r in enumerate(records) if not n or any(map(lt, r[2], self.grid))]
+        axes, sides, grids = zip(*known, strict=True)
+        found = Axial._replay(
+            np.array(axes, np.uint8),
+            np.array(sides, np.uint8),
+            np.array(grids, np.int64).reshape(len(known), -1 if axial.grid else 0),
+            self.grid,
+        )
+        self.unclean = True
+        self.release(found.size * self.header.chunk_bytes)
+        return found
 
     def add_axis(
         self,

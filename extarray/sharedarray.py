@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import operator
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray.array import ExtArray
@@ -18,6 +17,8 @@ from extarray.metadata.writers import WriterKind
 from extarray.sharedstore import SharedFileStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import Self
 
@@ -31,38 +32,10 @@ __all__ = ["SharedArray"]
 class _Appending(threading.local):
     """Arrays to which a thread is appending, by what tells their elements from those of others."""
 
-    def __init__(self) -> None:
-        self.origins: list[bytes] = []
+    origins: tuple[bytes, ...] = ()
 
 
 _appending = _Appending()
-
-
-class _Step:
-    """A lock: who holds it commits alone, on the newest state, as a writer without others does.
-
-    Parameters
-    ----------
-    array : SharedArray
-    alone : bool
-        Not before all appends that others have begun are committed.
-    """
-
-    __slots__ = ("_alone", "_array")
-
-    def __init__(self, array: SharedArray, alone: bool) -> None:
-        self._array = weakref.ref(array)
-        self._alone = alone
-
-    def __enter__(self) -> None:
-        array = self._array()
-        assert array is not None
-        array._begin_step(self._alone)
-
-    def __exit__(self, *_: object) -> None:
-        array = self._array()
-        assert array is not None
-        array._end_step()
 
 
 class SharedArray(ExtArray):
@@ -71,12 +44,11 @@ class SharedArray(ExtArray):
     Made by `extarray.open` with ``share=True``.
     """
 
-    __slots__ = ("_depth", "_locked", "_turn")
+    __slots__ = ("_inside", "_turn")
 
     _store: SharedFileStore
     _turn: threading.RLock  # one thread of the process at a time changes bounds or attributes
-    _depth: int  # times that thread holds it
-    _locked: bool  # that thread holds the lock of commits
+    _inside: bool  # it is in a step
 
     @classmethod
     def _plain_kind(cls) -> type[ExtArray]:  # type: ignore[override]
@@ -99,52 +71,78 @@ class SharedArray(ExtArray):
         return self
 
     def _make_locks(self) -> None:
-        self._depth, self._locked = 0, False
+        self._inside = False
         self._turn = threading.RLock()
-        if self._store.mode == "r+":
-            self._growth, self._commits = _Step(self, True), _Step(self, False)
-            self._steady = self._store.steady
-        else:  # a forked child
-            super()._make_locks()
+        self._steady = self._store.steady
+
+    def _is_still(self) -> bool:
+        return self._turn.acquire(blocking=False) and super()._is_still()
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _begin_step(self, alone: bool) -> None:
-        self._turn.acquire()
-        self._depth += 1
-        try:
-            if not self._locked and not self.closed:
-                if self._depth > 1:  # what reads the data that are being appended, or a signal's
+    @property
+    def _growth(self) -> AbstractContextManager[Any]:  # type: ignore[override]
+        return self._step(alone=True)
+
+    @property
+    def _commits(self) -> AbstractContextManager[Any]:  # type: ignore[override]
+        return self._step(alone=False)
+
+    def _step(self, alone: bool) -> AbstractContextManager[Any]:
+        """A lock: who holds it commits alone, on the newest state, as a writer without others does.
+
+        If `alone`, not before all appends that others have begun are committed.
+        """
+        return self._steady if self.mode == "r" else self._as_writer(alone)  # a forked child
+
+    @contextlib.contextmanager
+    def _as_writer(self, alone: bool) -> Iterator[None]:
+        with self._turn:
+            if self._inside:
+                # By what reads the data that are being appended, or a signal's handler.
+                if not self._store.is_committing() and not self.closed:
                     raise ArgumentError(
                         f"cannot commit to {self._name()} in the midst of an append to it, which "
                         "other writers share"
                     )
-                self._lock()
-                if alone and self._store.queue:
-                    self._wait()
-        except BaseException:
-            self._end_step()
-            raise
+                yield
+                return
+            try:
+                self._inside = True
+                if not self.closed:
+                    self._lock()
+                    if alone and self._store.queue:
+                        self._wait()
+                yield
+                self._conclude()
+                self._leave()
+            except BaseException:
+                # Again, if these two were interrupted: nothing may be left that others wait for.
+                try:
+                    self._conclude()
+                finally:
+                    self._leave()
+                raise
 
-    def _end_step(self) -> None:
-        try:
-            if self._depth == 1:
-                if self._store.ticket:
-                    self._give_up()
-                if self._locked:
-                    with contextlib.suppress(OSError):  # a later step does it
-                        self._give_back_all()
-        finally:
-            self._depth -= 1
-            if self._depth == 0 and self._locked:
-                self._unlock()
-            self._turn.release()
+    def _conclude(self) -> None:
+        """See to what a step has left."""
+        if self._store.ticket:
+            self._give_up()
+        if self._store.is_committing():
+            with contextlib.suppress(OSError):  # a later step does it
+                self._give_back_all()
+
+    def _leave(self) -> None:
+        """End a step."""
+        self._inside = False
+        if self._store.is_committing():
+            self._store.end_commit()
 
     def _give_up(self) -> None:
         """End a turn that has come to nothing, and see to what it has left."""
         self._store.give_up()
         with contextlib.suppress(ExtArrayError):  # or else the next writer does
-            if self._locked:
+            if self._store.is_committing():
                 self._take_up()
             else:
                 self._lock()
@@ -153,12 +151,7 @@ class SharedArray(ExtArray):
         """Take the lock of commits, and take up what others have committed."""
         self._check()
         self._store.begin_commit()
-        self._locked = True
         self._take_up()
-
-    def _unlock(self) -> None:
-        self._locked = False
-        self._store.end_commit()
 
     def _take_up(self) -> bool:
         store = self._store
@@ -178,7 +171,7 @@ class SharedArray(ExtArray):
         while ticket := store.ahead():
             if self._origin in _appending.origins:
                 raise self._is_filling()  # this thread waits for itself
-            self._unlock()
+            store.end_commit()
             store.wait_turn(ticket)
             self._lock()
 
@@ -206,7 +199,7 @@ class SharedArray(ExtArray):
             by = self._length_of(values, j)
             if by:
                 first = self._begin_append(j, at_start, by)
-                self._unlock()
+                self._store.end_commit()
                 self._fill_place(j, first, by, values)
                 self._lock()
                 self._wait()
@@ -259,13 +252,15 @@ class SharedArray(ExtArray):
     def _fill_place(self, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
         with self._steady:  # other threads of this process must not move the bounds
-            self._filling = True
-            _appending.origins.append(self._origin)
+            before = _appending.origins
             try:
+                self._filling = True
+                _appending.origins = (*before, self._origin)
                 self._fill_box(*self._box(axis, first, by), values)
-            finally:
-                _appending.origins.pop()
-                self._filling = False
+                self._filling, _appending.origins = False, before
+            except BaseException:
+                self._filling, _appending.origins = False, before
+                raise
 
     def _end_append(self, axis: int, at_start: bool, first: int, by: int) -> None:
         """Commit an append; all before it are committed, or are no more."""
@@ -273,7 +268,7 @@ class SharedArray(ExtArray):
         place = self._next_place(axis, at_start, by)
         if place != first:
             # Nobody changes the bounds now, and no place that was given meets these two.
-            self._unlock()
+            store.end_commit()
             with self._steady:
                 self._move_place(axis, first, place, by)
             self._lock()
@@ -351,11 +346,8 @@ class SharedArray(ExtArray):
                 return super().refresh()
             if self._filling:
                 return False  # by what reads the data that are being appended
-            self._store.begin_commit()
-            try:
+            with self._store.committing():
                 return self._take_up()
-            finally:
-                self._store.end_commit()
 
     def flush(self) -> None:
         """Bring everything to the disk, also what others have written."""

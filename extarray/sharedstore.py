@@ -40,7 +40,7 @@ from extarray.metadata.writers import (
 from extarray.store import FileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -69,7 +69,8 @@ class SharedFileStore(FileStore):
         self.steady = threading.RLock()
         self.ticket = 0
         self.queue: list[Writer] = []
-        self._held = 0  # times that the lock of commits was taken
+        self._has_lock = False  # the lock of commits is held, by the thread that holds `steady`
+        self._took = False  # which took that for it
         self._slot = -1
         self._own = Writer(os.getpid())
         self._head = WritersHead()
@@ -105,8 +106,7 @@ class SharedFileStore(FileStore):
         self._write_head(WritersHead(head.cut, self._unsettled))
 
     def _end_writing(self) -> None:
-        with contextlib.suppress(OSError):
-            self.begin_commit()
+        with contextlib.suppress(OSError), self.committing():
             try:
                 if self.ticket:
                     self.give_up()
@@ -124,37 +124,73 @@ class SharedFileStore(FileStore):
             finally:
                 with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
                     lock.release(self._metadata)
-                self.end_commit()
 
     def _forked(self) -> None:
         self.steady = threading.RLock()  # a thread of the parent may have held it
-        self._held = 0
+        self._has_lock = False
+        self.ticket = 0
         super()._forked()
 
     # -- commits -----------------------------------------------------------------------------
 
+    def is_committing(self) -> bool:
+        """Whether this thread keeps the other writers from commits."""
+        return self._has_lock and _is_owner(self.steady)
+
     def begin_commit(self) -> None:
-        """Wait until no other writer commits, and keep them from it; may be nested."""
-        self.steady.acquire()
+        """Wait until no other writer commits, and keep them from it, unless this thread does."""
+        inner = _is_owner(self.steady)  # by a with statement around all of this
         try:
-            if self._held == 0:
-                with family("cannot lock '{}'", f"{self.path}.xmd"):
-                    lock.begin_commit(self._metadata)
-            self._held += 1
+            if not inner:
+                self.steady.acquire()
+            with family("cannot lock '{}'", f"{self.path}.xmd"):
+                lock.begin_commit(self._metadata)
+            self._took = not inner
+            self._has_lock = True
         except BaseException:
-            if self._held == 0:
-                lock.end_commit(self._metadata)  # interrupted when it was taken
-            self.steady.release()
+            if _is_owner(self.steady):  # or it was interrupted before
+                with contextlib.suppress(OSError):
+                    self._drop()
+                if not inner:
+                    self.steady.release()
             raise
 
     def end_commit(self) -> None:
-        """Let others commit."""
-        self._held -= 1
+        """Let the others commit; also if it is interrupted."""
+        took = self._took
         try:
-            if self._held == 0:
+            self._drop()
+            if took:
+                self.steady.release()
+        except BaseException:
+            if _is_owner(self.steady):
+                with contextlib.suppress(OSError):
+                    self._drop()
+                if took:
+                    self.steady.release()
+            raise
+
+    def _drop(self) -> None:
+        try:
+            if self._metadata >= 0:  # closing it has dropped its locks
                 lock.end_commit(self._metadata)
         finally:
-            self.steady.release()
+            self._has_lock = False
+
+    @contextlib.contextmanager
+    def committing(self) -> Iterator[None]:
+        """Keep the other writers from commits for the length of a block, if nothing does yet."""
+        if self.is_committing():
+            yield
+            return
+        try:
+            self.begin_commit()
+            yield
+            self.end_commit()
+        except BaseException:
+            if self.is_committing():
+                self.end_commit()
+            raise
 
     def take_up(self, axial: Axial) -> bool:
         """Under the lock: take up what others have committed, and see what they are about.
@@ -354,3 +390,9 @@ class SharedFileStore(FileStore):
     def _write_head(self, head: WritersHead) -> None:
         self._write_entry(-1, encode_writers_head(head))
         self._head = head
+
+
+def _is_owner(steady: threading.RLock) -> bool:
+    """Whether this thread holds a lock; `threading.Condition` asks so, too."""
+    owned: bool = steady._is_owned()  # type: ignore[attr-defined]
+    return owned

@@ -11,7 +11,6 @@ import errno
 import os
 import time
 import warnings
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from extarray.errors import (
 )
 from extarray.filesystem import (
     absolute_names,
+    close_all,
     create_beside,
     datasync,
     family,
@@ -40,6 +40,7 @@ from extarray.filesystem import (
     sync_folders,
     write_all,
 )
+from extarray.forks import in_children
 from extarray.metadata.fresh import Fresh, encode_fresh
 from extarray.metadata.header import Header
 from extarray.metadata.places import (
@@ -57,7 +58,6 @@ from extarray.pair.states import ATTEMPTS, OPEN_FLAGS
 from extarray.sums import Sums, read_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from typing import Self
 
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStore"]
 
-# Stores that hold a writer's lock: a forked child must let go of it.
-_writers: weakref.WeakSet[FileStore] = weakref.WeakSet()
 _MOST_NAMES = 5  # of the arrays of a folder, in a message
 
 
@@ -89,7 +87,6 @@ class FileStore(Member):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._making: Publication | None = None  # until the files have their names
-        self._fork_listener: weakref.WeakMethod[Callable[[], None]] | None = None
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -145,7 +142,7 @@ class FileStore(Member):
             self._withdraw()
             self._close_files()
             raise
-        _writers.add(self)
+        in_children(self, type(self)._forked)
         return self
 
     def _lock_present(self) -> None:
@@ -166,8 +163,7 @@ class FileStore(Member):
                 pass  # what is damaged may be replaced
             else:
                 present.conclude_members()
-            present._metadata = -1
-            making.old = fd
+            present._metadata, making.old = -1, fd
         finally:
             present._close_files()
 
@@ -226,7 +222,7 @@ class FileStore(Member):
         if self.header.checksum:
             self.sums = Sums(self._metadata, self.header, [], True, self.path)
         write_all(self._metadata, fresh.image, 0)
-        lock.note_holder(self._metadata, True)
+        lock.note_holder(self._metadata, self.header, True)
         self.region = self._region_of(data_bytes)
         self._count_cuts(True)
 
@@ -266,7 +262,7 @@ class FileStore(Member):
         self.mode = mode
         self.is_durable = durability == "commit"
         if mode == "r+":
-            _writers.add(self)
+            in_children(self, type(self)._forked)
             self._found_entry = True  # perhaps nobody has flushed since they were given
             if self.is_durable:
                 # What is built on must not be less durable than what is built.
@@ -367,8 +363,8 @@ class FileStore(Member):
             # Whoever held the lock may have replaced the files.
             if os.path.samestat(os.fstat(fd), os.stat(metadata)):
                 return fd
-            os.close(fd)
             self._metadata = -1
+            os.close(fd)
             fd = self._metadata = os.open(metadata, flags)
 
     def _lock(self, fd: int, timeout: float | None) -> None:
@@ -382,7 +378,7 @@ class FileStore(Member):
             # The last writer died, perhaps in the midst of an append, or after a cut.
             self.release(self.state.data_bytes)
             self.unclean = self._unsettled = True
-        lock.note_holder(self._metadata, True)
+        lock.note_holder(self._metadata, self.header, True)
 
     def _take_over(self, begun: int) -> None:
         """Begin to write in the state of a slot, where the last writer ended.
@@ -461,7 +457,7 @@ class FileStore(Member):
                 fresh = encode_fresh(header, state, records, attrs, slots)
                 self._hand_on(fresh)
                 write_all(fd, fresh.image, 0)
-                lock.note_holder(fd, True)
+                lock.note_holder(fd, fresh.header, True)
                 datasync(fd)
                 # From now on readers look which file has the name.
                 self._write_superblock(
@@ -482,8 +478,8 @@ class FileStore(Member):
                 self._succeed(fd, fresh, attrs, sums)
                 raise
             finally:
-                if fd >= 0:
-                    os.close(fd)
+                with contextlib.suppress(OSError):  # what counts is on the disk
+                    close_all(fd)
         with contextlib.suppress(OSError):
             self._sync_names()  # what fails here, the next flush says
 
@@ -567,15 +563,14 @@ class FileStore(Member):
 
     # -- end -------------------------------------------------------------------------------------
 
-    def on_fork(self, listener: Callable[[], None]) -> None:
-        """Have a method called in a forked child, when this store has become read-only."""
-        self._fork_listener = weakref.WeakMethod(listener)
-
     def _forked(self) -> None:
         """In a forked child: the parent alone is the writer."""
+        if self._metadata < 0 or self.mode != "r+":  # closed; or the child of a child
+            return
         fd, self._metadata = self._metadata, -1
         self.mode = "r"
-        _writers.discard(self)
+        self.is_forked = True
+        self.sums = None
         making, self._making = self._making, None
         if making is not None:
             making.release()
@@ -584,12 +579,16 @@ class FileStore(Member):
         with contextlib.suppress(OSError):
             self._metadata = os.open(name, os.O_RDONLY | OPEN_FLAGS)
             self._count_cuts(False)
-        # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would not.
-        os.close(fd)
+        with contextlib.suppress(OSError):
+            # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would
+            # not.
+            close_all(fd)
         self.cuts_known = self._cuts_made
-        listener = None if self._fork_listener is None else self._fork_listener()
-        if listener is not None:
-            listener()
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """In a forked child: take up what counts, and no part of a block of another thread."""
+        self.held = None
+        return super().as_committed(axial)
 
     def close(self) -> None:
         """Seal, unlock and close."""
@@ -600,11 +599,9 @@ class FileStore(Member):
                 self._end_writing()
         finally:
             self._withdraw()
-            self._close_files()
-
-    def _close_files(self) -> None:
-        _writers.discard(self)
-        super()._close_files()
+            what = "'{}' is closed, but what was written since the last flush may be lost"
+            with family(what, self.path):
+                self._close_files()
 
     def _end_writing(self) -> None:
         """Leave the files as the next writer likes to find them, and drop the lock."""
@@ -616,7 +613,7 @@ class FileStore(Member):
                 self._seal()
         finally:
             with contextlib.suppress(OSError):
-                lock.note_holder(self._metadata, False)
+                lock.note_holder(self._metadata, self.header, False)
             with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
                 lock.release(self._metadata)
 
@@ -653,11 +650,3 @@ def _what_is_there(path: Path) -> str:
         f"{os.fspath(path / names[0])!r}, or all by xarray.open_dataset({os.fspath(path)!r}, "
         "engine='extarray')"
     )
-
-
-def _after_fork_in_child() -> None:
-    for store in list(_writers):
-        store._forked()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

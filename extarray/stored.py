@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from threading import RLock
 
     from numpy.typing import NDArray
 
@@ -98,7 +99,7 @@ class StoredArray(ArrayCore):
     # unless other writers share the array.
     _growth: AbstractContextManager[Any]  # for changes of the bounds
     _commits: AbstractContextManager[Any]  # for commits that leave the bounds
-    _steady: AbstractContextManager[Any]  # to see bounds that stay
+    _steady: RLock  # to see bounds that stay
     _handle: str  # no other array has it, not even one on the same files
 
     def _name(self) -> str:
@@ -108,6 +109,12 @@ class StoredArray(ArrayCore):
         """Raise where the array is closed, or `what` would change a read-only one."""
         if self.closed:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
+        if what is not None and self._store.is_forked:
+            raise ReadOnlyError(
+                f"cannot {what} {self._name()}: the process that this one was forked from is its "
+                "writer, and forked ones only read; write there, or open it here with mode='r+' "
+                "when it is closed there"
+            )
         if what is not None and self.mode != "r+":
             raise ReadOnlyError(
                 f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"

@@ -782,6 +782,57 @@ def test_files_hold_what_was_committed_without_a_close(disk):
             assert reader[2:].tolist() == [[7, 7]] * 3
 
 
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "input/output error"), KeyboardInterrupt()])
+def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number, mode, error):
+    """Their numbers are those of other files from then on."""
+    path, _ = scene
+    array = xa.open(path, mode=mode)
+    store, close = array._store, os.close
+    fds = store._metadata, store._data
+
+    def fail(fd):
+        close(fd)
+        if fd == fds[number]:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", fail)
+        with pytest.raises(xa.StorageError if isinstance(error, OSError) else KeyboardInterrupt):
+            array.close()
+    assert array.closed
+    for fd in fds:
+        with pytest.raises(OSError, match="[Bb]ad file descriptor"):
+            os.fstat(fd)
+    with open(path.with_name("other"), "w+b") as first, open(first.name, "r+b") as second:
+        assert {first.fileno(), second.fileno()} == set(fds)
+        first.write(b"v" * 100_000)
+        first.flush()
+        array.close()
+        store.__del__()
+        assert Path(first.name).read_bytes() == b"v" * 100_000
+        os.fstat(second.fileno())
+    xa.open(path, "r+").close()
+
+
+def test_a_note_about_the_holder_has_its_place(scene):
+    """Whatever has become of the file meanwhile."""
+    path, values = scene
+    array = xa.open(path, "r+")
+    with open(f"{path}.xmd", "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        first = file.seek(0) or file.read(4096)
+        file.seek(0)
+        file.write(first[:8] + b"\xff" * 16)
+        file.flush()
+        array.close()
+        assert file.seek(0, os.SEEK_END) == size
+        file.seek(0)
+        file.write(first[:64])
+    assert_same(xa.open(path)[...], values)
+
+
 def test_a_forgotten_writer_warns(disk):
     array = disk.create((2,), "u1")
     path = array.path

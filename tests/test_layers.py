@@ -138,7 +138,13 @@ LAYERS = [
     ["extarray.config", "extarray.layout.axis", "extarray.order", "extarray.progress"],
     ["extarray._core._superblock"],
     ["extarray._core._crc"],
-    ["extarray._core", "extarray.extras", "extarray.findings", "extarray.info"],
+    [
+        "extarray._core",
+        "extarray.extras",
+        "extarray.findings",
+        "extarray.forks",
+        "extarray.info",
+    ],
     [
         "extarray.indexing",
         "extarray.layout",

@@ -10,13 +10,14 @@ import os
 import threading
 
 import format_reader
+import injected
 import numpy as np
 import parts
 import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray import filesystem, lock
+from extarray import filesystem, lock, sharedarray, sharedstore
 from extarray.metadata import writers
 from extarray.metadata.places import BLOCK, WRITERS_BLOCK
 
@@ -641,9 +642,10 @@ def test_when_all_have_died(path, engine):
     for step in range(3):
         one, two = share(path, engine), share(path, engine)
         one.append(rows(step))
-        two._begin_step(False)
+        step = two._step(alone=False)
+        step.__enter__()
         first = two._begin_append(0, False, 6)
-        two._unlock()
+        two._store.end_commit()
         two._fill_place(0, first, 6, rows(7, 7, 7, 7, 7, 7))
         die(one, two)
     with share(path, engine) as one, share(path, engine) as two:
@@ -723,6 +725,81 @@ def test_every_call_once(path, monkeypatch, change, how):
         if calls[0] < number:
             break
     assert 2 < number < 79
+
+
+def is_free(array) -> bool:
+    """Whether no thread of this process, and no other writer, waits for anything of an array."""
+    store = array._store
+    found = []
+
+    def look():
+        for one in (array._turn, store.steady):
+            found.append(one.acquire(blocking=False))
+            if found[-1]:
+                one.release()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    return found == [True, True] and not store.is_committing()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [*CHANGES.values(), lambda a: a.refresh(), lambda a: a.close()],
+    ids=[*CHANGES.keys(), "refresh", "close"],
+)
+def test_an_interrupt_at_every_place(path, change):
+    """Whatever an interrupted writer held, the others can go on, and so can its own threads."""
+    expected = xa.from_array(rows(1, 2, 3))
+    states = [expected[...]]
+    change(expected)
+    states += [] if expected.closed else [expected[...]]
+    for number in itertools.count(1):
+        xa.create(path, (0, 3), "i4", chunks=(4, 2), overwrite=True).close()
+        one, two = share(path), share(path)
+        one.append(rows(1, 2, 3))
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            injected.interrupted(number, sharedarray, sharedstore, lock) as interrupt,
+        ):
+            change(one)
+        where = f"{number}, {interrupt.place}"
+        assert one.closed or is_free(one), where
+        fd = two._store._metadata
+        assert lock._obstacle(fd, fcntl.F_WRLCK, lock._COMMIT) == fcntl.F_UNLCK, where
+        assert lock._obstacle(fd, fcntl.F_WRLCK, lock._TURNS, 1000) == fcntl.F_UNLCK, where
+        two.refresh()
+        assert any(two.shape == s.shape and (two[...] == s).all() for s in states), where
+        two.append(np.full((1, two.shape[1]), 50, "i4"))
+        if not one.closed:
+            one.append(np.full((1, two.shape[1]), 51, "i4"))
+        two.refresh()
+        assert (two[-1] == (50 if one.closed else 51)).all(), where
+        one.close()
+        two.close()
+        if not interrupt.place:
+            break
+    assert number > 20
+
+
+def test_an_interrupt_while_a_chunk_is_held(tmp_path):
+    """Nobody waits for it afterwards."""
+    path = tmp_path / "file"
+    path.touch()
+    place = lock._CHUNKS + 5
+    with path.open("r+b") as one, path.open("r+b") as two:
+        for number in itertools.count(1):
+            with (
+                contextlib.suppress(KeyboardInterrupt),
+                injected.interrupted(number, lock) as interrupt,
+                lock.holding(one.fileno(), 5, 1),
+            ):
+                assert lock._obstacle(two.fileno(), fcntl.F_WRLCK, place) == fcntl.F_WRLCK
+            assert lock._obstacle(two.fileno(), fcntl.F_WRLCK, place) == fcntl.F_UNLCK
+            if not interrupt.place:
+                break
+        assert number > 5
 
 
 @pytest.mark.parametrize("how", ["fails", "half"])

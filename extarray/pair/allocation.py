@@ -121,6 +121,8 @@ class Allocator(Committer):
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
+        if self.is_forked:  # the file is the parent's
+            return
         self._safe_bytes = min(self._safe_bytes, old)
         if self.state.sealed:
             old += SEAL_BYTES

@@ -61,6 +61,8 @@ class Follower(StateReader):
     Attributes
     ----------
     mode : {"r", "r+"}
+    is_forked : bool
+        The writer is the process that this one was forked from.
     engine : {"mmap", "pread"}
     state : Superblock
     attrs : str
@@ -79,6 +81,7 @@ class Follower(StateReader):
 
     state: Superblock
     attrs: str
+    is_forked = False
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -181,6 +184,30 @@ class Follower(StateReader):
         self.replay(news, axial)
         self.adopt(news)
         return axial
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """Take up the newest state, whatever is known; returns its axial vectors.
+
+        For a forked child: a thread of the parent was about to take up or to commit another one.
+
+        Raises
+        ------
+        StorageError, FormatError
+        """
+        with family("cannot read '{}'", self.path):
+            for _ in range(ATTEMPTS):  # the parent may be at work
+                self._read_header()
+                cuts = self._read_cuts()
+                found = self._read_state()
+                problem = self._check_data(found.state)
+                if problem is None:
+                    break
+            if problem is not None:
+                raise problem
+        self._count_cuts(False)
+        self._cuts_then = None
+        self.adopt(News(found.state, None, found.extents, found.attrs, cuts))
+        return found.axial
 
     def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
         """What is new in a state that a superblock tells of; FormatError where it is not whole.

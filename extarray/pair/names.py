@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extarray.filesystem import (
+    close_all,
     family,
     fresh_name,
     publish,
@@ -78,8 +79,9 @@ class Publication:
 
     def release(self) -> None:
         """Drop the lock of what was replaced."""
-        if self.replaces:
-            os.close(self.old)
+        fd, self.old = self.old, -1
+        with contextlib.suppress(OSError):  # nothing is lost: it is on the disk, or replaced
+            close_all(fd)
 
 
 def open_data(names: Sequence[str], uuid: bytes, flags: int) -> int:

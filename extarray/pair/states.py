@@ -16,7 +16,7 @@ from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.errors import CorruptError, FormatError, PartnerError, TruncatedError
-from extarray.filesystem import absolute_names, family, file_names, read_all, same_file
+from extarray.filesystem import absolute_names, close_all, family, file_names, read_all, same_file
 from extarray.metadata.fitting import places_fit, values_fit
 from extarray.metadata.groups import Pending, decode_pending
 from extarray.metadata.header import MAGIC, Header, decode_header, header_bytes_of
@@ -148,10 +148,10 @@ class StateReader:
         return int.from_bytes(data, "little")
 
     def _close_files(self) -> None:
-        for fd in (self._metadata, self._data):
-            if fd >= 0:
-                os.close(fd)
+        fds = self._metadata, self._data
+        # First, as the system gives the numbers to the next files that are opened.
         self._metadata = self._data = -1
+        close_all(*fds)
 
     # -- superblocks -----------------------------------------------------------------------------
 

@@ -1,0 +1,47 @@
+"""What open arrays do in a forked child.
+
+Of the threads of the parent, only the one that forked goes on there.  So a lock that another one
+held is never let go, and what that was about stays half done.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["in_children"]
+
+_T = TypeVar("_T")
+
+_numbers = itertools.count()
+# In the order in which they came: a store before its array, and that before a block that it is in.
+_heirs: dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]] = {}
+
+
+def in_children(heir: _T, method: Callable[[_T], None]) -> None:
+    """Have a method of an object called in each forked child, as long as the object lives.
+
+    Parameters
+    ----------
+    heir : object
+        Those that were given before come before.
+    method : callable
+        Called with it.
+    """
+    number = next(_numbers)
+    _heirs[number] = weakref.ref(heir, lambda _: _heirs.pop(number, None)), method
+
+
+def _after_fork_in_child() -> None:
+    for reference, method in list(_heirs.values()):
+        heir = reference()
+        if heir is not None:
+            method(heir)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

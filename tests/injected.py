@@ -1,0 +1,75 @@
+"""An interrupt at each place of some modules where a signal could come, one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import itertools
+import linecache
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+NOP = dis.opmap["NOP"]
+
+
+class Injection:
+    """Whether the interrupt came, and where.
+
+    Attributes
+    ----------
+    place : str
+        Function and line; "" if there were fewer places.
+    """
+
+    place = ""
+
+
+@functools.cache
+def behind_calls(code: CodeType) -> frozenset[int]:
+    """Where instructions begin before which a call has ended."""
+    steps = list(dis.get_instructions(code))
+    pairs = itertools.pairwise(steps)
+    return frozenset(b.offset for a, b in pairs if a.opname.startswith("CALL"))
+
+
+@contextlib.contextmanager
+def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
+    """Raise KeyboardInterrupt at place `number` that this thread comes to in these modules.
+
+    Before each line, and behind each call; but where the interpreter looks for no signal, at the
+    end of a with statement, and before lines that do nothing (``try``, ``pass``).
+    """
+    files = {module.__file__ for module in modules}
+    found = Injection()
+    seen = 0
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_opcodes = True
+        return step
+
+    def step(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal seen
+        code = frame.f_code
+        if frame.f_lineno is None:  # the interpreter's own
+            return step
+        text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+        if event == "opcode":
+            seen += frame.f_lasti in behind_calls(code)
+        elif event == "line":
+            seen += not text.startswith("with ") and code.co_code[frame.f_lasti] != NOP
+        if seen == number and not found.place:
+            found.place = f"{event} of {code.co_name}: {text}"
+            raise KeyboardInterrupt
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
