@@ -10,11 +10,13 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Info", "format_attrs", "format_bytes", "format_fill"]
+__all__ = ["SIZES_OF_FILES", "Info", "format_attrs", "format_bytes", "format_fill"]
 
 # What growth at the start makes; not worth a line before.
 _SHIFTS = ("origin", "offset")
 
+#: Nothing of an array in memory.
+SIZES_OF_FILES = ("file_bytes", "disk_bytes", "metadata_bytes")
 
 # Attributes, and characters of one, that a table shows.
 _MOST_ATTRS = 20
@@ -147,6 +149,8 @@ class Info(dict[str, Any]):
     def __str__(self) -> str:
         rows: list[tuple[str, str]] = []
         for key, value in self.items():
+            if key in SIZES_OF_FILES and self["path"] is None:
+                continue
             if key.endswith("_bytes"):
                 text = format_bytes(value)
             elif key == "utilisation":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from extarray.html import describe
-from extarray.info import Info
+from extarray.info import SIZES_OF_FILES, Info
 from extarray.store import FileStore
 from extarray.stored import StoredArray
 
@@ -68,6 +68,8 @@ class SeeingMixin(StoredArray):
                 disk_bytes=store.disk_bytes,
                 metadata_bytes=store.metadata_bytes,
             )
+        else:
+            facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
         facts["attrs"] = self.attrs.asdict()
         return facts
 

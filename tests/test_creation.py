@@ -422,6 +422,8 @@ def test_info(factory):
                 "metadata_bytes": metadata.st_size,
             }
             assert len(bytes.fromhex(info["uuid"])) == 16
+        else:
+            expected |= {"file_bytes": 0, "disk_bytes": 0, "metadata_bytes": 0}
         assert {key: info[key] for key in expected} == expected
         table = str(info)
         for text in ("(5, 9)", "segments", "75.0 %", "allocated"):
