@@ -6,6 +6,7 @@ held is never let go, and what that was about stays half done.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import weakref
@@ -38,10 +39,13 @@ def in_children(heir: _T, method: Callable[[_T], None]) -> None:
 
 
 def _after_fork_in_child() -> None:
-    for reference, method in list(_heirs.values()):
-        heir = reference()
-        if heir is not None:
-            method(heir)
+    with (
+        contextlib.ExitStack() as steps
+    ):  # all of them, whatever fails; the last given is the first
+        for reference, method in reversed(list(_heirs.values())):
+            heir = reference()
+            if heir is not None:
+                steps.callback(method, heir)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -390,8 +390,11 @@ class Extendible(StoredArray):
                 self._set_bounds(new_shape, new_offset)  # interrupted when all was done
                 raise
             store.unclean = was_unclean or values is not None
+            tried = (
+                self._grid_bytes
+            )  # more than `new`, if it was interrupted while allocating ahead
             axial._rollback(mark)
-            if LIMIT > new > old:
+            if LIMIT > tried > old:
                 store.release(old)
                 self._forget_touched()
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray.config import config
+from extarray.errors import MissingError
 from extarray.lock import check_timeout
 from extarray.stored import StoredArray
 
@@ -56,6 +58,8 @@ class LiveMixin(StoredArray):
         AxisError, ArgumentError, ArgumentTypeError, ClosedError, CorruptError
         ShapeError
             The array has gained an axis: begin anew.
+        MissingError
+            A FileNotFoundError: it was overwritten, so that nothing can arrive any more.
 
         Notes
         -----
@@ -107,6 +111,13 @@ class LiveMixin(StoredArray):
             waited = time.monotonic() - last
             if timeout is not None and waited >= timeout:
                 return
+            if pause == _LONGEST and self._store.is_forsaken():
+                raise MissingError(
+                    errno.ENOENT,
+                    f"cannot follow {self._name()} any longer: another array has its name by now, "
+                    "and nobody writes to this one; open it again",
+                    str(self.path),
+                )
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
             pause = min(2 * pause, _LONGEST)
 

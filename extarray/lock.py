@@ -18,6 +18,7 @@ import math
 import os
 import socket
 import struct
+import sys
 import time
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,8 @@ _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, lengt
 _LONGEST_NAP = 0.05
 # Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
 _PATIENCE = 5.0
-_HAS_RANGES = hasattr(fcntl, "F_OFD_SETLK")
+# Elsewhere struct flock is another one, also where there are such locks, as on macOS.
+_HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
 # Bytes that writers lock who share an array.
 _COMMIT = 1 << 62
@@ -210,8 +212,8 @@ def join(fd: int, path: Path, timeout: float | None) -> int:
         else:
             raise LockedError(
                 errno.EAGAIN,
-                f"one of the writers{_sharers(fd)} that share it does not come to the end of a "
-                "commit; wait with timeout=, end it there, or open with mode='r'",
+                f"one of the writers{_processes(_sharers(fd))} that share it does not come to the "
+                "end of a commit; wait with timeout=, end it there, or open with mode='r'",
                 str(path),
             )
         for slot in range(WRITER_SLOTS):
@@ -407,41 +409,65 @@ def _own_note() -> bytes:
 
 def _refusal(fd: int, kind: int) -> str:
     """Why a lock was not to be had, and what to do."""
+    mine = _note(fd) == _own_note()
     if _HAS_RANGES and _obstacle(fd, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK:
+        pids = _sharers(fd)
+        if mine and pids == [os.getpid()]:
+            return (
+                f"this process has it open already{_processes(pids)}, and shares it; close that "
+                "array first, write here as well with share=True, or read with mode='r'"
+            )
+        subject = "another writer" if len(pids) == 1 else "other writers"
         return (
-            f"other writers{_sharers(fd)} share it; close it there first; extarray.open can wait "
-            "for that with timeout=, write beside them with share=True, and read with mode='r'"
+            f"{subject}{_processes(pids)} share{'s' * (len(pids) == 1)} it; close it there first; "
+            "extarray.open can wait for that with timeout=, write as well with share=True, and "
+            "read with mode='r'"
         )
-    holder = f"another writer{_holder(fd)} has it open"
+    if mine:
+        # As where a cell of a notebook runs once more.
+        holder = f"this process has it open already{_holder(fd)}"
+        there, close = "in both places", "close that array first"
+    else:
+        holder = f"another writer{_holder(fd)} has it open"
+        there, close = "there", "close it there first"
     if kind == fcntl.F_RDLCK:
         return (
-            f"{holder}, and does not share it; wait with timeout=, open it there with share=True "
+            f"{holder}, and does not share it; wait with timeout=, open it {there} with share=True "
             "too, or open with mode='r'"
         )
     # Also to who would replace or repair it, and cannot wait.
     return (
-        f"{holder}; close it there first; extarray.open can wait for that with timeout=, and read "
-        "with mode='r'"
+        f"{holder}; {close}; extarray.open can wait for that with timeout=, and read with mode='r'"
     )
 
 
+def _note(fd: int) -> bytes:
+    """What `note_holder` has left."""
+    return os.pread(fd, HOLDER_BYTES, max(0, header_bytes_of(fd) - HOLDER_BYTES)).rstrip(b"\0")
+
+
 def _holder(fd: int) -> str:
-    note = os.pread(fd, HOLDER_BYTES, max(0, header_bytes_of(fd) - HOLDER_BYTES)).rstrip(b"\0")
     try:
-        pid, host = note.decode("ascii").split(" ", 1)
+        pid, host = _note(fd).decode("ascii").split(" ", 1)
         return f" (process {int(pid)} on {host})"
     except ValueError:
         return ""
 
 
-def _sharers(fd: int) -> str:
+def _sharers(fd: int) -> list[int]:
+    """Numbers of the processes whose writers share it."""
     table = os.pread(fd, BLOCK, header_bytes_of(fd) + WRITERS_BLOCK * BLOCK)
     try:
         _, writers = decode_writers(table)
     except FormatError:
+        return []
+    return sorted({writer.pid for slot, writer in enumerate(writers) if is_alive(fd, slot)})
+
+
+def _processes(pids: list[int]) -> str:
+    if not pids:
         return ""
-    pids = sorted({writer.pid for slot, writer in enumerate(writers) if is_alive(fd, slot)})
-    return f" (processes {', '.join(map(str, pids))})" if pids else ""
+    return f" (process{'es' * (len(pids) > 1)} {', '.join(map(str, pids))})"
 
 
 def is_held(fd: int) -> bool:
@@ -456,8 +482,4 @@ def is_held(fd: int) -> bool:
     -------
     bool
     """
-    if not hasattr(fcntl, "F_OFD_GETLK"):
-        return False
-    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    told = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked))
-    return bool(told[0] != fcntl.F_UNLCK)
+    return _HAS_RANGES and _obstacle(fd, fcntl.F_WRLCK, 0, 0) != fcntl.F_UNLCK

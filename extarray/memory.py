@@ -218,6 +218,10 @@ class MemoryStore:
         """Return None: nobody else can have changed anything."""
         return None
 
+    def is_forsaken(self) -> bool:
+        """Return False: nothing else can take its place."""
+        return False
+
     def flush(self) -> None:
         """Nothing to do."""
 

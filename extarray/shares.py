@@ -1,18 +1,19 @@
-"""A long piece of work on a range of bytes, shared among threads."""
+"""Long pieces of work, shared among threads."""
 
 from __future__ import annotations
 
-import contextlib
+import contextvars
 import itertools
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray.config import config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["join_all", "run_in_shares"]
+__all__ = ["run_in_shares", "run_together"]
 
 # The least share of a thread.
 _SHARE = 1 << 23
@@ -42,51 +43,112 @@ def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit:
     >>> found
     [100]
     """
-    n = max(1, min(config.threads, (stop - start) // _SHARE))
+    n = min(config.threads, (stop - start) // _SHARE)
+    if n <= 1:
+        call(start, stop)
+        return
     edges = [start + (stop - start) // unit * i // n * unit for i in range(n)] + [stop]
-    shares = list(itertools.pairwise(edges))
-    errors: list[BaseException] = []
-    threads = []
-
-    def run(low: int, high: int) -> None:
-        try:
-            call(low, high)
-        except BaseException as error:  # noqa: BLE001 -- raised by the caller's thread, below
-            errors.append(error)
-
-    try:
-        for share in shares[1:]:
-            thread = threading.Thread(target=run, args=share, daemon=True)
-            with contextlib.suppress(RuntimeError):  # no more threads
-                thread.start()
-                threads.append(thread)
-                continue
-            call(*share)
-        call(*shares[0])
-    finally:
-        join_all(threads)
-    if errors:
-        raise errors[0]
+    run_together([partial(call, low, high) for low, high in itertools.pairwise(edges)])
 
 
-def join_all(threads: Iterable[threading.Thread]) -> None:
-    """Wait for threads, also when interrupted: what they use may be closed only behind them.
+def run_together(
+    calls: Sequence[Callable[[], object]], stop: Callable[[], object] | None = None
+) -> None:
+    """Make calls at the same time: the first in this thread, each of the others in one of its own.
+
+    Where the system gives no more threads, this one makes the calls that are left.
 
     Parameters
     ----------
-    threads : iterable of threading.Thread
+    calls : sequence of callable
+        The threads see the settings of the caller.
+    stop : callable, optional
+        Called, perhaps more than once, when a call has raised or this thread is interrupted: for
+        calls that can come to an early end.
 
     Raises
     ------
-    KeyboardInterrupt
-        The last that came meanwhile, when all have ended.
+    Exception
+        What was raised in this thread, or else the first of the others; when all have ended.
+        Whatever they use may be closed then.
+
+    Examples
+    --------
+    >>> found = set()
+    >>> run_together([partial(found.add, n) for n in range(3)])
+    >>> found
+    {0, 1, 2}
     """
-    interrupt = None
-    for thread in threads:
-        while thread.is_alive():
+    first, *others = calls
+    stop = stop or _nothing
+    errors: list[BaseException] = []
+    ends = [threading.Event() for _ in others]
+    # Who makes which call: this thread (0), or that of the call.  An interrupt may come between the
+    # start of a thread and any note that it was started, so the thread itself says that it begins;
+    # this one takes what is left, and that never begins.
+    takers: dict[int, int] = {}
+
+    def assist(number: int, call: Callable[[], object]) -> None:
+        if takers.setdefault(number, number) == number:
             try:
-                thread.join()
-            except KeyboardInterrupt as error:
-                interrupt = error
-    if interrupt is not None:
-        raise interrupt
+                call()
+            except BaseException as error:  # noqa: BLE001 -- raised by the caller's thread, below
+                errors.append(error)
+                stop()
+            finally:
+                ends[number - 1].set()
+
+    interrupt: BaseException | None = None
+    try:
+        for number, call in enumerate(others, 1):
+            context = contextvars.copy_context()
+            thread = threading.Thread(target=context.run, args=(assist, number, call), daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError):  # no more threads
+                break
+        first()
+        for number, call in enumerate(others, 1):
+            if takers.setdefault(number, 0) == 0:
+                call()
+        _wait(ends, takers)
+    except BaseException as error:  # noqa: BLE001 -- raised when all have ended
+        interrupt = error
+    # However often that is interrupted, also by two signals at once: then the second one comes when
+    # the first is handled.
+    while _goes_on(ends, takers):
+        try:
+            while _goes_on(ends, takers):
+                try:
+                    stop()
+                    _wait(ends, takers)
+                except BaseException as error:  # noqa: BLE001 -- raised when all have ended
+                    interrupt = error
+        except BaseException as error:  # noqa: BLE001 -- raised when all have ended
+            interrupt = error
+    try:
+        if interrupt is not None:
+            raise interrupt
+        if errors:
+            raise errors[0]
+    finally:
+        interrupt = None  # it refers to this frame, and so to what the calls use
+        errors.clear()
+
+
+def _wait(ends: list[threading.Event], takers: dict[int, int]) -> None:
+    """Wait for all calls that threads have taken; no other is taken from now on."""
+    for number, end in enumerate(ends, 1):
+        if takers.setdefault(number, 0):
+            end.wait()
+
+
+def _goes_on(ends: list[threading.Event], takers: dict[int, int]) -> bool:
+    """Whether there is anything left to wait for."""
+    return any(
+        takers.setdefault(number, 0) and not end.is_set() for number, end in enumerate(ends, 1)
+    )
+
+
+def _nothing() -> None:
+    """Nothing can come to an early end."""

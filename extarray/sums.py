@@ -10,8 +10,10 @@ is on the disk before the first such write, and goes when new sums are.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from extarray.metadata.header import Header
 from extarray.metadata.places import BLOCK, SUMS_BLOCK
 from extarray.metadata.sumstable import decode_sums, encode_sums, sums_capacity
 from extarray.metadata.superblock import Superblock
+from extarray.shares import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,13 +100,14 @@ def chunk_sums(fd: int, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArr
     shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
     if shares <= 1:
         return crc32c_ranges(fd, offsets, chunk_bytes)
-    from concurrent.futures import ThreadPoolExecutor  # few need it
+    sums = np.empty(n, np.uint32)
 
-    with ThreadPoolExecutor(shares) as pool:
-        parts = np.array_split(offsets, shares)
-        return np.concatenate(
-            list(pool.map(lambda part: crc32c_ranges(fd, part, chunk_bytes), parts))
-        )
+    def work(first: int, stop: int) -> None:
+        sums[first:stop] = crc32c_ranges(fd, offsets[first:stop], chunk_bytes)
+
+    edges = [n * i // shares for i in range(shares + 1)]
+    run_together([partial(work, *edge) for edge in itertools.pairwise(edges)])
+    return sums
 
 
 def read_sums(fd: int, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:

@@ -204,7 +204,9 @@ def test_no_lock_is_taken_and_repair_wants_it(pair):
         report = pair.check(data=True)
         assert report.ok
         assert [p.what for p in report.problems] == ["a writer has it open"]
-        with pytest.raises(xa.LockedError, match=r"close it there first; extarray\.open can wait"):
+        with pytest.raises(
+            xa.LockedError, match=r"close that array first; extarray\.open can wait"
+        ):
             pair.check(repair=True)
         a[0, 0] = 1
 

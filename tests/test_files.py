@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import struct
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from model import sample
 
 import extarray as xa
+from extarray import lock
 from extarray._core._mapping import exceeds_disk, reserve_range
 from extarray.engine import shares_blocks
 
@@ -496,6 +498,12 @@ else:
 """
 
 
+WITHOUT_RANGES = """
+from extarray import lock
+lock._HAS_RANGES = False
+"""
+
+
 def test_one_writer_in_a_process(disk):
     with disk.array((2,), "u1") as array:
         with pytest.raises(xa.LockedError, match=array.path.name) as caught:
@@ -504,6 +512,49 @@ def test_one_writer_in_a_process(disk):
         array.close()
         with disk.open(array, mode="r+") as second, pytest.raises(xa.LockedError):
             disk.open(second, mode="r+")
+
+
+def test_a_writer_of_this_process_is_told_apart(scene, script):
+    """As where a cell of a notebook runs once more."""
+    path, _ = scene
+    mine = rf"this process has it open already \(process {os.getpid()} on .*\); close that array"
+    with xa.open(path, mode="r+"):
+        with pytest.raises(xa.LockedError, match=mine):
+            xa.create(path, (2, 3), overwrite=True)
+        with pytest.raises(xa.LockedError, match=mine):
+            xa.open(path, mode="r+")
+        assert "another writer" in script(OPEN_FOR_WRITING, path)
+
+
+def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
+    """As macOS: its locks of ranges have another form."""
+    path, values = scene
+    monkeypatch.setattr(lock, "_HAS_RANGES", False)
+    writer = xa.open(path, mode="r+")
+    for timeout in (0, 0.02):
+        with pytest.raises(xa.LockedError, match="this process has it open already"):
+            xa.open(path, mode="r+", timeout=timeout)
+    with pytest.raises(xa.LockedError):
+        xa.create(path, (1,), overwrite=True)
+    assert "locked" in script(WITHOUT_RANGES + OPEN_FOR_WRITING, path)
+    with xa.open(path) as reader:
+        assert_same(reader[...], values)
+        writer.extend(0, 1)
+        assert reader.refresh()
+    assert not lock.is_held(writer._store._metadata)  # which it cannot tell
+    assert xa.check(path).ok
+    first, second = writer._store._data, os.open(f"{path}.xta", os.O_RDWR)
+    with lock.holding(first, 5, 1), pytest.raises(BlockingIOError):
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.holding(second, 5, 1):
+        pass
+    os.close(second)
+    writer.add_axis()
+    with pytest.raises(xa.LockedError):
+        xa.open(path, mode="r+")
+    writer.close()
+    with xa.open(path, mode="r+", timeout=0) as again:
+        assert again.shape == (1, len(values) + 1, *values.shape[1:])
 
 
 def test_one_writer_among_processes(scene, script):
@@ -637,10 +688,15 @@ os._exit(0)
 """
 
 
+@pytest.mark.parametrize("has_ranges", [True, False])
 @pytest.mark.parametrize("how", ["close", "exit"])
-def test_a_forked_child_does_not_hold_the_lock(scene, script, engine, how):
+def test_a_forked_child_does_not_hold_the_lock(scene, script, engine, how, has_ranges, monkeypatch):
     path, _ = scene
-    with script.start(FORK, path, engine, how) as parent:
+    code = FORK
+    if not has_ranges:
+        monkeypatch.setattr(lock, "_HAS_RANGES", False)
+        code = WITHOUT_RANGES + FORK
+    with script.start(code, path, engine, how) as parent:
         lines = [parent.stdout.readline()]
         if how == "close":
             lines.append(parent.stdout.readline())

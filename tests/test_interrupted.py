@@ -1,6 +1,7 @@
 """Interrupts, failures and full disks at the wrong moment: nothing lost, nothing shown."""
 
 import _thread
+import contextlib
 import errno
 import os
 import shutil
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import extarray as xa
+from extarray import memory
+from extarray.pair import allocation
 from extarray.store import FileStore
 
 
@@ -121,6 +124,67 @@ def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
     with xa.open(path) as array:
         assert array.shape == (6, 2)
         assert array[2:].all()
+
+
+@pytest.mark.parametrize("growth", ["exact", ("linear", 40)])
+@pytest.mark.parametrize("place", ["fill_range", "reserve_zeros", "exceeds_disk"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth, place, sparse):
+    """Also what the growth policy takes ahead."""
+    path = tmp_path / "a"
+    options = {"fill_value": 9, "growth": growth, "sparse": sparse}
+    with xa.create(path, (3,), "u1", chunks=(1 << 14,), **options) as array:
+        array[...] = 5
+        before = os.stat(f"{path}.xta")
+        real, calls = getattr(allocation, place), []
+
+        def interrupted(*args):
+            calls.append(args)
+            real(*args)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(allocation, place, interrupted)
+            with contextlib.suppress(KeyboardInterrupt):
+                array.extend(0, 1 << 14)
+        if calls:
+            after = os.stat(f"{path}.xta")
+            assert (after.st_size, after.st_blocks) == (before.st_size, before.st_blocks)
+            assert array.shape == (3,) and array.grid == (1,)
+            array.extend(0, 1 << 14)
+        assert len(array) == 3 + (1 << 14)
+        assert (array[:3] == 5).all() and (array[3:] == 9).all()
+
+
+@pytest.mark.parametrize("growth", ["exact", ("linear", 40)])
+def test_an_interrupted_growth_in_memory_gives_its_room_back(monkeypatch, growth):
+    array = xa.create(None, (3,), "u1", chunks=(1 << 14,), fill_value=9, growth=growth)
+    array[...] = 5
+    run = memory.run_in_shares
+
+    def interrupted(*args):
+        run(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "run_in_shares", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            array.extend(0, 1 << 14)
+    assert array.shape == (3,) and array.grid == (1,)
+    assert array._store._used == 1 << 14
+    array.extend(0, 1 << 14)
+    assert (array[:3] == 5).all() and (array[3:] == 9).all()
+
+
+def test_sums_that_cannot_be_put_in_doubt(tmp_path, monkeypatch):
+    """Their failure is not one to make room."""
+    with xa.create(tmp_path / "a", (3,), "u1", fill_value=9, checksum=True) as array:
+        array.flush()
+        with monkeypatch.context() as patch:
+            failing(patch, "pwrite")
+            with pytest.raises(xa.StorageError, match="cannot note that checksums of"):
+                array.extend(0, 1 << 20)
+        array.extend(0, 1 << 20)
 
 
 @pytest.mark.parametrize("begins", [False, True])

@@ -11,6 +11,7 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
+from extarray import live
 
 WRITER = """
 import sys, time
@@ -219,3 +220,42 @@ def test_it_ends_after_the_time_given(disk):
 def test_refused_at_once(memory, arguments, error):
     with memory.array((2, 2)) as array, pytest.raises(error):
         array.follow(*arguments)
+
+
+def test_an_array_that_is_overwritten(disk):
+    """What was appended before is given; then nothing can come any more."""
+    with disk.array((0, 2), "i4") as writer:
+        news = disk.open(writer).follow()
+        writer.append([[1, 2]])
+        writer.close()
+        xa.create(writer.path, (5, 2), "i4", overwrite=True).close()
+        assert_same(next(news)[1], np.array([[1, 2]], "i4"))
+        with pytest.raises(xa.MissingError, match="another array has its name by now") as caught:
+            next(news)
+        assert isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize("other", [True, False])
+def test_an_array_that_was_moved(disk, monkeypatch, other):
+    """Its writer goes on, whatever has its name."""
+    sleep, naps = time.sleep, []
+    with disk.array((0, 2), "i4") as writer, disk.open(writer) as reader:
+        path = writer.path
+        for suffix in (".xmd", ".xta"):
+            os.rename(f"{path}{suffix}", f"{path}-moved{suffix}")
+        xa.create(path, (5, 2), "i4").close()
+        if not other:
+            for suffix in (".xmd", ".xta"):
+                os.unlink(f"{path}{suffix}")
+
+        def nap(seconds):
+            naps.append(seconds)
+            if naps.count(live._LONGEST) == 3:
+                writer.append([[1, 2]])
+            sleep(0)
+
+        monkeypatch.setattr(live.time, "sleep", nap)
+        assert_same(next(reader.follow())[1], np.array([[1, 2]], "i4"))
+        writer.close()
+        for suffix in (".xmd", ".xta"):
+            os.replace(f"{path}-moved{suffix}", f"{path}{suffix}")

@@ -21,9 +21,7 @@ from extarray import filesystem, lock, sharedarray, sharedstore
 from extarray.metadata import writers
 from extarray.metadata.places import BLOCK, WRITERS_BLOCK
 
-needs_ranges = pytest.mark.skipif(
-    not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
-)
+needs_ranges = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
 pytestmark = needs_ranges
 
 
@@ -413,7 +411,7 @@ def test_writers_that_share_and_one_that_does_not(path):
     xa.zeros((2, 2), path=path).close()
     with share(path), share(path):
         for timeout in (0, 0.02):
-            with pytest.raises(xa.LockedError, match=rf"processes {os.getpid()}\) share it"):
+            with pytest.raises(xa.LockedError, match=r"this process .* already .*, and shares it"):
                 xa.open(path, "r+", timeout=timeout)
         with pytest.raises(xa.LockedError):
             xa.create(path, (1,), overwrite=True)
@@ -423,6 +421,29 @@ def test_writers_that_share_and_one_that_does_not(path):
             with pytest.raises(xa.LockedError, match="does not share it"):
                 share(path, timeout=timeout)
     xa.open(path, "r+").close()
+
+
+SHARES = """
+import sys
+import extarray as xa
+with xa.open(sys.argv[1], "r+", share=True):
+    print(flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_shares_it_is_told(path, script):
+    xa.zeros((2, 2), path=path).close()
+    with script.start(SHARES, path) as first:
+        first.stdout.readline()
+        with pytest.raises(xa.LockedError, match=rf"another writer \(process {first.pid}\) shares"):
+            xa.open(path, "r+")
+        with share(path), pytest.raises(xa.LockedError) as caught:
+            xa.open(path, "r+")
+        pids = ", ".join(map(str, sorted([os.getpid(), first.pid])))
+        assert f"other writers (processes {pids}) share it" in str(caught.value)
+        first.stdin.close()
+        assert first.wait(60) == 0
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import time
@@ -13,10 +12,9 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
+from extarray import lock
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
-)
+pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
 
 TIMEOUT = 60
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import tempfile
 import threading
@@ -17,10 +16,9 @@ from model import Model, sample
 from strategies import cases, sides
 
 import extarray as xa
+from extarray import lock
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(fcntl, "F_OFD_SETLK"), reason="needs locks that Linux has"
-)
+pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
 
 HANDLES = 3
 amounts = st.sampled_from([1, 2, 5])

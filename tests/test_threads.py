@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
+from functools import partial
 
+import injected
 import numpy as np
 import pytest
 from compare import assert_same
@@ -257,23 +261,105 @@ def test_a_range_in_shares(threads, monkeypatch):
                 shares.run_in_shares(fail, 12, 10_007, 12)
 
 
-def test_threads_are_waited_for_however_often_that_is_interrupted(monkeypatch):
-    interrupts = iter([KeyboardInterrupt("first"), KeyboardInterrupt("last")])
-    ended = threading.Event()
-    join = threading.Thread.join
+class Stops(BaseException):
+    """What the handler of a signal may raise."""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError, Stops])
+def test_threads_are_waited_for_however_often_that_is_interrupted(monkeypatch, error):
+    interrupts = iter([error("first"), error("last")])
+    begun, stopped, ended = threading.Event(), threading.Event(), threading.Event()
+    main, wait = threading.main_thread(), threading.Event.wait
+
+    def interrupted(event, *args):
+        if threading.current_thread() is main and begun.is_set():
+            if (interrupt := next(interrupts, None)) is not None:
+                raise interrupt
+            ended.set()
+        return wait(event, *args)
+
+    def work():
+        begun.set()
+        ended.wait()
+        stopped.wait()
+
+    monkeypatch.setattr(threading.Event, "wait", interrupted)
+    with pytest.raises(error, match="last"):
+        shares.run_together([lambda: wait(begun), work], stopped.set)
+    assert stopped.is_set()
+    assert next(interrupts, None) is None
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
+    """It begins nothing any more when the call has failed, or it is waited for."""
+    start, threads, made = threading.Thread.start, [], []
 
     def interrupted(thread):
-        if (interrupt := next(interrupts, None)) is not None:
-            raise interrupt
-        ended.set()
-        join(thread)
+        threads.append(thread)
+        if behind:
+            start(thread)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(threading.Thread, "join", interrupted)
-    threads = [threading.Thread(target=ended.wait), threading.Thread()]
-    threads[0].start()  # the other one is as where the system has no more threads
-    with pytest.raises(KeyboardInterrupt, match="last"):
-        shares.join_all(threads)
-    assert not threads[0].is_alive()
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    calls = [lambda n=n: made.append(n) for n in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        shares.run_together(calls)
+    before = list(made)
+    for thread in threads:
+        if behind:
+            thread.join()
+        else:
+            thread.run()
+    assert made == before
+    assert len(threads) == 1
+
+
+def test_an_interrupt_at_every_place_of_shared_work():
+    """Whenever it comes, nothing goes on behind the call, and nothing is lost without one."""
+    others = {*threading.enumerate()}
+    for number in itertools.count(1):
+        made, stopped = [], threading.Event()
+
+        def call(number, made=made, stopped=stopped):
+            if number:
+                stopped.wait(0.002)
+            made.append(number)
+
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            injected.interrupted(number, shares) as interrupt,
+        ):
+            shares.run_together([partial(call, n) for n in range(3)], stopped.set)
+        before = list(made)
+        for thread in {*threading.enumerate()} - others:
+            thread.join()
+        assert made == before, interrupt.place
+        if not interrupt.place:
+            break
+    assert sorted(made) == [0, 1, 2]
+    assert number > 20
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+@pytest.mark.parametrize("number", [0, 1])
+def test_calls_that_no_thread_is_to_be_had_for(monkeypatch, error, number):
+    start, started = threading.Thread.start, []
+
+    def fail(thread):
+        if len(started) == number:
+            raise error("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    made = []
+    shares.run_together([lambda n=n: made.append(n) for n in range(4)])
+    assert sorted(made) == [0, 1, 2, 3]
+    array = xa.from_array(np.arange(2.0**21))
+    with xa.config.set(threads=3):
+        assert np.sum(array) == 2.0**20 * (2**21 - 1)
+        assert_same(xa.rechunk(array, chunks=(1 << 20,), progress=False)[...], array[...])
 
 
 @pytest.mark.parametrize(

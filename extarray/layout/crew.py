@@ -8,15 +8,15 @@ system lets one do at a time, the others bring theirs into order.
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import itertools
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from extarray.config import config
 from extarray.errors import StorageError
 from extarray.layout.execute import Mover
-from extarray.shares import join_all
+from extarray.shares import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +64,6 @@ class Crew:
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # what is done behind a template that is not
         self._elements = 0  # that were moved, and not told of
-        self._error: BaseException | None = None
         self._is_stopped = False
 
     def move(self, templates: Iterable[Template], tell: Callable[[int], None]) -> None:
@@ -82,40 +81,30 @@ class Crew:
             The first that a thread raised, when all have stopped.
         """
         left = enumerate(templates)
-        threads: list[threading.Thread] = []
+        first, *others = self._movers
+        helpers = [partial(self._help, mover, left) for mover in others]
         # A transfer has as many threads as the crew leaves over.
         with config.set(threads=max(1, config.threads // len(self._movers))):
             try:
-                for mover in self._movers[1:]:
-                    context = contextvars.copy_context()
-                    thread = threading.Thread(
-                        target=context.run, args=(self._help, mover, left), daemon=True
-                    )
-                    with contextlib.suppress(RuntimeError):  # no more threads
-                        thread.start()
-                        threads.append(thread)
-                for _ in self._work(self._movers[0], left):
-                    tell(self._moved())
-                join_all(threads)
+                run_together([partial(self._lead, first, left, tell), *helpers], self._stop)
             except BaseException:
-                self._is_stopped = True
-                join_all(threads)
                 with contextlib.suppress(StorageError):  # the error before it is what counts
                     tell(self._moved())
                 raise
             tell(self._moved())
-        if self._error is not None:
-            raise self._error
+
+    def _lead(
+        self, mover: Mover, left: Iterator[tuple[int, Template]], tell: Callable[[int], None]
+    ) -> None:
+        for _ in self._work(mover, left):
+            tell(self._moved())
 
     def _help(self, mover: Mover, left: Iterator[tuple[int, Template]]) -> None:
-        """Work in a thread that nobody waits for at first."""
-        try:
-            for _ in self._work(mover, left):
-                pass
-        except BaseException as error:  # noqa: BLE001 -- raised by the caller's thread
-            with self._lock:
-                self._error = self._error or error
-                self._is_stopped = True
+        for _ in self._work(mover, left):
+            pass
+
+    def _stop(self) -> None:
+        self._is_stopped = True
 
     def _work(self, mover: Mover, left: Iterator[tuple[int, Template]]) -> Iterator[None]:
         """Move one template after the other, as long as there are any."""

@@ -78,13 +78,13 @@ class Allocator(Committer):
         parts = [(old, new)] if runs is None else list(runs)
         taken = 0 if sparse and is_zero else sum(stop - start for start, stop in parts)
         too_much = exceeds_disk(self._data, taken)
+        if not is_zero and self.sums is not None:
+            self.sums.doubt()
         try:
             if too_much:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if sparse or not CAN_RESERVE or runs is not None:
                 self._lengthen(new, ahead=old > 0)
-            if not is_zero and self.sums is not None:
-                self.sums.doubt()
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start:
                     reserve_zeros(self._data, start, stop - start)
@@ -92,8 +92,17 @@ class Allocator(Committer):
                     fill_range(self._data, fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     fill_range(self._data, bytes(BLOCK), start, stop)
-        except OSError as error:
+            if self.region is not None and not self.region.holds(new):
+                if self.held is not None:
+                    self.held.outgrown.append(self.region)
+                self.region = self._map(new, True, True)
+            if runs is not None:
+                for start, stop in parts:
+                    self._make_ready_for_stores(start, stop)
+        except BaseException as error:
             self.release(old)
+            if isinstance(error, StorageError) or not isinstance(error, OSError):
+                raise
             if too_much:
                 advice = "the whole disk has less"
                 if is_zero:
@@ -107,17 +116,6 @@ class Allocator(Committer):
                 f"cannot make room for {new - old} bytes in '{{}}' ({advice})",
                 f"{self.path}.xta",
             ) from None
-        try:
-            if self.region is not None and not self.region.holds(new):
-                if self.held is not None:
-                    self.held.outgrown.append(self.region)
-                self.region = self._map(new, True, True)
-            if runs is not None:
-                for start, stop in parts:
-                    self._make_ready_for_stores(start, stop)
-        except BaseException:
-            self.release(old)
-            raise
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from extarray._core._mapping import Counter, Region
 from extarray.errors import CorruptError, FormatError, ShapeError
 from extarray.filesystem import family, read_all, same_file
+from extarray.lock import is_held
 from extarray.metadata.groups import Pending
 from extarray.metadata.places import BLOCK, LIVE_SLOTS
 from extarray.metadata.superblock import Superblock, superblock_bytes
@@ -287,6 +288,19 @@ class Follower(StateReader):
             return found.axial
         finally:
             other._data = -1
+            other._close_files()
+
+    def is_forsaken(self) -> bool:
+        """Whether another array has the name, and nobody writes to this one, so that none will."""
+        if self.mode != "r" or self._metadata < 0 or same_file(self._metadata, self._names[0]):
+            return False
+        other = StateReader(Path(self.absolute))
+        try:
+            other._open_metadata()
+            return other.header.uuid != self.header.uuid and not is_held(self._metadata)
+        except (OSError, FormatError):  # nothing has the name, or no array
+            return False
+        finally:
             other._close_files()
 
     def look(self) -> tuple[int, bytes, bytes]:

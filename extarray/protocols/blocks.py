@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
 import threading
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from extarray.chunking import product
 from extarray.config import config
 from extarray.protocols.notices import SaidOnce
-from extarray.shares import join_all
+from extarray.shares import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -303,31 +302,14 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
     """Call ``work(i, box)`` for every box on several threads; this one is one of them."""
     numbered = enumerate(boxes)
     lock = threading.Lock()
-    failures: list[BaseException] = []
+    stopped = threading.Event()
 
     def share() -> None:
-        try:
-            while not failures:
-                with lock:
-                    task = next(numbered, None)
-                if task is None:
-                    return
-                work(*task)
-        except BaseException as error:  # noqa: BLE001 -- raised by the caller's thread, below
-            failures.append(error)
+        while not stopped.is_set():
+            with lock:
+                task = next(numbered, None)
+            if task is None:
+                return
+            work(*task)
 
-    threads = [
-        threading.Thread(target=contextvars.copy_context().run, args=(share,), daemon=True)
-        for _ in range(n_threads - 1)
-    ]
-    try:
-        for thread in threads:
-            thread.start()
-        share()
-    except BaseException as error:
-        failures.append(error)
-        raise
-    finally:
-        join_all(threads)
-    if failures:
-        raise failures[0]
+    run_together([share] * n_threads, stopped.set)
