@@ -452,7 +452,9 @@ class Extendible(StoredArray):
         if change is not None and store.unclean and not self._grows_by_holes:
             boxes = list(change.chunks_gained(self.axial.grid))
             wanted = sum(_volume(*box) for box in boxes)
-            if 4 * wanted < 3 * ((new - old) // size):  # or it is not worth the many calls
+            n_runs = sum(count_runs(self.axial, *box) for box in boxes)
+            # Or it is not worth the many calls.
+            if n_runs <= MANY and 4 * wanted < 3 * ((new - old) // size):
                 runs = self._in_bytes(self._addresses(boxes))
         store.reserve(old, new, runs)
         if runs is not None and store.sums is not None and any(store.header.fill):

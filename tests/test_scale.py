@@ -179,3 +179,14 @@ def test_more_chunks_than_can_be_seen(grid):
 
     with pytest.raises(xa.ArgumentError, match="at="):
         growth_map(xa.Axial(grid))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_growth_into_very_many_runs(sparse, path):
+    """What is cut off makes holes between new chunks: they are not listed if nobody could."""
+    with xa.create(path, (4, 4), "u1", chunks=1, fill_value=sparse, sparse=sparse) as a:
+        a.shrink(0, 2)
+        a.shrink(1, 2)
+        with pytest.raises(xa.StorageError, match="the whole disk has less"):
+            a.resize((2**30, 2**20))
+        assert a.shape == (2, 2)
