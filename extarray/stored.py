@@ -109,13 +109,13 @@ class StoredArray(ArrayCore):
         """Raise where the array is closed, or `what` would change a read-only one."""
         if self.closed:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
-        if what is not None and self._store.is_forked:
-            raise ReadOnlyError(
-                f"cannot {what} {self._name()}: the process that this one was forked from is its "
-                "writer, and forked ones only read; write there, or open it here with mode='r+' "
-                "when it is closed there"
-            )
         if what is not None and self.mode != "r+":
+            if self._store.is_forked:
+                raise ReadOnlyError(
+                    f"cannot {what} {self._name()}: the process that this one was forked from is "
+                    "its writer, and forked ones only read; write there, or open it here with "
+                    "mode='r+' when it is closed there"
+                )
             raise ReadOnlyError(
                 f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
