@@ -110,15 +110,16 @@ class StoredArray(ArrayCore):
         if self.closed:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
         if what is not None and self.mode != "r+":
-            if self._store.is_forked:
-                raise ReadOnlyError(
-                    f"cannot {what} {self._name()}: the process that this one was forked from is "
-                    "its writer, and forked ones only read; write there, or open it here with "
-                    "mode='r+' when it is closed there"
-                )
-            raise ReadOnlyError(
-                f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'"
-            )
+            raise self._read_only(what)
+
+    def _read_only(self, what: str) -> ReadOnlyError:
+        if not self._store.is_forked:
+            return super()._read_only(what)
+        return ReadOnlyError(
+            f"cannot {what} {self._name()}: the process that this one was forked from is its "
+            "writer, and forked ones only read; write there, or open it here with mode='r+' when "
+            "it is closed there"
+        )
 
     def _check_sole(self, what: str) -> None:
         """Raise where `what` is not possible because this process is not the only one that writes.

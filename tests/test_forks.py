@@ -268,3 +268,24 @@ a.close()
 def test_what_is_appended_forks(script, path, kind):
     """The child cannot go on with an append to a file, and does not take its room back."""
     script(STOP + OWN, path, "mmap", kind)
+
+
+TOLD = """
+a = xa.create(path, (4, 3), "i4", engine=engine)
+child = os.fork()
+if child == 0:
+    for act in (lambda: a.__setitem__((0, 0), 1), lambda: a.extend(0, 1)):
+        try:
+            act()
+        except xa.ReadOnlyError as error:
+            assert "forked ones only read" in str(error)
+        else:
+            os._exit(1)
+    end()
+assert os.waitpid(child, 0)[1] == 0
+a.close()
+"""
+
+
+def test_a_child_is_told_who_writes(script, path):
+    script(STOP + TOLD, path, "mmap")

@@ -7,6 +7,7 @@ from typing_extensions import Self, disjoint_base
 
 from extarray._core._axial import Axial
 from extarray._core._mapping import Counter, Region, Views
+from extarray.errors import ReadOnlyError
 
 # Checksums, as the core sees them.
 @type_check_only
@@ -52,6 +53,7 @@ class ArrayState:
     def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]: ...
     @property
     def _lead(self) -> tuple[int, ...]: ...
+    def _read_only(self, what: str) -> ReadOnlyError: ...
     def _setup(
         self,
         axial: Axial,

@@ -382,6 +382,11 @@ cdef class ArrayState:
         """What messages call the array; the class that derives from this one knows better."""
         return "the array"
 
+    def _read_only(self, what):
+        """The error for what would change an array that is open for reading."""
+        return ReadOnlyError(
+            f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'")
+
     cdef int _check_open(self) except -1:
         if not self.is_open:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
@@ -398,8 +403,7 @@ cdef class ArrayState:
     cdef int _check_writable(self) except -1:
         self._check_open()
         if not self.is_writable:
-            raise ReadOnlyError(
-                f"cannot write to {self._name()}: opened with mode 'r'; reopen with mode='r+'")
+            raise self._read_only("write to")
         self.changes += 1       # whoever asks is about to write
         return 0
 
