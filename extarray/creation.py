@@ -543,7 +543,7 @@ def from_array(
             f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
             "text give np.array of it"
         )
-    source = as_source(x, None, fill_value)
+    source = as_source(x, None, lambda: fill_value)
     with filled(
         path,
         tuple(source.shape),

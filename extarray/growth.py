@@ -30,7 +30,7 @@ from extarray.stored import StoredArray
 from extarray.walk import address_runs, count_runs, runs_between, runs_together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -155,7 +155,7 @@ class Extendible(StoredArray):
         # Conversions may run any code, also code that closes this array: they come first.
         j = self._axis(axis)
         first = is_start(side)
-        values = as_source(data, self.dtype, self.fill_value)
+        values = as_source(data, self.dtype, lambda: self.fill_value)
         with self._growth:
             self._check("append to")
             by = self._length_of(values, j)
@@ -696,7 +696,9 @@ def _volume(start: Index, stop: Index) -> int:
     return math.prod(map(operator.sub, stop, start))
 
 
-def as_source(x: Any, dtype: np.dtype[Any] | None = None, fill: Any = 0) -> Any:
+def as_source(
+    x: Any, dtype: np.dtype[Any] | None = None, fill: Callable[[], Any] = lambda: 0
+) -> Any:
     """What elements are read from: `x` itself where it can be sliced, else an array of it.
 
     Parameters
@@ -705,8 +707,8 @@ def as_source(x: Any, dtype: np.dtype[Any] | None = None, fill: Any = 0) -> Any:
     dtype : numpy.dtype, optional
         What lists and numbers of Python, which have none, are to be, as they are for an assignment:
         integers any number, texts a text or a date.  Other kinds are not converted.
-    fill : scalar
-        Of this dtype, or of that of `x`: the value of what is masked.
+    fill : callable
+        Gives the value of what is masked, a scalar of this dtype, or of that of `x`.
 
     Returns
     -------
@@ -714,11 +716,12 @@ def as_source(x: Any, dtype: np.dtype[Any] | None = None, fill: Any = 0) -> Any:
     """
     if isinstance(x, ArrayCore):
         return x
-    if isinstance(x, (np.ndarray, np.generic)):
+    if isinstance(x, np.ma.MaskedArray):
         to = x.dtype if dtype is None else dtype
-        if np.can_cast(x.dtype, to, "same_kind"):
-            return unmasked(x, to, fill)
-        return np.asarray(x)  # no matrix; what cannot be cast is refused as it is
+        # What cannot be cast is refused as it is.
+        return unmasked(x, to, fill()) if np.can_cast(x.dtype, to, "same_kind") else np.asarray(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)  # no matrix
     if isinstance(getattr(x, "dtype", None), np.dtype) and all(
         hasattr(x, name) for name in ("shape", "__getitem__")
     ):

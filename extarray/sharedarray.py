@@ -190,7 +190,7 @@ class SharedArray(ExtArray):
         """
         j = self._axis(axis)
         at_start = is_start(side)
-        values = as_source(data, self.dtype, self.fill_value)
+        values = as_source(data, self.dtype, lambda: self.fill_value)
         with self._commits:
             self._check("append to")
             beside = WriterKind.APPENDS, j, at_start

@@ -97,7 +97,7 @@ class CollectiveChanges(ParallelIO):
         """
         with self._step_of_change() as step:
             j, first = self._axis(axis), is_start(side)
-            values = as_source(data, self.dtype, self.fill_value)
+            values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")
             n = self._length_of(values, j)
             step.arguments = f"append data of shape {tuple(values.shape)} along axis {j}, {side}"
