@@ -9,8 +9,13 @@ import itertools
 import linecache
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+
+import pytest
+
+from extarray._core import _crc
 
 NOP = dis.opmap["NOP"]
 
@@ -33,6 +38,18 @@ def behind_calls(code: CodeType) -> frozenset[int]:
     steps = list(dis.get_instructions(code))
     pairs = itertools.pairwise(steps)
     return frozenset(b.offset for a, b in pairs if a.opname.startswith("CALL"))
+
+
+@functools.cache
+def is_debug_build() -> bool:
+    """Whether the compiled code traces its lines, and checks bounds."""
+    return b"__Pyx_RaiseBufferIndexError" in Path(_crc.__file__).read_bytes()
+
+
+#: Of tests that use `interrupted`.
+needs_no_tracing = pytest.mark.skipif(
+    is_debug_build(), reason="compiled code that is traced raises in functions that cannot"
+)
 
 
 @contextlib.contextmanager

@@ -765,6 +765,7 @@ def is_free(array) -> bool:
     return found == [True, True] and not store.is_committing()
 
 
+@injected.needs_no_tracing
 @pytest.mark.parametrize(
     "change",
     [*CHANGES.values(), lambda a: a.refresh(), lambda a: a.close()],
@@ -804,6 +805,7 @@ def test_an_interrupt_at_every_place(path, change):
     assert number > 20
 
 
+@injected.needs_no_tracing
 def test_an_interrupt_while_a_chunk_is_held(tmp_path):
     """Nobody waits for it afterwards."""
     path = tmp_path / "file"

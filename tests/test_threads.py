@@ -315,6 +315,7 @@ def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
     assert len(threads) == 1
 
 
+@injected.needs_no_tracing
 def test_an_interrupt_at_every_place_of_shared_work():
     """Whenever it comes, nothing goes on behind the call, and nothing is lost without one."""
     others = {*threading.enumerate()}
