@@ -5,7 +5,7 @@ Two environment variables change the build:
 EXTARRAY_DEBUG=1
     Bounds checks, None checks, Python's division and line tracing in the core; -O1 -g.
 EXTARRAY_SANITIZE=address,undefined
-    The shipped code under the compiler's sanitizers; -O1 -g.
+    The shipped code under the compiler's sanitizers; -O1 -g.  "thread" is ThreadSanitizer.
 """
 
 import os

@@ -63,7 +63,7 @@ html_static_path = ["_static"]
 html_css_files = ["extarray.css"]
 html_show_sourcelink = False
 # Pages without neighbours need no list of them.
-html_sidebars = {name: [] for name in ("changelog", "design", "format", "glossary", "references")}
+html_sidebars = {name: [] for name in ("changelog", "design", "glossary", "references")}
 html_theme_options = {
     "logo": {"text": "extarray"},
     "show_nav_level": 2,

@@ -23,8 +23,8 @@ def _view_of(array: Any) -> LazyView | None:
     """An array of ours as a view; None where there is no view of it."""
     if isinstance(array, StoredArray):
         array._check()
-        return everything(array)
-    return array if isinstance(array, LazyView) else None
+        return everything(array._released())  # type: ignore[attr-defined]
+    return array._released() if isinstance(array, LazyView) else None
 
 
 @streams(np.transpose)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import operator
 import threading
 from pathlib import Path
@@ -23,6 +25,8 @@ from extarray.errors import (
     ArgumentTypeError,
     ExtArrayError,
     LimitError,
+    MissingError,
+    ReplacedError,
 )
 from extarray.filesystem import resolve_path
 from extarray.forks import in_children
@@ -54,6 +58,13 @@ if TYPE_CHECKING:
 __all__ = ["ExtArray"]
 
 
+@functools.cache
+def _slots(cls: type) -> tuple[str, ...]:
+    """Names of what an array has beside what the core has of it."""
+    own = (getattr(kind, "__slots__", ()) for kind in cls.__mro__)
+    return tuple(name for names in own for name in names if name != "__weakref__")
+
+
 class ExtArray(
     Indexable,
     Extendible,
@@ -80,8 +91,8 @@ class ExtArray(
 
     Notes
     -----
-    Indexing returns copies.  Threads may share an array for reading, also while one of them grows
-    it; after a fork the child has it open for reading only.
+    Indexing returns copies.  Threads may share an array for all that it can do; a call sees the
+    bounds of the moment at which it begins.  After a fork the child has it open for reading only.
 
     An array in files is pickled as its absolute path, and unpickled it is open for reading only:
     there is one writer.  An array in memory is pickled with its elements, and unpickled it is as
@@ -154,10 +165,16 @@ class ExtArray(
 
     @classmethod
     def _open(
-        cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
+        cls,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str = "flush",
+        verify: str | None = None,
     ) -> Self:
         """Array of a pair of files."""
-        store, axial = FileStore.open(path, mode, timeout, engine, durability)
+        store, axial = FileStore.open(path, mode, timeout, engine, durability, verify)
         return cls._from_store(store, axial)
 
     @classmethod
@@ -210,14 +227,12 @@ class ExtArray(
 
     def _look_at_cuts(self) -> None:
         store = self._store
-        if isinstance(store, FileStore) and store.mode == "r":
-            with self._growth:  # or a refresh comes in between
-                self._check()
-                number, inner = store.inner_box(self.axial)
-                self._watch_cuts()  # another counter, perhaps
-                self._know_cuts(number, inner)
-        else:
-            super()._look_at_cuts()
+        assert isinstance(store, FileStore)
+        with self._growth:  # or a refresh comes in between
+            self._check()
+            number, inner = store.inner_box(self.axial)
+            self._watch_cuts()  # another counter, perhaps
+            self._know_cuts(number, inner)
 
     def _place_elements(self) -> None:
         """Work out where elements stand in a chunk; the table is of a chunk's size.
@@ -232,8 +247,17 @@ class ExtArray(
         """Use the store's region, as the store may be used now."""
         store = self._store
         writable, sparse = store.mode == "r+", store.header.sparse
-        durable = store.is_durable
-        self._attach(store.region, writable, sparse, store.hollow, durable, store.sums, store.views)
+        self._attach(
+            store.region,
+            writable,
+            sparse,
+            store.hollow,
+            store.is_durable,
+            store.sums,
+            store.users,
+            store.trust,
+            store.verify == "read",
+        )
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
@@ -246,6 +270,34 @@ class ExtArray(
     def _write_late(self, selection: Any, value: Any) -> None:
         # A view of the selection knows what it has in common with other views, and streams.
         self.lazy[selection] = value
+
+    def _held(self) -> Self:
+        """Return the array as it is now, whatever becomes of its bounds: to go through its parts.
+
+        The array that is given back shows the same elements, under the same indices, as long as
+        it lives, and keeps what is cut off meanwhile from being given back.  It is for the length
+        of one call; `_released` gives what may outlive it.
+        """
+        if self._original is not None:
+            return self
+        self._check()
+        cls = type(self)
+        # Not that of a user's class, which may take arguments.
+        held = ExtArray.__new__(cls)
+        held._hold(self)
+        for name in _slots(cls):
+            if hasattr(self, name):
+                setattr(held, name, getattr(self, name))
+        return held
+
+    def _verified(self) -> Self:
+        held = self._held()
+        held._verify_reads()
+        return held
+
+    def _released(self) -> Self:
+        original: Self | None = self._original
+        return self if original is None else original
 
     @property
     def _layout(self) -> tuple[Line, ...]:
@@ -290,8 +342,14 @@ class ExtArray(
 
     # -- life --------------------------------------------------------------------------------
 
-    def refresh(self) -> bool:
+    def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what a writer has committed since the array was opened or refreshed.
+
+        Parameters
+        ----------
+        on_replaced : {"raise", "reopen"}
+            For a reader whose files were replaced, as by ``create(..., overwrite=True)``: raise
+            `ReplacedError`; or become the array that has the path now, of whatever shape and dtype.
 
         Returns
         -------
@@ -301,7 +359,10 @@ class ExtArray(
 
         Raises
         ------
-        ClosedError, CorruptError, TruncatedError
+        ReplacedError
+            A FileNotFoundError: other files have the path by now, or none, and nobody writes to
+            those that are open here, which can still be read.
+        ClosedError, CorruptError, TruncatedError, ArgumentError
 
         Notes
         -----
@@ -315,13 +376,72 @@ class ExtArray(
         >>> xa.zeros((2, 2)).refresh()
         False
         """
+        if on_replaced not in ("raise", "reopen"):
+            raise ArgumentError(
+                f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'"
+            )
         with self._steady:
             self._check()
             axial = self._store.refresh(self.axial)
-            if axial is None:
-                return False
-            self._show_store(axial)
-            return True
+            if axial is not None:
+                self._show_store(axial)
+            reopen = on_replaced == "reopen"
+            if self.mode == "r" and (axial is None or reopen) and self._store.replaced:
+                if not reopen:
+                    raise self._replaced_error()
+                self._become_successor()
+                return True
+            return axial is not None
+
+    def _replaced_error(self) -> ReplacedError:
+        return ReplacedError(
+            errno.ENOENT,
+            f"nothing new can come to {self._name()}: its files were replaced, removed or moved "
+            "since it was opened, and nobody writes to them; open it again, or refresh with "
+            "on_replaced='reopen'",
+            str(self.path),
+        )
+
+    def _become_successor(self) -> None:
+        """Be the array that has the path now, in place of the one whose files were replaced."""
+        before = self._store
+        assert isinstance(before, FileStore)
+        try:
+            store, axial = FileStore.open(
+                before.path, "r", 0, before.engine, "flush", before.verify
+            )
+        except MissingError:
+            raise self._replaced_error() from None
+        self._store = store
+        self._attach(None, False, False, False, False)
+        self._take_layout(axial)
+        self._attach_store()
+        self._watch_cuts()
+        before.close()
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the files were replaced, removed or moved, so that nothing new can come.
+
+        As long as a writer has them open, something can, whatever name they have.
+
+        Examples
+        --------
+        >>> import tempfile, extarray as xa
+        >>> path = f"{tempfile.mkdtemp()}/scene"
+        >>> xa.zeros((2, 3), path=path).close()
+        >>> reader = xa.open(path)
+        >>> reader.replaced
+        False
+        >>> xa.create(path, (5,), "i4", overwrite=True).close()
+        >>> reader.replaced
+        True
+        >>> reader.refresh(on_replaced="reopen"), reader.shape, reader.dtype
+        (True, (5,), dtype('int32'))
+        >>> reader.close()
+        """
+        self._check()
+        return self._store.replaced
 
     def _show_store(self, axial: Axial) -> None:
         """Have the region and the bounds that the store has; other axial vectors: axes, too."""
@@ -401,7 +521,7 @@ class ExtArray(
             try:
                 if not self.closed and self._store.mode == "r+":
                     with contextlib.suppress(OSError):
-                        self._give_back_postponed()
+                        self._give_back_freed()
                 if not self.closed and sums is not None and sums.in_doubt:
                     # What fails leaves them in doubt, which costs nothing but certainty.
                     with contextlib.suppress(OSError):
@@ -411,7 +531,6 @@ class ExtArray(
 
     def _let_go(self) -> None:
         self._attach(None, False, False, False, False)
-        self._watch(None, 0, None)
         self._store.close()
 
     def _check_free(self, what: str) -> None:

@@ -150,6 +150,8 @@ class AxesMixin(StoredArray):
             # All that may fail comes before the commit.
             places = places_of(chunks, self.order) if old else None
             shape, offset = _inserted(self.shape, at, 1), _inserted(store.offset, at, 0)
+            if new > old and old:
+                self._verify_all()  # its sum is made anew, of more elements
             try:
                 if new > old:
                     store.reserve(old, new)

@@ -155,6 +155,17 @@ class AsType(NumpyMixin, DlpackMixin):
     def _layout(self) -> tuple[Line, ...] | None:
         return self._source._layout
 
+    def _held(self) -> AsType:
+        held = self._source._held()
+        return self if held is self._source else AsType(held, self._dtype)
+
+    def _verified(self) -> AsType:
+        return AsType(self._source._verified(), self._dtype)
+
+    def _released(self) -> AsType:
+        released = self._source._released()
+        return self if released is self._source else AsType(released, self._dtype)
+
     def _peek(self, box: Box, writable: bool = False) -> None:
         return None
 
@@ -169,10 +180,11 @@ class AsType(NumpyMixin, DlpackMixin):
         -------
         ndarray
         """
-        source = self._source
-        whole = tuple(slice(0, n) for n in self.shape) if selection is ... else selection
-        if not _is_box(whole, self.shape):
-            return source._fetch(selection).astype(self._dtype, copy=False)
+        source: Any = self._source._held()
+        whole = tuple(slice(0, n) for n in source.shape) if selection is ... else selection
+        if not _is_box(whole, source.shape):
+            found: NDArray[Any] = source._fetch(selection)
+            return found.astype(self._dtype, copy=False)
         result = np.empty([cut.stop - cut.start for cut in whole], self._dtype)
 
         def fill(_: int, box: Box) -> None:
@@ -186,9 +198,10 @@ class AsType(NumpyMixin, DlpackMixin):
 
         widest = max(self.itemsize, source.dtype.itemsize)
         lead = tuple(
-            (cut.start + b) % c for cut, b, c in zip(whole, self._lead, self.chunks, strict=True)
+            (cut.start + b) % c
+            for cut, b, c in zip(whole, source._lead, source.chunks, strict=True)
         )
-        boxes = tiles(result.shape, Grain(self.chunks, lead), widest, limit=box_bytes())
+        boxes = tiles(result.shape, Grain(source.chunks, lead), widest, limit=box_bytes())
         run(fill, boxes, result.size * widest)
         return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -57,7 +58,8 @@ def check(
     Returns
     -------
     Report
-        ``.ok``, ``.problems``, what was repaired; ``str()`` of it is a text.
+        ``.ok``, ``.problems``, what was repaired, what was not looked at; ``str()`` of it is a
+        text.
 
     Raises
     ------
@@ -85,7 +87,7 @@ def check(
     ...     _ = file.write(b"oops")
     >>> report = xa.check(path, data=True)
     >>> report.ok, report.problems[0].what
-    (False, 'chunk 0: the checksum does not fit')
+    (False, 'chunk 0: the checksum does not fit; its elements are [0:4, 0:3]')
     """
     for name, flag in (("data", data), ("repair", repair), ("force", force)):
         check_flag(flag, name)
@@ -105,7 +107,7 @@ def check(
             if force or not survey.kinds:  # else they may have what the array lacks
                 done += remove_left_overs(names, survey.header)
         survey = _look(names, data, progress)
-    return Report(where, survey.problems, done, refused)
+    return Report(where, survey.problems, done, refused, survey.unseen)
 
 
 def _look(names: tuple[str, str], data: bool, progress: Progress | None) -> Survey:
@@ -135,7 +137,15 @@ def _repair(
     """Repair the files, as their one writer; `said` gains what was done, and what was not."""
     survey = Survey(names)
     with survey.opened(os.O_RDWR):
-        if survey.metadata >= 0:
+        if not survey.metadata.closed:
             lock.acquire(survey.metadata, path, 0)
         survey.look()
-        Repair(survey, force, *said).run(data, progress)
+        header = survey.header  # none: nothing tells where the note would stand
+        if header is not None:
+            lock.note_holder(survey.metadata, header, True)
+        try:
+            Repair(survey, force, *said).run(data, progress)
+        finally:
+            if header is not None:
+                with contextlib.suppress(OSError):
+                    lock.note_holder(survey.metadata, header, False)

@@ -17,6 +17,7 @@ __all__ = [
     "check_chunks",
     "check_shape",
     "choose_chunks",
+    "elements_of_chunk",
     "grain",
     "grid_of",
     "integers",
@@ -30,8 +31,41 @@ MAX_NDIM = 32
 # Large enough that a system call and a page fault cost little beside the bytes, small enough that
 # a scalar or a thin slice does not drag in megabytes.
 TARGET_BYTES = 512 * 1024
+# A small array has no chunk beyond so many times its own size, unless that is less than some bytes.
+_FEW, _LEAST_BYTES = 4, 1024
 # Elements of all factors of a product that are held together: beyond, one factor after the other.
 _HELD = 1 << 12
+
+
+def elements_of_chunk(
+    index: Sequence[int], chunks: Sequence[int], offset: Sequence[int], shape: Sequence[int]
+) -> tuple[slice, ...]:
+    """Box of the elements inside the bounds that a chunk has; perhaps an empty one.
+
+    Parameters
+    ----------
+    index : sequence of int
+        Of the chunk in the grid.
+    chunks : sequence of int
+    offset : sequence of int
+        Elements that the grid has before the bounds.
+    shape : sequence of int
+        The bounds.
+
+    Returns
+    -------
+    tuple of slice
+
+    Examples
+    --------
+    >>> elements_of_chunk((1, 0), (2, 3), (1, 0), (4, 2))
+    (slice(1, 3, None), slice(0, 2, None))
+    """
+    box = []
+    for i, c, before, n in zip(index, chunks, offset, shape, strict=True):
+        start = min(max(i * c - before, 0), n)
+        box.append(slice(start, min(max((i + 1) * c - before, start), n)))
+    return tuple(box)
 
 
 def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
@@ -111,7 +145,7 @@ def check_chunks(
 
 
 def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes; or all of the array.
+    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes; less for less.
 
     Parameters
     ----------
@@ -130,22 +164,33 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     extent is evened out, so that the last chunk of an axis is nearly full.  Where elements are
     larger than the target, a chunk is one element.
 
+    A small array, of known shape, is one chunk, with room to grow along axes of length 1: but to
+    four times what it has, or 1 KiB, at most.
+
     Examples
     --------
     >>> choose_chunks((512, 217, 204), 2)
     (64, 55, 51)
     >>> choose_chunks((0, 765, 700), 2)
     (64, 64, 64)
-    >>> choose_chunks((100,), 8)
-    (100,)
+    >>> choose_chunks((100,), 8), choose_chunks((1, 48), 8)
+    ((100,), (4, 48))
     """
     wanted = max(1.0, TARGET_BYTES / itemsize)
-    budget = wanted
     open_axes = list(range(len(shape)))
+    elements = math.prod(shape)
+    small = 0 < _FEW * elements * itemsize <= TARGET_BYTES
+    if small:
+        wanted = max(_FEW * elements, _LEAST_BYTES / itemsize)
+    budget = wanted
     # Axes that will grow have no length to respect.
     length = [n if n > 1 else math.inf for n in shape]
     side = 1.0
     chunks = [1] * len(shape)
+    if small:  # its axes are not divided
+        chunks = list(shape)
+        open_axes = [j for j in open_axes if shape[j] == 1]
+        wanted /= elements
     while open_axes:
         side = wanted ** (1 / len(open_axes))
         short = [j for j in open_axes if length[j] <= side]

@@ -2,52 +2,54 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from extarray.errors import CorruptError
-from extarray.filesystem import read_all
 from extarray.metadata.header import Header
-from extarray.metadata.places import BLOCK, SUMS_BLOCK
+from extarray.metadata.places import CELL
 from extarray.metadata.sumstable import decode_sums, sums_capacity
-from extarray.sums import SUMS_AT_ONCE, chunk_sums, fill_sum, read_sums
+from extarray.sums import SUMS_AT_ONCE, Sums, chunk_sums, fill_sum, read_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from extarray.filesystem import File
+
 __all__ = ["Comparison", "read_table"]
 
 # Bytes that are read between two tellings of progress.
 _STEP_BYTES = 1 << 26
+# A writer may be at work: how often a chunk is looked at before it counts as damaged.
+_LOOKS = 3
 
 
-def read_table(fd: int, header: Header, end: int) -> tuple[bool, list[int]] | None:
+def read_table(file: File, header: Header, end: int | None) -> tuple[bool, list[int]] | None:
     """Whether checksums are in doubt, and the extents of their table; None where it is damaged.
 
     Parameters
     ----------
-    fd : int
-        Of ``.xmd``.
+    file : File
+        ``.xmd``.
     header : Header
-    end : int
-        Where ``.xmd`` is unused: what lies beyond is of a state that is lost.
+    end : int or None
+        Where ``.xmd`` is unused: what lies beyond is of a state that is lost.  None: where it ends.
 
     Returns
     -------
     tuple of bool and list of int, or None
     """
-    block = read_all(fd, BLOCK, header.superblock_offset(SUMS_BLOCK))
+    block = file.read(CELL, header.sums_offset)
     found = decode_sums(block, header.uuid)
     if found is None:
         return None
     in_doubt, offsets = found
     stops = [at + 4 * sums_capacity(number) for number, at in enumerate(offsets)]
-    extents = [at for at, stop in zip(offsets, stops, strict=True) if stop <= end]
-    length = os.fstat(fd).st_size
+    extents = [at for at, stop in zip(offsets, stops, strict=True) if end is None or stop <= end]
+    length = file.length
     return None if any(stop > length for stop in stops[: len(extents)]) else (in_doubt, extents)
 
 
@@ -56,11 +58,13 @@ class Comparison:
 
     Parameters
     ----------
-    metadata, data : int
-        Descriptors of the two files.
+    metadata, data : File
+        The two files.
     header : Header
-    end : int
+    end : int or None
         As for `read_table`.
+    sums : Sums, optional
+        Those of this process, which is the writer: it knows the table.
 
     Attributes
     ----------
@@ -68,8 +72,16 @@ class Comparison:
         What does not fit may have been written after its checksum was.
     """
 
-    def __init__(self, metadata: int, data: int, header: Header, end: int) -> None:
+    def __init__(
+        self,
+        metadata: File,
+        data: File,
+        header: Header,
+        end: int | None = None,
+        sums: Sums | None = None,
+    ) -> None:
         self.in_doubt = False
+        self._sums = sums
         self._metadata, self._data, self._header, self._end = metadata, data, header, end
         self._table: list[int] | None = None
         self._empty = fill_sum(header)
@@ -90,22 +102,68 @@ class Comparison:
                 progress(min(n_chunks, first + step), n_chunks)
         return np.concatenate(found)
 
+    def surely_unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Those of some chunks that do not fit, though nobody writes; None where nobody can tell.
+
+        Parameters
+        ----------
+        addresses : array of int64
+            In rising order; some may be repeated.
+
+        Returns
+        -------
+        array of int64 or None
+
+        Raises
+        ------
+        OSError
+        """
+        step = max(1, _STEP_BYTES // self._header.chunk_bytes)
+        found = [np.empty(0, np.int64)]
+        for first in range(0, len(addresses), step):
+            wrong = addresses[first : first + step]
+            for look in range(_LOOKS + 1):
+                self.in_doubt = False
+                self._look_at_table()
+                if self.in_doubt:
+                    return None
+                if look < _LOOKS and wrong.size:
+                    wrong = self._different(wrong)
+            found.append(wrong)
+        return np.concatenate(found)
+
     def _look_at_table(self) -> None:
+        if self._sums is not None:
+            self._table = self._sums.extents
+            self.in_doubt |= self._sums.inherited or self._sums.lost
+            return
         table = read_table(self._metadata, self._header, self._end)
         self._table = None if table is None else table[1]
         self.in_doubt |= table is None or table[0]
 
     def _unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        first, stop = int(addresses[0]), int(addresses[-1]) + 1
         if self._table is None:
             return addresses
         try:
-            told = read_sums(self._metadata, self._table, first, stop)[addresses - first]
-            sums = chunk_sums(self._data, addresses, self._header.chunk_bytes)
+            return self._different(addresses)
         except (CorruptError, OSError):
             # Cut off, or the disk cannot read some of them.
             if len(addresses) == 1:
                 return addresses
             return np.concatenate([self._unfit(half) for half in np.array_split(addresses, 2)])
+
+    def _different(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of chunks whose sums are not those of the table."""
+        assert self._table is not None
+        chunk_bytes = self._header.chunk_bytes
+        told = np.empty(len(addresses), np.uint32)
+        first = 0
+        while first < len(addresses):  # they may be far from each other
+            low = int(addresses[first])
+            stop = int(np.searchsorted(addresses, low + SUMS_AT_ONCE))
+            part = read_sums(self._metadata, self._table, low, int(addresses[stop - 1]) + 1)
+            told[first:stop] = part[addresses[first:stop] - low]
+            first = stop
+        sums = chunk_sums(self._data, addresses, chunk_bytes)
         wrong: NDArray[np.int64] = addresses[sums != told ^ np.uint32(self._empty)]
         return wrong

@@ -27,11 +27,13 @@ __all__ = [
     "check_durability",
     "check_engine",
     "check_flag",
+    "check_verify",
     "config",
     "parse_bytes",
 ]
 
 ENGINES = ("auto", "mmap", "pread")
+VERIFICATIONS = ("never", "write", "read")
 # No setting of the process: what survives is promised to the code that opens an array.
 DURABILITIES = ("flush", "commit")
 
@@ -100,6 +102,15 @@ def _max_memory(value: Any) -> int:
     number = parse_bytes(value)
     if number < 1:
         raise ArgumentError("max_memory must be at least 1 byte")
+    return number
+
+
+def _mapped_memory(value: Any) -> int | None:
+    if value is None:
+        return None
+    number = parse_bytes(value)
+    if number < 1:
+        raise ArgumentError("mapped_memory must be at least 1 byte, or None: no bound")
     return number
 
 
@@ -179,6 +190,28 @@ def check_durability(value: Any) -> str:
     return str(value)
 
 
+def check_verify(value: Any) -> str:
+    """When chunks are verified.
+
+    Parameters
+    ----------
+    value : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(value, str) or value not in VERIFICATIONS:
+        raise ArgumentError(
+            f"verify {value!r} is not possible; use one of {', '.join(VERIFICATIONS)}"
+        )
+    return str(value)
+
+
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
@@ -186,12 +219,14 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-_CHECKS: dict[str, Callable[[Any], int | str]] = {
+_CHECKS: dict[str, Callable[[Any], int | str | None]] = {
     "threads": _threads,
     "max_memory": _max_memory,
+    "mapped_memory": _mapped_memory,
     "warn_result": parse_bytes,
     "max_result": parse_bytes,
     "engine": check_engine,
+    "verify": check_verify,
 }
 
 
@@ -199,16 +234,20 @@ def _from_environment() -> dict[str, Any]:
     values: dict[str, Any] = {
         "threads": _cores(),
         "max_memory": 256 * 1024**2,
+        "mapped_memory": None,
         "warn_result": 1024**3,
         "max_result": _half_of_memory(),
         "engine": "auto",
+        "verify": "write",
     }
     for name, variable, convert in (
         ("threads", "EXTARRAY_NUM_THREADS", int),
         ("max_memory", "EXTARRAY_MAX_MEMORY", str),
+        ("mapped_memory", "EXTARRAY_MAPPED_MEMORY", str),
         ("warn_result", "EXTARRAY_WARN_RESULT", str),
         ("max_result", "EXTARRAY_MAX_RESULT", str),
         ("engine", "EXTARRAY_ENGINE", str),
+        ("verify", "EXTARRAY_VERIFY", str),
     ):
         text = os.environ.get(variable)
         if text:
@@ -253,7 +292,14 @@ class Config:
         environment variable ``EXTARRAY_NUM_THREADS``.
     max_memory : int
         Bytes of temporary memory of an operation that works block by block; texts such as
-        ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.
+        ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.  This is the
+        process's own memory; what is mapped of files is the system's, see `mapped_memory`.
+    mapped_memory : int or None
+        Bytes that an operation which works block by block goes through before it takes what is
+        mapped of files out of the resident set of the process; about so much of them is resident
+        then.  The system may have these pages back at any time, but a cluster's scheduler may count
+        them.  None: they stay, which is faster where they are used again.  Default: None, or
+        ``EXTARRAY_MAPPED_MEMORY``.
     warn_result : int
         Bytes above which the result of a function in memory gives a `ResultWarning`.  Default:
         1 GiB, or ``EXTARRAY_WARN_RESULT``.
@@ -263,6 +309,10 @@ class Config:
     engine : {"auto", "mmap", "pread"}
         How files are read and written where ``create`` and ``open`` are asked for "auto".
         Default: "auto" (by the type of the file system), or ``EXTARRAY_ENGINE``.
+    verify : {"never", "write", "read"}
+        Which chunks of arrays with checksums are compared with them, once in a session, where
+        ``open`` is not told: none; "write": those that are copied to another array, or written to
+        in part; "read": also those that are read.  Default: "write", or ``EXTARRAY_VERIFY``.
 
     Examples
     --------

@@ -121,18 +121,20 @@ class CopiesMixin(StoredArray, Source):
         header = self._store.header
         if checksum is None:
             checksum = header.checksum and path is not None
-        shape = self.shape  # of now: another thread may let the array grow
+        source = self._verified()  # other threads may move the bounds
+        shape = source.shape
         header = replace(
             header,
             uuid=uuid4().bytes,
             chunks=header.chunks if chunks is None else check_chunks(chunks, shape, self.itemsize),
             order=header.order if order in ("A", "K") else check_order(order),
             checksum=bool(checksum),
+            work=b"",
         )
-        passes = passes_between(self, shape, header.chunks, header.dtype, None, path is None)
+        passes = passes_between(source, shape, header.chunks, header.dtype, None, path is None)
         kind, attrs, growth = self._plain_kind(), self._attrs_of_copy(), self._store.growth
         work = Transformation(
-            kind, self, shape, header, attrs, passes, config.max_memory, growth=growth
+            kind, source, shape, header, attrs, passes, config.max_memory, growth=growth
         )
         new: Self = work.in_memory() if path is None else work.on_disk(resolve_path(path))
         return new
@@ -211,7 +213,7 @@ class CopiesMixin(StoredArray, Source):
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
         """Array in memory that was pickled: one segment, no history."""
-        header = replace(header, uuid=uuid4().bytes)
+        header = replace(header, uuid=uuid4().bytes, work=b"")
         array = cls._create(None, elements.shape, header, attrs, growth=growth)
         array[...] = elements
         return array

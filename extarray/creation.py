@@ -13,7 +13,7 @@ import numpy as np
 from extarray.array import ExtArray
 from extarray.attrs import decode_attrs, encode_attrs
 from extarray.chunking import check_chunks, check_shape
-from extarray.config import check_durability, check_engine, check_flag
+from extarray.config import check_durability, check_engine, check_flag, check_verify, config
 from extarray.dims import check_dims
 from extarray.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.filesystem import resolve_path
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Order = Literal["C", "F", "Z", "H"]
     Engine = Literal["auto", "mmap", "pread", "mpi-io"]
     Durability = Literal["flush", "commit"]
+    Verify = Literal["never", "write", "read"]
     # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
     _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
 
@@ -75,7 +76,8 @@ def create(
     dtype : dtype_like
         Any NumPy type of fixed size, either byte order; default float64.
     chunks : int or sequence of int, optional
-        Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes.
+        Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes;
+        at most four times what a small array has.
     fill_value : scalar
         Of elements that were never written.  Default 0, which costs nothing at growth; for texts
         and records it means zero bytes, as in ``np.zeros``.
@@ -102,9 +104,9 @@ def create(
     growth : {"exact", ("linear", theta), ("exponential", factor), "cubical"}
         What growth allocates ahead, see `ExtArray.growth`.
     checksum : bool
-        Keep a checksum of each chunk, by which `check` tells damaged elements.  `flush` and `close`
-        then read once more what was written, and writing single elements takes longer.  Not
-        possible with `comm`.
+        Keep a checksum of each chunk: `check` tells damaged elements by them, and nothing copies
+        these (see `open`, ``verify``).  `flush` and `close` then read once more what was written,
+        and writing single elements takes longer.
     comm : mpi4py.MPI.Intracomm, optional
         Processes that make the array together; all call, with the same arguments.
     info : mapping, optional
@@ -257,6 +259,7 @@ def open(
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
     share: bool = False,
+    verify: Verify | str | None = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
 ) -> ExtArray:
@@ -279,6 +282,11 @@ def open(
         As for `create`; of no effect in mode "r".
     share : bool
         In mode "r+": as one of several writers, which all share the array, on this host.
+    verify : {"never", "write", "read"}, optional
+        Where chunks have checksums, which of them are compared with these, each once: none;
+        "write": those that are copied to another array, or written to in part; "read": also those
+        that are read.  A `ChecksumError` tells which one is damaged.  None: ``config.verify``,
+        which is "write".
     comm : mpi4py.MPI.Intracomm, optional
         Processes that open the array together, as one writer; all call, with the same arguments.
     info : mapping, optional
@@ -328,7 +336,7 @@ def open(
     (None, None)
     """
 
-    def check() -> tuple[Path, str, float | None, str, str]:
+    def check() -> tuple[Path, str, float | None, str, str, str]:
         if mode not in ("r", "r+"):
             raise ArgumentError(
                 f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new "
@@ -345,7 +353,8 @@ def open(
                 "the ranks of a communicator are one writer, who shares the array with no other; "
                 "give share=True or comm, not both"
             )
-        return resolve_path(path), mode, timeout, engine, durability
+        asked = config.verify if verify is None else check_verify(verify)
+        return resolve_path(path), mode, timeout, engine, durability, asked
 
     if comm is not None:
         from extarray.mpi.opening import open_together

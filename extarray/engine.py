@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-from extarray._core._mapping import filesystem
+from extarray._core._file import FileCore, file_system_of
 from extarray.config import check_engine, config
 
 __all__ = ["choose_engine", "is_fuse", "is_remote", "maps_no_holes", "shares_blocks"]
@@ -58,34 +58,32 @@ _IS_LAST, _IS_SHARED = 0x1, 0x2000
 _IN_MEMORY = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
 
 
-def maps_no_holes(fd: int) -> bool:
+def maps_no_holes(file: FileCore) -> bool:
     """Whether a load from a hole, through a mapping, needs space and may find none (a SIGBUS).
 
     Parameters
     ----------
-    fd : int
-        Open descriptor of the file.
+    file : FileCore
 
     Returns
     -------
     bool
     """
-    return filesystem(fd) in _IN_MEMORY
+    return file.file_system in _IN_MEMORY
 
 
-def is_remote(fd: int) -> bool:
+def is_remote(file: FileCore) -> bool:
     """Whether a file lies on a file system that other hosts may share.
 
     Parameters
     ----------
-    fd : int
-        Open descriptor of the file.
+    file : FileCore
 
     Returns
     -------
     bool
     """
-    return filesystem(fd) in _REMOTE
+    return file.file_system in _REMOTE
 
 
 def is_fuse(fd: int) -> bool:
@@ -100,16 +98,15 @@ def is_fuse(fd: int) -> bool:
     -------
     bool
     """
-    return filesystem(fd) == _FUSE
+    return file_system_of(fd) == _FUSE
 
 
-def shares_blocks(fd: int) -> bool:
+def shares_blocks(file: FileCore) -> bool:
     """Whether a file shares blocks with another one, as its file system tells.
 
     Parameters
     ----------
-    fd : int
-        Open descriptor of the file.
+    file : FileCore
 
     Returns
     -------
@@ -123,7 +120,8 @@ def shares_blocks(fd: int) -> bool:
         request = bytearray(_REQUEST.size + _EXTENTS * _EXTENT.itemsize)
         _REQUEST.pack_into(request, 0, start, 2**64 - 1 - start, 0, 0, _EXTENTS, 0)
         try:
-            fcntl.ioctl(fd, _FIEMAP, request)
+            with file as fd:
+                fcntl.ioctl(fd, _FIEMAP, request)
         except OSError:
             return False
         found = _REQUEST.unpack_from(request)[3]
@@ -135,15 +133,14 @@ def shares_blocks(fd: int) -> bool:
         start = int(extents["start"][-1] + extents["length"][-1])
 
 
-def choose_engine(asked: str, fd: int, writable: bool) -> str:
+def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     """Engine for a file.
 
     Parameters
     ----------
     asked : {"auto", "mmap", "pread"}
         "auto" follows ``config.engine``; where that is "auto" too, the file system decides.
-    fd : int
-        Open descriptor of the file.
+    file : FileCore
     writable : bool
 
     Returns
@@ -159,12 +156,12 @@ def choose_engine(asked: str, fd: int, writable: bool) -> str:
         asked = config.engine
     if asked != "auto":
         return asked
-    kind = filesystem(fd)
-    if kind in _REMOTE or (writable and _moves_blocks(kind, fd)):
+    kind = file.file_system
+    if kind in _REMOTE or (writable and _moves_blocks(kind, file)):
         return "pread"
     return "mmap"
 
 
-def _moves_blocks(kind: int, fd: int) -> bool:
+def _moves_blocks(kind: int, file: FileCore) -> bool:
     """Whether a store to space that was reserved may need other space."""
-    return kind in _COPY_ON_WRITE or (kind == _XFS and shares_blocks(fd))
+    return kind in _COPY_ON_WRITE or (kind == _XFS and shares_blocks(file))

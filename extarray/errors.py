@@ -18,6 +18,7 @@ __all__ = [
     "AxisError",
     "BoundsError",
     "CastingError",
+    "ChecksumError",
     "ChunksError",
     "ClosedError",
     "CorruptError",
@@ -33,6 +34,7 @@ __all__ = [
     "PartnerError",
     "ReadOnlyError",
     "RecoveryWarning",
+    "ReplacedError",
     "ReserveError",
     "ResultError",
     "ResultWarning",
@@ -130,7 +132,29 @@ class VersionError(FormatError):
 
 
 class CorruptError(FormatError):
-    """A part of the metadata is damaged."""
+    """A part of the metadata is damaged, or a chunk (`ChecksumError`)."""
+
+
+class ChecksumError(CorruptError):
+    """A chunk does not fit its checksum.
+
+    Attributes
+    ----------
+    filename : str
+        The file that has the chunk, ``.xta``.
+    chunk : int
+        Address of the chunk.
+    box : tuple of slice
+        What the chunk has of the array: its elements inside the bounds, perhaps none.
+    start, stop : int
+        Bytes of the file that the chunk takes: start ... stop - 1.
+    """
+
+    filename: str
+    chunk: int
+    box: tuple[slice, ...]
+    start: int
+    stop: int
 
 
 class TruncatedError(FormatError):
@@ -171,6 +195,10 @@ class ExistsError(StorageError, FileExistsError):
 
 class MissingError(StorageError, FileNotFoundError):
     """A file of the pair does not exist."""
+
+
+class ReplacedError(MissingError):
+    """The files of an open array were replaced, removed or moved: nothing new can come to it."""
 
 
 class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning

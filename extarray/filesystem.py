@@ -11,33 +11,28 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extarray._core._file import FileCore
 from extarray.engine import is_fuse
 from extarray.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
 from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Self
 
 __all__ = [
     "CAN_RESERVE",
+    "File",
     "absolute_names",
     "close_all",
     "create_beside",
-    "datasync",
-    "erase_range",
     "family",
     "file_names",
-    "fill_range",
     "fresh_name",
     "publish",
-    "read_all",
-    "read_into",
     "real_name",
-    "reserve_zeros",
     "resolve_path",
-    "same_file",
     "sync_folders",
-    "write_all",
 ]
 
 _FILL_BYTES = 1 << 22
@@ -45,7 +40,122 @@ _SUFFIXES = (".xmd", ".xta")
 _IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 CAN_RESERVE = hasattr(os, "posix_fallocate")
-datasync = getattr(os, "fdatasync", os.fsync)
+
+
+class File(FileCore):
+    """An open file of a pair; see `FileCore` for who may use it, and how long."""
+
+    __slots__ = ()
+
+    @classmethod
+    def open(cls, name: str, flags: int, mode: int = 0o666) -> Self:
+        """Open a file.
+
+        Parameters
+        ----------
+        name : str
+        flags, mode : int
+            As for `os.open`.
+
+        Raises
+        ------
+        OSError
+        """
+        return cls(os.open(name, flags | os.O_CLOEXEC, mode), name)
+
+    def stat(self) -> os.stat_result:
+        """Return what the system knows of the file."""
+        with self as fd:
+            return os.fstat(fd)
+
+    def is_at(self, name: str) -> bool:
+        """Tell whether a name leads to this file."""
+        try:
+            return os.path.samestat(self.stat(), os.stat(name))
+        except OSError:
+            return False
+
+    def extend(self, offset: int, length: int) -> None:
+        """Extend the file by zeros that have their disk space.
+
+        Raises
+        ------
+        OSError
+        """
+        failure = self.lengthen(offset, length)
+        if failure == errno.EOPNOTSUPP:
+            self.write(bytes(length), offset)
+        elif failure:
+            raise OSError(failure, os.strerror(failure))
+
+    def fill(self, pattern: bytes, start: int, stop: int) -> None:
+        """Repeat a pattern over the bytes start ... stop - 1, a whole number of patterns.
+
+        Threads share a long range, where the file system lets them write at the same time.
+
+        Raises
+        ------
+        OSError
+        """
+        piece = pattern * max(1, min(_FILL_BYTES, stop - start) // len(pattern))
+
+        def write(low: int, high: int) -> None:
+            for at in range(low, high, len(piece)):
+                self.write(memoryview(piece)[: high - at], at)
+
+        run_in_shares(write, start, stop, len(pattern))
+
+    def first_hole(self) -> int:
+        """Where the first hole begins, or the file ends."""
+        with self as fd:
+            return _seek(fd, 0, os.SEEK_HOLE)
+
+    def erase(self, start: int, stop: int) -> None:
+        """Write zeros to the bytes start ... stop - 1, but to holes, and where there are zeros.
+
+        Raises
+        ------
+        OSError
+        """
+        with self as fd:
+            while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
+                end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
+                piece = self.read(end - start, start)
+                if piece.count(0) != len(piece):
+                    self.write(bytes(len(piece)), start)
+                start = end
+
+
+def _seek(fd: int, offset: int, whence: int) -> int:
+    """Find the next data, or the next hole, from a place on."""
+    try:
+        return os.lseek(fd, offset, whence)
+    except OSError as error:
+        if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:
+            return sys.maxsize
+        return offset  # nobody knows
+
+
+def close_all(*files: FileCore) -> None:
+    """Close files, all of them.
+
+    Parameters
+    ----------
+    *files : FileCore
+
+    Raises
+    ------
+    OSError
+        The first that a file system gave.
+    """
+    failure = None
+    for file in files:
+        try:
+            file.close()
+        except BaseException as error:  # noqa: BLE001 -- raised when all are closed
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def resolve_path(path: Any) -> Path:
@@ -156,7 +266,7 @@ def fresh_name(name: str, uuid: bytes) -> str:
     return f"{name}.{uuid.hex()[:12]}.new"
 
 
-def create_beside(fresh: str, name: str) -> int:
+def create_beside(fresh: str, name: str) -> File:
     """Make a file that will take the name of another, if there is one, and takes its permissions.
 
     It takes its owner and group, too, as far as possible.  Nobody else may read it before.
@@ -170,8 +280,7 @@ def create_beside(fresh: str, name: str) -> int:
 
     Returns
     -------
-    int
-        A descriptor.
+    File
 
     Raises
     ------
@@ -183,7 +292,7 @@ def create_beside(fresh: str, name: str) -> int:
         old = os.stat(name)
         mode = stat.S_IMODE(old.st_mode) & stat.S_IRWXU
     try:
-        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        file = File.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
     except FileNotFoundError as error:
         if os.path.isdir(os.path.dirname(fresh)):
             error.strerror = "no file can be made in this folder"
@@ -196,15 +305,16 @@ def create_beside(fresh: str, name: str) -> int:
         raise
     if old is not None:
         try:
-            new = os.fstat(fd)
-            if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-                with contextlib.suppress(OSError):
-                    os.fchown(fd, old.st_uid, old.st_gid)
-            os.fchmod(fd, stat.S_IMODE(old.st_mode))
+            with file as fd:
+                new = os.fstat(fd)
+                if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                    with contextlib.suppress(OSError):
+                        os.fchown(fd, old.st_uid, old.st_gid)
+                os.fchmod(fd, stat.S_IMODE(old.st_mode))
         except BaseException:
-            os.close(fd)
+            file.close()
             raise
-    return fd
+    return file
 
 
 @contextlib.contextmanager
@@ -227,160 +337,6 @@ def family(what: str, path: object) -> Iterator[None]:
         raise
     except OSError as error:
         raise storage_error(error, what, path) from error
-
-
-def close_all(*fds: int) -> None:
-    """Close descriptors, all of them; what is negative is none.
-
-    The caller has forgotten the numbers by then: whatever is raised, they may be those of other
-    files.
-
-    Parameters
-    ----------
-    *fds : int
-
-    Raises
-    ------
-    OSError
-        The first that a file system gave.
-    """
-    failure = None
-    for fd in fds:
-        if fd >= 0:
-            try:
-                os.close(fd)
-            except BaseException as error:  # noqa: BLE001 -- raised when all are closed
-                failure = failure or error
-    if failure is not None:
-        raise failure
-
-
-def write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:
-    """Write bytes to a place in a file, all of them.
-
-    Parameters
-    ----------
-    fd : int
-    data : bytes-like
-    offset : int
-
-    Raises
-    ------
-    OSError
-    """
-    written = os.pwrite(fd, data, offset)
-    while written < len(data):  # rare: a signal, or a disk that is nearly full
-        more = os.pwrite(fd, memoryview(data)[written:], offset + written)
-        if more == 0:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        written += more
-
-
-def read_all(fd: int, length: int, offset: int) -> bytes:
-    """Read bytes of a file: all that there are, up to a length.
-
-    Parameters
-    ----------
-    fd, length, offset : int
-
-    Returns
-    -------
-    bytes
-        Fewer than `length` at the end of the file only.
-
-    Raises
-    ------
-    OSError
-    """
-    data = os.pread(fd, length, offset)
-    while len(data) < length:  # the end of the file, or rare: a signal
-        more = os.pread(fd, length - len(data), offset + len(data))
-        if not more:
-            break
-        data += more
-    return data
-
-
-def read_into(fd: int, target: memoryview, offset: int) -> int:
-    """Read bytes of a file to where they belong: all that there are, up to a length.
-
-    Parameters
-    ----------
-    fd : int
-    target : memoryview of bytes
-        As long as what is wanted.
-    offset : int
-
-    Returns
-    -------
-    int
-        Bytes that were read: fewer than wanted at the end of the file only.
-
-    Raises
-    ------
-    OSError
-    """
-    done = 0
-    while done < len(target):  # more than once at the end of the file, or rare: a signal
-        n = os.preadv(fd, [target[done:]], offset + done)
-        if n == 0:
-            break
-        done += n
-    return done
-
-
-def fill_range(fd: int, fill: bytes, start: int, stop: int) -> None:
-    """Write the fill value to the bytes start ... stop - 1, a whole number of elements.
-
-    Threads share a long range, where the file system lets them write at the same time.
-
-    Parameters
-    ----------
-    fd : int
-    fill : bytes
-        Of one element.
-    start, stop : int
-
-    Raises
-    ------
-    OSError
-    """
-    pattern = fill * max(1, min(_FILL_BYTES, stop - start) // len(fill))
-
-    def write(low: int, high: int) -> None:
-        for at in range(low, high, len(pattern)):
-            write_all(fd, memoryview(pattern)[: high - at], at)
-
-    run_in_shares(write, start, stop, len(fill))
-
-
-def erase_range(fd: int, start: int, stop: int) -> None:
-    """Write zeros to the bytes start ... stop - 1, but to holes, and where there are zeros.
-
-    Parameters
-    ----------
-    fd, start, stop : int
-
-    Raises
-    ------
-    OSError
-    """
-    while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
-        end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
-        piece = read_all(fd, end - start, start)
-        if piece.count(0) != len(piece):
-            write_all(fd, bytes(len(piece)), start)
-        start = end
-
-
-def _seek(fd: int, offset: int, whence: int) -> int:
-    """Where from a place on the next data are, or the next hole."""
-    try:
-        return os.lseek(fd, offset, whence)
-    except OSError as error:
-        if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:
-            return sys.maxsize
-        return offset  # nobody knows
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:
@@ -451,38 +407,3 @@ def sync_folders(names: Iterable[str]) -> None:
                 raise
         finally:
             os.close(fd)
-
-
-def reserve_zeros(fd: int, offset: int, length: int) -> None:
-    """Extend a file by zero bytes that have their disk space.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Raises
-    ------
-    OSError
-    """
-    if CAN_RESERVE:
-        os.posix_fallocate(fd, offset, length)
-    else:
-        write_all(fd, bytes(length), offset)
-
-
-def same_file(fd: int, name: str) -> bool:
-    """Whether a name leads to an open file.
-
-    Parameters
-    ----------
-    fd : int
-    name : str
-
-    Returns
-    -------
-    bool
-    """
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(name))
-    except OSError:
-        return False

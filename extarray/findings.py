@@ -30,6 +30,9 @@ class Problem:
         the array is, as far as one can tell.  A note: all is well.
     remedy : str
         What to do; may be empty.
+    boxes : tuple of tuple of slice
+        Elements that it concerns, where that is known: those of damaged chunks, a box for each, the
+        first thousand of one finding.
 
     Examples
     --------
@@ -45,6 +48,7 @@ class Problem:
     offset: int | None
     severity: Literal["error", "warning", "note"]
     remedy: str = ""
+    boxes: tuple[tuple[slice, ...], ...] = ()
 
     def __str__(self) -> str:
         place = "" if self.offset is None else f", byte {self.offset}"
@@ -66,6 +70,8 @@ class Report:
         What a repair has done.
     refused : list of str
         What it has not, and why.
+    unseen : list of str
+        What was not looked at, and how it can be.
 
     Examples
     --------
@@ -79,20 +85,26 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error: the array opens, and nothing of it is known to be damaged."""
+        """Whether there is no error: the array opens, and nothing of it is known to be damaged.
+
+        Of what is `unseen`, nothing is known.
+        """
         return not any(problem.severity == "error" for problem in self.problems)
 
     def __str__(self) -> str:
         lines = [f"repaired: {text}" for text in self.repaired]
         lines += [f"not repaired: {text}" for text in self.refused]
         lines += map(str, self.problems)
+        lines += [f"not looked at: {text}" for text in self.unseen]
         counts = []
         for severity in ("error", "warning"):
             n = sum(problem.severity == severity for problem in self.problems)
             if n:
                 counts.append(f"{n} {severity}{'s' if n > 1 else ''}")
-        lines.append(f"{self.path}: {', '.join(counts) or 'ok'}")
+        ok = "ok, as far as was looked" if self.unseen else "ok"
+        lines.append(f"{self.path}: {', '.join(counts) or ok}")
         return "\n".join(lines)

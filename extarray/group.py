@@ -124,6 +124,8 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     ArgumentError, ArgumentTypeError
         An array twice; no arrays.
     ClosedError, CorruptError, TruncatedError
+    ReplacedError
+        The files of one were replaced, removed or moved, and nothing is new in the others.
     StorageError
         Several of them change so fast that no two looks agree (EAGAIN); they are as before.
 
@@ -150,8 +152,15 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
                 if isinstance(array._store, FileStore) and array._store.was_superseded():
                     is_new |= array.refresh()
             with contextlib.suppress(_Superseded):
-                return _refresh(members) or is_new
-        raise StorageError(errno.EAGAIN, "arrays gain axes faster than they can be looked at")
+                is_new |= _refresh(members)
+                break
+        else:
+            raise StorageError(errno.EAGAIN, "arrays gain axes faster than they can be looked at")
+        if not is_new:
+            for array in members:
+                if array.replaced:
+                    raise array._replaced_error()
+        return is_new
 
 
 def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
@@ -235,7 +244,7 @@ class _Block:
                     store.keep_cut()
         with contextlib.ExitStack() as steps:  # all of them, also after an interrupt
             for array, _ in self._held():
-                steps.callback(array._store.finish)
+                steps.callback(_finish, array)
         if failure is not None:
             raise failure
 
@@ -283,6 +292,13 @@ def _take_back(array: ExtArray, mark: Any) -> None:
         store.take_back()
         array._forget_touched()
         array._attach_store()
+
+
+def _finish(array: ExtArray) -> None:
+    """Have what an array has become as any other state, and give back what was cut off."""
+    array._store.finish()
+    with contextlib.suppress(StorageError):  # what cannot be given back stays taken
+        array._give_back_freed()
 
 
 class _Superseded(Exception):  # noqa: N818 -- no error: look again

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from extarray._core._array import ArrayCore
 from extarray.bounds import Change, count, grown, is_start, moved, outside
 from extarray.chunking import blocks, check_shape, grain
 from extarray.config import config
@@ -26,6 +25,7 @@ from extarray.errors import (
 from extarray.masked import unmasked
 from extarray.metadata.places import LIMIT
 from extarray.policy import decode_policy
+from extarray.protocols.blocks import Source
 from extarray.stored import StoredArray
 from extarray.walk import address_runs, count_runs, runs_between, runs_together
 
@@ -384,10 +384,10 @@ class Extendible(StoredArray):
                 was_unclean and change is not None and not change.fills(axial.grid)
             )
             store.commit(new_shape, new_offset, axial, new, cuts)
-            self._set_bounds(new_shape, new_offset)
+            self._publish_bounds(new_shape, new_offset, cuts)
         except BaseException:
             if (store.shape, store.offset, store.grid) == (new_shape, new_offset, axial.grid):
-                self._set_bounds(new_shape, new_offset)  # interrupted when all was done
+                self._publish_bounds(new_shape, new_offset, cuts)  # interrupted when all was done
                 raise
             store.unclean = was_unclean or values is not None
             tried = (
@@ -404,6 +404,12 @@ class Extendible(StoredArray):
             # The bounds count by now: space that cannot be given back stays taken.
             with contextlib.suppress(StorageError):
                 self._give_back(change)
+
+    def _publish_bounds(self, shape: Index, offset: Index, cuts: bool) -> None:
+        """Show new bounds, which count: nobody takes up what they cut off from now on."""
+        if cuts:
+            self._store.users.turn()
+        self._set_bounds(shape, offset)
 
     def _is_filling(self) -> ArgumentError:
         return ArgumentError(
@@ -516,7 +522,6 @@ class Extendible(StoredArray):
         if boxes:
             store.settle()
             self._forget_touched()
-            self._note_cut()
             start = stop = 0
             for run in self._in_bytes(self._addresses_with_pages(boxes, needed)):
                 if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
@@ -524,7 +529,7 @@ class Extendible(StoredArray):
                     if store.sums is not None:
                         self._note_bytes(start, stop)
                     store.give_back(start, stop)
-            self._give_back_postponed()
+            self._give_back_freed()
 
     def _addresses(self, boxes: Iterable[Box]) -> Iterator[Runs]:
         """Runs of addresses, many at a time, that boxes of chunks take."""
@@ -575,17 +580,16 @@ class Extendible(StoredArray):
                 firsts, lasts = firsts[~small], lasts[~small]
             yield firsts, lasts
 
-    def _give_back_postponed(self) -> None:
-        """Have the store give back what it has kept as long as views were out."""
+    def _give_back_freed(self) -> None:
+        """Have the store give back what was cut off and nobody uses any more."""
         store = self._store
-        # Another writer could not know of what is postponed: `_give_back_all` has looked for views.
-        if store.postponed and (store.shared or not store.views.out):
+        if store.freed.ready:
             store.begin_cut()
-            self._note_cut()
+            runs = store.freed.take()
             if store.sums is not None:  # what was noted before may have been flushed since
-                for run in store.postponed:
+                for run in runs:
                     self._note_bytes(*run)
-            store.punch_postponed()
+            store.punch(runs)
 
     def _with_unneeded(self, start: int, stop: int, needed: Box) -> tuple[int, int]:
         """Bytes to give back, and what is around them, up to the next chunk that is needed.
@@ -712,10 +716,10 @@ def as_source(
 
     Returns
     -------
-    ndarray, ArrayCore, or any object with ``shape``, ``dtype`` and slicing
+    ndarray, Source, or any object with ``shape``, ``dtype`` and slicing
     """
-    if isinstance(x, ArrayCore):
-        return x
+    if isinstance(x, Source):
+        return x._verified()
     if isinstance(x, np.ma.MaskedArray):
         to = x.dtype if dtype is None else dtype
         # What cannot be cast is refused as it is.

@@ -8,10 +8,11 @@ dimension that no factor fills is a new one, or one along which the elements are
 
 from __future__ import annotations
 
+import errno
 import operator
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
     BoundsError,
+    MissingError,
     ReadOnlyError,
     SelectionError,
 )
@@ -38,7 +40,7 @@ from extarray.indexing.parts import (
     selected_part,
     true_points,
 )
-from extarray.indexing.query import Query
+from extarray.indexing.query import Bounds, Query
 from extarray.indexing.transfers import check_values, read_query, write_query
 from extarray.protocols.blocks import Source
 from extarray.protocols.dask import builds_graph, to_dask
@@ -62,6 +64,30 @@ __all__ = ["Lazy", "LazyView", "everything"]
 # Memory that a true place of a mask takes as a point, besides the tables: for each axis as an index
 # into the view and as one into the array.
 _INDEX_BYTES = 16
+
+
+class _Place(NamedTuple):
+    """Where the elements of a view are in its array.
+
+    Attributes
+    ----------
+    parts : tuple
+        What is selected along each axis of the array, in order.
+    zero : tuple of int
+        The array's origin, from which they count.
+    uuid : bytes
+        Of the array.
+    shown : dict
+        The parts by axis of the view.
+    needed : tuple of (int, int)
+        Bounds that the array must have.
+    """
+
+    parts: tuple[Part, ...]
+    zero: tuple[int, ...]
+    uuid: bytes
+    shown: dict[int, Part]
+    needed: tuple[tuple[int, int], ...]
 
 
 class LazyView(Indexable, NumpyMixin, StandardMixin):
@@ -117,27 +143,24 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     __slots__ = (
         "__weakref__",
         "_array",
-        "_needed",
-        "_own",
+        "_held_of",
+        "_place",
         "_repeats",
         "_shape",
-        "_shown",
-        "_zero",
     )
 
     _array: Any  # ExtArray, which stands above
-    _own: tuple[Part, ...]  # one for each axis of the array, in order
-    _zero: tuple[int, ...]  # the array's origin, from which they count
+    _place: _Place  # replaced as a whole: other threads may be using it
     _shape: tuple[int, ...]
-    _shown: dict[int, Part]  # by axis of the view
-    _needed: tuple[tuple[int, int], ...]  # bounds that the array must have
     _repeats: bool
+    _held_of: LazyView | None  # of which this is what it was once
 
     def __init__(self, array: Any, parts: Iterable[Part], shape: Sequence[int]) -> None:
         self._array = array
         self._shape = tuple(shape)
+        self._held_of = None
         self._settle(tuple(parts), array.origin)
-        array._check_axes(len(self._own))
+        array._check_axes(len(self._place.parts))
         new = any(n > 1 for d, n in enumerate(self._shape) if d not in self._shown)
         self._repeats = new or any(
             len(np.unique(part.indices[0])) < part.indices[0].size
@@ -147,22 +170,69 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _settle(self, parts: tuple[Part, ...], zero: tuple[int, ...]) -> None:
         """Count from an origin of the array."""
-        self._own, self._zero = parts, zero
-        self._shown = {part.dims[0]: part for part in parts if part.dims}
         lines = [line_of(part) for part in parts]
         ends = [(_ends(line), line[2]) for line in lines]
-        self._needed = tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends)
+        self._place = _Place(
+            parts,
+            zero,
+            self._array._origin,
+            {part.dims[0]: part for part in parts if part.dims},
+            tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends),
+        )
+
+    @property
+    def _now(self) -> _Place:
+        """Where the view is, as the indices of the array are now."""
+        zero, place = self._array.origin, self._place
+        if self._array._origin != place.uuid:
+            raise MissingError(
+                errno.ENOENT,
+                "the array was replaced since the view was made, and shows its successor; take a "
+                "new view",
+                str(self._array.path),
+            )
+        if zero != place.zero:
+            self._array._check_axes(len(place.parts))
+            # Growth at a start has shifted the indices; the view shows the same elements.
+            moved = map(moved_part, place.parts, map(operator.sub, zero, place.zero))
+            self._settle(tuple(moved), zero)
+            place = self._place
+        return place
 
     @property
     def _parts(self) -> tuple[Part, ...]:
         """What is selected along each axis of the array, as its indices are now."""
-        zero = self._array.origin
-        if zero != self._zero:
-            self._array._check_axes(len(self._own))
-            # Growth at a start has shifted the indices; the view shows the same elements.
-            moved = map(moved_part, self._own, map(operator.sub, zero, self._zero))
-            self._settle(tuple(moved), zero)
-        return self._own
+        return self._now.parts
+
+    @property
+    def _shown(self) -> dict[int, Part]:
+        """What is selected, by axis of the view."""
+        return self._now.shown
+
+    def _held(self) -> LazyView:
+        """Return the view, of the array as it is now; see `ExtArray._held`."""
+        if self._held_of is not None:
+            return self
+        held: LazyView = LazyView.__new__(LazyView)
+        held._array = self._array._held()
+        held._shape, held._repeats = self._shape, self._repeats
+        held._place = self._place
+        held._held_of = self
+        return held
+
+    def _verified(self) -> LazyView:
+        held = self._held()
+        held._array._verified()
+        return held
+
+    def _released(self) -> LazyView:
+        if self._held_of is not None:
+            return self._held_of
+        array = self._array._released()
+        if array is self._array:
+            return self
+        place = self._now
+        return _restored(array, place.parts, self._shape, place.zero)
 
     # -- what the view is --------------------------------------------------------------------
 
@@ -177,9 +247,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         return self._shape
 
     @property
-    def _frame(self) -> tuple[tuple[int, ...], None]:
-        # The indices of a view do not shift.
-        return self._shape, None
+    def _frame(self) -> Bounds:
+        return Bounds(self._shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -244,7 +313,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     @property
     def _extract(self) -> list[Any]:
         """What it has of the elements that were ever stored, as JSON values."""
-        return list(map(fingerprint, self._parts, self._zero))
+        place = self._now
+        return list(map(fingerprint, place.parts, place.zero))
 
     @property
     def _is_mapped(self) -> bool:
@@ -330,12 +400,9 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     # -- reading and writing -----------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        place = self._locate(key)
-        if place is None:
-            return self.read(key)
-        element = self._array[place]
-        self._array._check_axes(len(place))
-        return element
+        held = self._held()
+        place = held._locate(key)
+        return held.read(key) if place is None else held._array[place]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.write(key, value)
@@ -378,8 +445,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
             raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
         if out is not None and not isinstance(out, np.ndarray):
             raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
-        self._array._check()
-        return self._read_query(selection, out, order)
+        return self._held()._read_query(selection, out, order)
 
     def write(self, selection: Any, values: Any) -> None:
         """Write to a selection, and so to the array: as `ExtArray.write`.
@@ -410,29 +476,31 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 "cannot write to a view that has an element more than once; write to the array, or "
                 "to a view that is not broadcast and repeats no index"
             )
-        place = self._locate(selection)
+        held = self._held()
+        place = held._locate(selection)
         if place is not None:
-            self._array._write_exact(place, values)
+            held._array._write_exact(place, values)
             return
-        self._write_query(selection, values)
+        held._write_query(selection, values)
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
     ) -> NDArray[Any]:
-        return read_query(self, query, out, order)  # type: ignore[arg-type]
+        return read_query(self._held(), query, out, order)  # type: ignore[arg-type]
 
     def _write_selected(self, query: Query, value: Any) -> None:
+        held = self._held()
         if isinstance(value, Source):
-            target = self._select(query) if is_orthogonal(query) else self
+            target = held._select(query) if is_orthogonal(query) else held
             if query.field is None and target._is_same(value):
                 return  # the end of ``a.lazy[...] += 1``
-            value = apart(value, [target])
+            value = apart(value._verified(), [target])
             is_whole = query.is_box and query.field is None  # elements are written once
             if isinstance(value, Source) and is_whole and value.ndim <= target.ndim:
                 check_values(query, value.shape, query.shape)
                 stream(_assign, [value], [target])
                 return
-        write_query(self, query, value)  # type: ignore[arg-type]
+        write_query(held, query, value)  # type: ignore[arg-type]
 
     def _check_out(self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._array._check_out(out, shape, dtype)
@@ -449,7 +517,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         """Whether another array shows the same elements at the same places."""
         return (
             isinstance(other, LazyView)
-            and other._array is self._array
+            and other._array._handle == self._array._handle
             and other._shape == self._shape
             and all(map(are_same, self._parts, other._parts))
         )
@@ -482,6 +550,8 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
         """View of a box of elements that lies in one chunk, or None."""
+        if self._held_of is None:
+            return self._held()._peek(box, writable)
         self._check_bounds()
         if writable and self._repeats:
             return None
@@ -532,9 +602,9 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def _check_bounds(self) -> tuple[int, ...]:
         """The shape of the array, which has all elements of the view."""
-        _ = self._parts  # as the indices are now
+        needed = self._now.needed
         shape = self._bounds()
-        if any(low < 0 or n < high for n, (low, high) in zip(shape, self._needed, strict=True)):
+        if any(low < 0 or n < high for n, (low, high) in zip(shape, needed, strict=True)):
             raise BoundsError(
                 f"the array has shape {shape}, and no longer all elements of the view; take a new "
                 "view"
@@ -544,7 +614,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
     def _bounds(self) -> tuple[int, ...]:
         """Shape of the array, which has the axes that it had when the view was made."""
         shape: tuple[int, ...] = self._array.shape
-        self._array._check_axes(len(self._own))  # after the look: ranks only grow
+        self._array._check_axes(len(self._place.parts))  # after the look: ranks only grow
         return shape
 
     # -- queries on the view, as queries on the array ----------------------------------------
@@ -565,9 +635,9 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
                 factors.append(selected_part(self._shown[factor.axis], factor))
         return replace(
             query,
-            extents=tuple(high for _, high in self._needed),
+            extents=tuple(high for _, high in self._now.needed),
             factors=in_order(factors),
-            origin=self._zero,
+            origin=self._now.zero,
         )
 
     def _lifted(self, mask: Trues) -> Trues | None:

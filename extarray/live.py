@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import time
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 
 from extarray.config import config
-from extarray.errors import MissingError
+from extarray.errors import ReplacedError
 from extarray.lock import check_timeout
 from extarray.stored import StoredArray
 
@@ -31,10 +31,13 @@ class LiveMixin(StoredArray):
 
     if TYPE_CHECKING:
 
-        def refresh(self) -> bool: ...  # noqa: D102
+        def refresh(self, on_replaced: Any = "raise") -> bool: ...  # noqa: D102
 
     def follow(
-        self, axis: SupportsIndex = 0, timeout: float | None = None
+        self,
+        axis: SupportsIndex = 0,
+        timeout: float | None = None,
+        on_replaced: Literal["raise", "reopen"] = "raise",
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
         """Iterate over what arrives at an axis, as it arrives.
 
@@ -44,6 +47,9 @@ class LiveMixin(StoredArray):
             In [-ndim, ndim).
         timeout : float, optional
             Seconds without news after which the iteration ends; None: it goes on for ever.
+        on_replaced : {"raise", "reopen"}
+            As for `refresh`: raise `ReplacedError`, or go on with the array that has the path now,
+            from its first element; where none has it, wait for one.
 
         Yields
         ------
@@ -57,9 +63,10 @@ class LiveMixin(StoredArray):
         ------
         AxisError, ArgumentError, ArgumentTypeError, ClosedError, CorruptError
         ShapeError
-            The array has gained an axis: begin anew.
-        MissingError
-            A FileNotFoundError: it was overwritten, so that nothing can arrive any more.
+            The array has gained an axis, or its successor has another number of them: begin anew.
+        ReplacedError
+            A FileNotFoundError: its files were replaced, removed or moved, so that nothing can
+            arrive any more.
 
         Notes
         -----
@@ -83,7 +90,7 @@ class LiveMixin(StoredArray):
         j = self._axis(axis)
         seconds = check_timeout(timeout)
         ndim = self.ndim
-        return self._news(j, ndim, seconds, *self._ends(j, ndim))
+        return self._news(j, ndim, seconds, on_replaced, *self._ends(j, ndim))
 
     def _ends(self, axis: int, ndim: int) -> tuple[int, int]:
         """Bounds of one of `ndim` axes, counted from where index 0 was at first."""
@@ -93,14 +100,29 @@ class LiveMixin(StoredArray):
             return first, first + self.shape[axis]
 
     def _news(
-        self, axis: int, ndim: int, timeout: float | None, low: int, high: int
+        self,
+        axis: int,
+        ndim: int,
+        timeout: float | None,
+        on_replaced: Literal["raise", "reopen"],
+        low: int,
+        high: int,
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
         """Elements before `low` and from `high` on."""
         pause = _SHORTEST
         last = time.monotonic()
         while True:
-            self.refresh()
+            origin = self._origin
+            try:
+                self.refresh()
+            except ReplacedError:  # and all that had arrived before was given
+                if on_replaced == "raise":
+                    raise
+                with contextlib.suppress(ReplacedError):
+                    self.refresh(on_replaced)
             first, stop = self._ends(axis, ndim)
+            if self._origin != origin:
+                low = high = first
             parts = [(first, min(low, stop)), (max(high, first), stop)]
             low, high = first, stop  # also where it has shrunk
             if any(a < b for a, b in parts):
@@ -111,13 +133,6 @@ class LiveMixin(StoredArray):
             waited = time.monotonic() - last
             if timeout is not None and waited >= timeout:
                 return
-            if pause == _LONGEST and self._store.is_forsaken():
-                raise MissingError(
-                    errno.ENOENT,
-                    f"cannot follow {self._name()} any longer: another array has its name by now, "
-                    "and nobody writes to this one; open it again",
-                    str(self.path),
-                )
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
             pause = min(2 * pause, _LONGEST)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray._core._axial import Axial
-from extarray._core._mapping import Counter, Region
-from extarray.pair.held import Held, without
+from extarray._core._mapping import Region, Users
+from extarray.pair.held import Freed, Held, without
 from extarray.shares import run_in_shares
 
 if TYPE_CHECKING:
@@ -43,13 +43,15 @@ class MemoryStore:
     file_bytes = 0
     disk_bytes = 0
     hollow = False
+    cuts = None
     cuts_known = 0
     durability = None
     is_durable = False
     shared = False
+    replaced = False
     sums = None
-    views = None
-    postponed = ()
+    trust = None
+    verify = "never"
     given_back_together = mmap.PAGESIZE
 
     def __init__(
@@ -65,8 +67,8 @@ class MemoryStore:
         self.held: Held | None = None
         data_bytes = axial.size * header.chunk_bytes
         self.region: Region | None = Region.memory(data_bytes)
-        # For the threads of this process: what is given back holds zeros.
-        self.cuts = Counter.own() if any(header.fill) else None
+        self.users = Users()
+        self.freed = Freed(self.users)
         self._used = 0
         self._shown = 0  # bytes of which views may be left that the array lost again
         self.reserve(0, data_bytes)
@@ -162,15 +164,22 @@ class MemoryStore:
 
     def keep(self, start: int, stop: int) -> None:
         """Do not give back bytes that a growth uses again."""
+        self.freed.keep(start, stop)
         if self.held is not None:
             self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Let the system have the memory of bytes that no longer count: they are zero."""
+        """Have the memory of bytes that no longer count given back by `punch`, later."""
         if self.held is not None:
             self.held.freed.append((start, stop))
-        elif self.region is not None:
-            self.region.discard(start, stop)
+        else:
+            self.freed.add(start, stop)
+
+    def punch(self, runs: list[tuple[int, int]]) -> None:
+        """Let the system have memory: it is zero."""
+        for start, stop in runs:
+            if self.region is not None:
+                self.region.discard(start, stop)
 
     def begin_cut(self) -> None:
         """Nothing to do: no other process reads."""
@@ -217,10 +226,6 @@ class MemoryStore:
     def refresh(self, axial: Axial) -> Axial | None:
         """Return None: nobody else can have changed anything."""
         return None
-
-    def is_forsaken(self) -> bool:
-        """Return False: nothing else can take its place."""
-        return False
 
     def flush(self) -> None:
         """Nothing to do."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray._core._crc import crc32c, crc32c_rows
-from extarray.filesystem import read_all
-from extarray.metadata.places import SUMS_BLOCK
+from extarray.metadata.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.metadata.records import EXTENT_HEAD_BYTES, decode_records, encode_record, record_bytes
 from extarray.metadata.sumstable import MOST_SUMS_EXTENTS, sums_bytes
 from extarray.metadata.superblock import superblock_bytes
@@ -106,7 +105,7 @@ def patches(survey: Survey) -> Iterator[Patch]:
         return
 
     def read(at: int, length: int) -> bytes:
-        data = read_all(survey.metadata, length, at)
+        data = survey.metadata.read(length, at)
         return data if len(data) == length else b""
 
     seed = crc32c(header.uuid)
@@ -132,8 +131,14 @@ def patches(survey: Survey) -> Iterator[Patch]:
                 first = _first_record(survey, header, read(at + size, size))
                 if first is not None:
                     yield Patch(at, first, what, "it was made anew, of what follows it")
+    if "directory" in survey.kinds:
+        for kind in BlockKind:
+            at = entry_offset(header, kind)
+            right = mended(read(at, ENTRY_BYTES), seed)
+            if right is not None:
+                yield Patch(at, right, f"the place of the block {BLOCK_NAMES[kind]}")
     if "sums" in survey.kinds:
-        at = header.superblock_offset(SUMS_BLOCK)
+        at = header.sums_offset
         n_extents = int.from_bytes(read(at + 8, 4), "little")
         right = (
             mended(read(at, sums_bytes(n_extents)), seed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import operator
 import os
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 from uuid import uuid4
 
@@ -81,7 +83,8 @@ def rechunk(
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
         each element of a chunk, and the new one up to 24 while it is created.  Besides, each thread
-        stages up to 3 MiB.
+        stages up to 3 MiB.  This is the process's own memory; `config.mapped_memory` bounds what is
+        mapped of files.
     workers : int, optional
         Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
         `max_memory` is enough for.
@@ -89,10 +92,13 @@ def rechunk(
         Replace the pair of files of `src`, when all is done; `path` is not given.
     resume : bool
         Go on where an earlier call with the same arguments was interrupted; without one, start.
+        Where one has come to its end, nothing is left to do: in place, too, where the array
+        remembers of what and how it was made.  Both are said on stderr.
     verify : bool
         At the end read both arrays, and compare checksums box by box.
     progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
+        Show a line that tells how far the work has come, if stderr is a terminal; and say on
+        stderr when work is resumed.
     comm : mpi4py.MPI.Intracomm, optional
         The ranks of this communicator share the work; collective.  All give the same arguments, a
         `path`, and a `src` in files, which each reads by itself.
@@ -178,14 +184,17 @@ def rechunk(
                 raise ArgumentError("in_place=True replaces the source; give no path beside it")
             array: Any = _writable(src)
             path = _place_of(array)
+            opened = stack.enter_context(contextlib.ExitStack())
             if array is not src:
-                stack.enter_context(array)
+                opened.enter_context(array)
             # Nobody can grow what is about to be replaced.
             stack.enter_context(array._growth)
         else:
             array = _readable(src, stack)
         in_memory = path is None
-        work = _work(array, chunks, axes, order, dtype, budget, progress, verify, in_memory)
+        work = _work(
+            array, chunks, axes, order, dtype, budget, progress, verify, in_memory, in_place
+        )
         new: ExtArray
         if path is None:
             new = work.in_memory()
@@ -194,7 +203,12 @@ def rechunk(
             # Of a commit of several arrays, which it may have decided.
             array._store.conclude_members()
         place = resolve_path(path)
-        if resume and not in_place and finish_move(place):
+        if resume and in_place and _has_done(array, work):
+            work.say(f"has nothing left to do: '{place}' is what it has made already")
+            opened.pop_all()
+            return array  # type: ignore[no-any-return]
+        if resume and not in_place and (finish_move(place) or work.is_finished(place)):
+            work.say(f"has nothing left to do: '{place}' is complete")
             return open_array(place, "r+")
         new = work.on_disk(place, overwrite=in_place, resume=resume, keep=True)
         if in_place:
@@ -224,9 +238,10 @@ def _work(
     progress: bool,
     verify: bool,
     in_memory: bool = False,
+    in_place: bool = False,
 ) -> Transformation:
     """What is to be done."""
-    source, header, attrs = _wanted(array, chunks, axes, order, dtype)
+    source, header, attrs = _wanted(array, chunks, axes, order, dtype, in_place)
     shape = source.shape  # of now: another thread may let the array grow
     tables = _tables(array, header)
     passes = passes_between(
@@ -289,6 +304,7 @@ def _wanted(
     axes: Any,
     order: Any,
     dtype: Any,
+    in_place: bool = False,
 ) -> tuple[Any, Header, str]:
     """The source with its axes in the order of the target, and what the target is."""
     base = _base(array)
@@ -304,6 +320,7 @@ def _wanted(
         chunks=extents,
         order=old.order if order is None else check_order(order),
         fill=_cast_fill(old, kind),
+        work=_record(array, chunks, axes, order, dtype, in_place),
     )
     values = _attrs(base, source)
     if known_dims(values.get("dims"), base.ndim) is not None:
@@ -312,6 +329,28 @@ def _wanted(
         else:
             values["dims"] = list(source.dims)
     return source, header, encode_attrs(values)
+
+
+def _record(
+    array: ExtArray | LazyView, chunks: Any, axes: Any, order: Any, dtype: Any, in_place: bool
+) -> bytes:
+    """Return what the new array remembers of its making: the uuid before, and of the arguments.
+
+    In place the array before is gone when the arguments are given again, so that they alone tell.
+    """
+    given = {
+        "chunks": None if chunks is None else np.broadcast_to(chunks, array.ndim).tolist(),
+        "axes": None if axes is None else _permutation(axes, array.ndim),
+        "order": None if order is None else check_order(order),
+        "dtype": None if dtype is None else str(check_dtype(dtype)),
+        "elements": None if in_place else [array.shape, array._extract],
+    }
+    return array._origin + sha256(json.dumps(given).encode()).digest()[:16]
+
+
+def _has_done(array: ExtArray, work: Transformation) -> bool:
+    """Tell whether an array in its place was made by work with the same arguments."""
+    return array._store.header.work[16:] == work.header.work[16:]
 
 
 def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from extarray._core._crc import crc32c, crc32c_rows
 from extarray.errors import CorruptError
-from extarray.filesystem import read_all
 from extarray.metadata.header import Header
 from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
@@ -23,6 +21,8 @@ from extarray.metadata.superblock import Superblock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from extarray.filesystem import File
 
 __all__ = ["MOST_RECORDS", "Log", "Slot", "read_log"]
 
@@ -79,9 +79,9 @@ class Slot:
         return self.block is not None and sound and self.attrs is not None
 
 
-def read_log(fd: int, header: Header, stop: int) -> Log:
+def read_log(file: File, header: Header, stop: int) -> Log:
     """The records of the growth log before `stop`, up to the first that is damaged."""
-    size, length = record_bytes(header.ndim), os.fstat(fd).st_size
+    size, length = record_bytes(header.ndim), file.length
     seed = crc32c(header.uuid)
     extents, parts, done = [header.first_extent], [np.empty((0, size), np.uint8)], 0
     fault = None
@@ -89,7 +89,7 @@ def read_log(fd: int, header: Header, stop: int) -> Log:
         offset = extents[-1] + EXTENT_HEAD_BYTES
         wanted = min(stop - done, extent_capacity(len(extents) - 1))
         there = max(0, min(wanted, (length - offset) // size))
-        rows = np.frombuffer(read_all(fd, there * size, offset), np.uint8)
+        rows = np.frombuffer(file.read(there * size, offset), np.uint8)
         rows = rows[: len(rows) // size * size].reshape(-1, size)
         good = crc32c_rows(rows[:, 4:], seed) == rows[:, :4].copy().view("<u4")[:, 0]
         good &= rows[:, 4] < 2
@@ -103,9 +103,7 @@ def read_log(fd: int, header: Header, stop: int) -> Log:
         if done == stop:
             break
         try:
-            following = decode_extent_head(
-                read_all(fd, EXTENT_HEAD_BYTES, extents[-1]), header.uuid
-            )
+            following = decode_extent_head(file.read(EXTENT_HEAD_BYTES, extents[-1]), header.uuid)
             if not header.first_extent < following < length:
                 raise CorruptError("the growth log is cut off")
         except CorruptError as error:

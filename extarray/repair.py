@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.comparing import read_table
 from extarray.errors import CorruptError
-from extarray.filesystem import family, fill_range, read_all, write_all
+from extarray.filesystem import File, family
 from extarray.mending import patches
+from extarray.metadata.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.metadata.fresh import attrs_room
 from extarray.metadata.header import Header
-from extarray.metadata.places import LIVE_SLOTS, PENDING_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
+from extarray.metadata.places import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
 from extarray.metadata.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
 from extarray.metadata.superblock import (
     LAST_COMMIT,
@@ -38,6 +40,8 @@ from extarray.survey import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from extarray.salvage import Salvage
 
 __all__ = ["Repair"]
 
@@ -57,6 +61,8 @@ class Plan(NamedTuple):
     lost: str | None  # what needs force, if anything
     did: str
     slots: frozenset[int] = frozenset()  # superblocks that it is read from
+    outside: tuple[tuple[int, int], ...] = ()  # runs of chunks that are given up
+    first_lost: int | None = None  # chunk that is not in the file, nor are those behind it
 
 
 class Repair:
@@ -83,7 +89,7 @@ class Repair:
                 "the header and its copy are damaged: nothing tells what the chunks hold"
             )
             return
-        if survey.data < 0 or survey.seal == "foreign":
+        if survey.data.closed or survey.seal == "foreign":
             self.left.append("there is no data file of this array to repair it with")
             return
         if survey.pending is not None and not self.force:
@@ -97,6 +103,8 @@ class Repair:
         if survey.kinds & {"header", "copy"}:
             self._mend_header(survey.header)
         self._mend_bytes()
+        if "directory" in survey.kinds:
+            self._mend_directory(survey.header)
         spoilt = any(
             slot.number in SPARED_SLOTS and not (slot.blank or slot.whole) for slot in survey.slots
         )
@@ -111,57 +119,58 @@ class Repair:
 
     def _save(self, number: int, first: int, stop: int) -> None:
         """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
-        fd, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
+        file, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
         with family("cannot keep a copy of '{}'", name):
-            aside = self._copy_aside(fd, name, first, stop)
+            aside = self._copy_aside(file, name, first, stop)
         if aside:
             part = "" if first == 0 else f" from byte {first} on"
             self.done.append(f"what {name} was{part} is kept in {aside}")
 
-    def _copy_aside(self, fd: int, name: str, first: int, stop: int) -> str:
+    def _copy_aside(self, file: File, name: str, first: int, stop: int) -> str:
         """Copy bytes of a file to a new one; gives its name, or "" where all of them are zero."""
-        pieces = (
-            (at, read_all(fd, min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE)
-        )
-        copy, aside = -1, ""
+        pieces = ((at, file.read(min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE))
+        copy, aside = File(), ""
         try:
             for at, piece in pieces:
                 if piece.count(0) == len(piece):
                     continue
-                if copy < 0:
-                    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+                if copy.closed:
+                    mode = stat.S_IMODE(file.stat().st_mode)
                     copy, aside = _new_file(f"{name}.before-repair", mode)
-                write_all(copy, piece, at - first)
-            if copy >= 0:
-                os.ftruncate(copy, stop - first)
-                os.fsync(copy)
+                copy.write(piece, at - first)
+            if aside:
+                copy.truncate(stop - first)
+                copy.datasync()
         except BaseException:
-            if copy >= 0:  # a part of it would pass for all
+            if aside:  # a part of it would pass for all
                 os.unlink(aside)
             raise
         finally:
-            if copy >= 0:
-                os.close(copy)
+            copy.close()
         return aside
 
     def _save_metadata(self) -> None:
         if not self._metadata_saved:
+            header = self.survey.header
+            assert header is not None
+            # The copy is that of what was there before this process had the lock.
+            lock.note_holder(self.survey.metadata, header, False)
             self._save(0, 0, self.survey.metadata_bytes)
+            lock.note_holder(self.survey.metadata, header, True)
             self._metadata_saved = True
 
     # -- header ------------------------------------------------------------------------------
 
     def _mend_header(self, header: Header) -> None:
         self._save_metadata()
-        fd, block = self.survey.metadata, self.survey.header_block
+        file, block = self.survey.metadata, self.survey.header_block
         if "header" in self.survey.kinds:
-            write_all(fd, block, 0)
+            file.write(block, 0)
             self.done.append("the header was restored from its copy")
         else:
-            # What is noted at the end of the header is not part of the copy.
-            write_all(fd, block.ljust(header.header_bytes, b"\0"), header.copy_offset)
+            file.write(block, header.copy_offset)
             self.done.append("the copy of the header was written anew")
-        os.fsync(fd)
+        file.datasync()
 
     # -- single bytes ------------------------------------------------------------------------
 
@@ -173,10 +182,28 @@ class Repair:
                 break
             self._save_metadata()
             for at, data, what, how in found:
-                write_all(self.survey.metadata, data, at)
+                self.survey.metadata.write(data, at)
                 self.done.append(f"{what}: {how}")
-            os.fsync(self.survey.metadata)
+            self.survey.metadata.datasync()
             self.survey.look()
+
+    def _mend_directory(self, header: Header) -> None:
+        """Clear the places of optional blocks that nothing tells any more."""
+        lost = [kind for kind in BlockKind if self.survey.is_lost(kind)]
+        if BlockKind.GROUP in lost and not self.force:
+            self.left.append(
+                "nobody can tell whether a commit of several arrays is not finished, whose state "
+                "would be lost: to give that up needs force"
+            )
+            lost.remove(BlockKind.GROUP)
+        if not lost:
+            return
+        self._save_metadata()
+        for kind in lost:
+            self.survey.metadata.write(bytes(ENTRY_BYTES), entry_offset(header, kind))
+            self.done.append(f"the damaged place of the block {BLOCK_NAMES[kind]} was cleared")
+        self.survey.metadata.datasync()
+        self.survey.look()
 
     # -- the state ---------------------------------------------------------------------------
 
@@ -186,17 +213,39 @@ class Repair:
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
         states = [(slot, block) for slot, block in states if slot.fault is None]
         states.sort(key=lambda state: -state[1].sequence)
+        if self.survey.rest is not None:
+            return self._plan_for_rest(self.survey.rest)
         for slot, block in states:
             if block.data_bytes <= there:
                 return self._plan_for(slot, block, newest=block is states[0][1])
-        if states:
-            slot, block = states[0]
-            return self._plan_for(slot, block, newest=True)._replace(
-                lost=f"the elements behind byte {there} of {self.survey.names[1]} are gone, and "
-                "would be the fill value",
-                did=f"the missing {block.data_bytes - there} bytes of chunks became the fill value",
-            )
         return self._plan_from_log(there)
+
+    def _plan_for_rest(self, rest: Salvage) -> Plan | None:
+        """Return the present state, in the largest bounds that are whole."""
+        slot = self.survey.present
+        assert slot is not None
+        assert slot.block is not None
+        if rest.is_empty:
+            return None
+        assert rest.whole is not None
+        start, stop = rest.whole
+        block = slot.block._replace(
+            shape=tuple(z - a for a, z in zip(start, stop, strict=True)),
+            offset=tuple(b + a for b, a in zip(slot.block.offset, start, strict=True)),
+        )
+        plan = self._plan_for(slot, block, newest=True)
+        lost = [] if plan.lost is None else [plan.lost]
+        if rest.outside:
+            lost.append(
+                f"{rest.n_outside} chunks outside of {rest.bounds}, the largest bounds that are "
+                "whole, have elements"
+            )
+        return plan._replace(
+            lost=" and ".join(lost) or None,
+            did=f"the array has its elements {rest.bounds}; {rest.told}",
+            outside=tuple(rest.outside),
+            first_lost=rest.first_lost,
+        )
 
     def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> Plan:
         lost = []
@@ -238,13 +287,13 @@ class Repair:
         assert header is not None
         for number in (*LIVE_SLOTS, *SPARED_SLOTS):
             at = header.superblock_offset(number)
-            raw = read_all(self.survey.metadata, superblock_bytes(header.ndim), at)
+            raw = self.survey.metadata.read(superblock_bytes(header.ndim), at)
             # The fields of a torn one, proved by the checksum of what they point to.
             offset, length, crc = (
                 int.from_bytes(raw[a:b], "little") for a, b in ((32, 40), (40, 44), (60, 64))
             )
             if 2 <= length and offset + length <= self.survey.metadata_bytes:
-                blob = read_all(self.survey.metadata, length, offset)
+                blob = self.survey.metadata.read(length, offset)
                 with contextlib.suppress(CorruptError):
                     if crc32c(blob) == crc:
                         return check_attrs(blob), number
@@ -258,7 +307,7 @@ class Repair:
         pattern = header.fill * max(1, _PIECE // size)
         for at in range(first, self.survey.chunk_bytes_there, len(pattern)):
             stop = min(len(pattern), self.survey.chunk_bytes_there - at)
-            piece = read_all(self.survey.data, stop, at)
+            piece = self.survey.data.read(stop, at)
             if piece != pattern[: len(piece)] and piece.count(0) != len(piece):
                 return True
         return False
@@ -334,11 +383,15 @@ class Repair:
             return False
         self._save_metadata()
         self._save(1, plan.block.data_bytes, self._end_to_save(plan.block))
+        if plan.first_lost is not None:
+            first = min([plan.first_lost, *(run[0] for run in plan.outside[:1])])
+            self._save(1, first * header.chunk_bytes, survey.chunk_bytes_there)
         sums = self._doubt_sums(plan, header) if header.checksum else None
+        self._give_up(plan.outside, sums)
         self._return_to(plan)
         if sums is not None:
-            sums.note(sums.inherited or plan.lost is not None)
-            os.fsync(survey.metadata)
+            sums.note(sums.inherited or (plan.lost is not None and plan.first_lost is None))
+            survey.metadata.datasync()
         self.done.append(plan.did)
         survey.look()
         return True
@@ -353,8 +406,21 @@ class Repair:
         sums = Sums(survey.metadata, header, extents, False, survey.names[0])
         sums.inherited = in_doubt
         sums.doubt()
-        sums.forget(plan.block.data_bytes // header.chunk_bytes)
+        n = plan.block.data_bytes // header.chunk_bytes
+        sums.forget(n if plan.first_lost is None else plan.first_lost)
         return sums
+
+    def _give_up(self, runs: tuple[tuple[int, int], ...], sums: Sums | None) -> None:
+        """Have chunks that lie outside of the bounds to come hold the fill value."""
+        header, file = self.survey.header, self.survey.data
+        assert header is not None
+        for first, stop in runs:
+            file.fill(header.fill, first * header.chunk_bytes, stop * header.chunk_bytes)
+            if sums is not None:
+                for low in range(first, stop, SUMS_AT_ONCE):
+                    sums.renew(file, np.arange(low, min(stop, low + SUMS_AT_ONCE)))
+        if runs:
+            file.datasync()
 
     def _return_to(self, plan: Plan) -> None:
         """Make a state the present one, sealed, in both superblocks that commits write.
@@ -365,7 +431,7 @@ class Repair:
         survey, header = self.survey, self.survey.header
         assert header is not None
         block, blob = plan.block, plan.attrs.encode()
-        fd = survey.metadata
+        file = survey.metadata
         known = [slot.block for slot in survey.slots if slot.block is not None]
         present = None if survey.present is None else survey.present.block
         clean = block is present and block.sealed and not block.unclean
@@ -383,9 +449,9 @@ class Repair:
             spare_capacity=0,
             end=attrs_at + room,
         )
-        os.ftruncate(fd, max(survey.metadata_bytes, state.end))
-        write_all(fd, blob, attrs_at)
-        os.fsync(fd)
+        file.truncate(max(survey.metadata_bytes, state.end))
+        file.write(blob, attrs_at)
+        file.datasync()
         first = next(n for n in (*LIVE_SLOTS, *SPARED_SLOTS) if n not in plan.slots)
         if first in LIVE_SLOTS and LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)] != first:
             state = state._replace(sequence=state.sequence + 1)
@@ -394,21 +460,21 @@ class Repair:
             state = state._replace(sequence=state.sequence + 1)
             self._commit(state)
         # Spared superblocks are of states that this one may not go on from.
-        for number in (*SPARED_SLOTS, *PENDING_SLOTS):
-            write_all(fd, bytes(superblock_bytes(header.ndim)), header.superblock_offset(number))
-        os.fsync(fd)
-        self._fit_data(block.data_bytes)
-        write_all(survey.data, SEAL_MAGIC + header.uuid, block.data_bytes)
-        os.fsync(survey.data)
+        spared = [header.superblock_offset(number) for number in SPARED_SLOTS]
+        for at in (*spared, *survey.pending_places().values()):
+            file.write(bytes(superblock_bytes(header.ndim)), at)
+        file.datasync()
+        self._fit_data(block.data_bytes, plan.first_lost)
+        survey.data.write(SEAL_MAGIC + header.uuid, block.data_bytes)
+        survey.data.datasync()
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 
     def _take_back_pending(self, header: Header) -> None:
         """Have a commit of several arrays that was not finished not count for this one."""
         self._save_metadata()
-        for number in PENDING_SLOTS:
-            at = header.superblock_offset(number)
-            write_all(self.survey.metadata, bytes(superblock_bytes(header.ndim)), at)
-        os.fsync(self.survey.metadata)
+        for at in self.survey.pending_places().values():
+            self.survey.metadata.write(bytes(superblock_bytes(header.ndim)), at)
+        self.survey.metadata.datasync()
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
 
     def _end_to_save(self, block: Superblock) -> int:
@@ -423,8 +489,8 @@ class Repair:
     def _write_state(self, state: Superblock, slot: int) -> None:
         header = self.survey.header
         assert header is not None
-        write_all(self.survey.metadata, encode_superblock(state), header.superblock_offset(slot))
-        os.fsync(self.survey.metadata)
+        self.survey.metadata.write(encode_superblock(state), header.superblock_offset(slot))
+        self.survey.metadata.datasync()
 
     def _free_from(self) -> int:
         """Where nothing in ``.xmd`` is that could still be needed."""
@@ -440,15 +506,18 @@ class Repair:
             ),
         )
 
-    def _fit_data(self, length: int) -> None:
+    def _fit_data(self, length: int, first_lost: int | None) -> None:
         """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
-        header, fd = self.survey.header, self.survey.data
+        header, file = self.survey.header, self.survey.data
         assert header is not None
         there = self.survey.chunk_bytes_there
-        os.ftruncate(fd, min(length, there))
+        file.truncate(min(length, there))
         if there < length:
-            fill_range(fd, header.fill, there - there % len(header.fill), length)
-        os.fsync(fd)
+            start = there - there % len(header.fill)
+            if first_lost is not None:  # of which there may be a part
+                start = first_lost * header.chunk_bytes
+            file.fill(header.fill, start, length)
+        file.datasync()
 
     # -- checksums ---------------------------------------------------------------------------
 
@@ -476,10 +545,10 @@ class Repair:
             sums.make_room(int(wrong[-1]), state, self._commit)
         for first in range(0, len(wrong), SUMS_AT_ONCE):
             sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
-        os.fsync(survey.data)
-        os.fsync(survey.metadata)
+        survey.data.datasync()
+        survey.metadata.datasync()
         sums.note(False)
-        os.fsync(survey.metadata)
+        survey.metadata.datasync()
         self.done.append(
             f"{len(wrong)} checksums were made of the chunks as they are"
             if wrong.size
@@ -487,10 +556,10 @@ class Repair:
         )
 
 
-def _new_file(name: str, mode: int) -> tuple[int, str]:
+def _new_file(name: str, mode: int) -> tuple[File, str]:
     """A new file of that name, or with a number behind it; nobody may read it who may not now."""
     for number in count(1):
         full = name if number == 1 else f"{name}-{number}"
         with contextlib.suppress(FileExistsError):
-            return os.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), full
+            return File.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), full
     raise AssertionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import threading
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray.array import ExtArray
 from extarray.bounds import Change, is_start
@@ -56,7 +56,13 @@ class SharedArray(ExtArray):
 
     @classmethod
     def _open(
-        cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str = "flush"
+        cls,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str = "flush",
+        verify: str | None = None,  # of what has no checksums
     ) -> Self:
         store, axial = SharedFileStore.open(path, mode, timeout, engine, "flush")
         store.is_durable = durability == "commit"
@@ -155,13 +161,14 @@ class SharedArray(ExtArray):
 
     def _take_up(self) -> bool:
         store = self._store
-        if not store.take_up(self.axial):
-            return False
-        self._show_store(self.axial)
-        if store.unclean:
-            self._forget_touched()  # others may have cut off, and given back
+        news = store.take_up(self.axial)
+        if news:
+            store.users.turn()
+            self._show_store(self.axial)
+            if store.unclean:
+                self._forget_touched()  # others may have cut off, and given back
         store.note_seen()
-        return True
+        return news
 
     def _wait(self) -> None:
         """Wait for all whose turn comes before that of this writer, which begins now at last."""
@@ -311,11 +318,12 @@ class SharedArray(ExtArray):
     def _give_back(self, change: Change) -> None:
         """Do not yet: writers that do not know of the cut may store to these chunks."""
         self._forget_touched()  # another writer may do it, later
+        self._store.note_seen()
 
     def _give_back_all(self) -> None:
         """Have the store give back all chunks that hold nothing of the bounds and of appends."""
         store, zeros = self._store, (0,) * self.ndim
-        if not store.may_give_back or store.views.out:
+        if not store.may_give_back or store.users.are_left(store.users.ended):
             return
         low = list(store.offset)
         high = list(map(operator.add, store.offset, self.shape))
@@ -333,8 +341,13 @@ class SharedArray(ExtArray):
 
     # -- life --------------------------------------------------------------------------------
 
-    def refresh(self) -> bool:
+    def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what others have committed since.
+
+        Parameters
+        ----------
+        on_replaced : {"raise", "reopen"}
+            Of no effect: nobody replaces an array that has writers.
 
         Returns
         -------
@@ -343,7 +356,7 @@ class SharedArray(ExtArray):
         """
         with self._steady:
             if self.closed or self.mode == "r":
-                return super().refresh()
+                return super().refresh(on_replaced)
             if self._filling:
                 return False  # by what reads the data that are being appended
             with self._store.committing():

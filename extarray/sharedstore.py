@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from extarray import lock
 from extarray.errors import ArgumentError, CorruptError, FormatError, TruncatedError
-from extarray.filesystem import datasync, family, read_all, write_all
+from extarray.filesystem import File, family
+from extarray.metadata.directory import BlockKind
 from extarray.metadata.places import (
     BLOCK,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SPARED_SLOTS,
-    WRITERS_BLOCK,
 )
 from extarray.metadata.superblock import Superblock, encode_superblock, superblock_bytes
 from extarray.metadata.writers import (
@@ -72,15 +72,16 @@ class SharedFileStore(FileStore):
         self._has_lock = False  # the lock of commits is held, by the thread that holds `steady`
         self._took = False  # which took that for it
         self._slot = -1
-        self._own = Writer(os.getpid())
+        self._table_at = 0  # in .xmd
+        self._own = Writer(os.getpid(), host=lock.own_host())
         self._head = WritersHead()
         self._table: list[Writer] = []
 
     # -- beginning and end -------------------------------------------------------------------
 
-    def _lock(self, fd: int, timeout: float | None) -> None:
+    def _lock(self, file: File, timeout: float | None) -> None:
         # With the lock of commits, until `_begin_writing` is done.
-        self._slot = lock.join(fd, self.path, timeout)
+        self._slot = lock.join(file, self.path, timeout)
 
     def _begin_writing(self, slot: int) -> None:
         if self.header.checksum:
@@ -90,9 +91,13 @@ class SharedFileStore(FileStore):
             )
         if not lock.anyone_is_alive(self._metadata):
             super()._begin_writing(slot)
+            self._table_at = self._have_block(BlockKind.WRITERS)
             self._clear_table()
             if self.unclean:  # the last writer died: those to come must know
                 self._note_remains()
+        else:
+            self._see_blocks()
+            self._table_at = self._have_block(BlockKind.WRITERS)
         self._look()
         # Tickets must not come again while somebody may wait for one.
         before = self._table[self._slot : self._slot + 1]
@@ -102,7 +107,7 @@ class SharedFileStore(FileStore):
     def _clear_table(self) -> None:
         """Forget all writers that are no more: `_begin_writing` has seen to what they left."""
         head, _ = decode_writers(self._read_table()[:WRITER_BYTES].ljust(BLOCK, b"\0"))
-        write_all(self._metadata, bytes(BLOCK), self._entry_offset(-1))
+        self._metadata.write(bytes(BLOCK), self._entry_offset(-1))
         self._write_head(WritersHead(head.cut, self._unsettled))
 
     def _end_writing(self) -> None:
@@ -172,7 +177,7 @@ class SharedFileStore(FileStore):
 
     def _drop(self) -> None:
         try:
-            if self._metadata >= 0:  # closing it has dropped its locks
+            if not self._metadata.closed:  # closing it has dropped its locks
                 lock.end_commit(self._metadata)
         finally:
             self._has_lock = False
@@ -204,9 +209,10 @@ class SharedFileStore(FileStore):
         return news
 
     def note_seen(self) -> None:
-        """Tell the others that this writer uses none but the present bounds."""
-        with family("cannot write to '{}'", f"{self.path}.xmd"):
-            self._write_own(seen=self.state.sequence)
+        """Tell the others that this writer uses none but the present bounds, if that is so."""
+        if self._own.seen < self.state.sequence and not self.users.are_left(self.users.ended):
+            with family("cannot write to '{}'", f"{self.path}.xmd"):
+                self._write_own(seen=self.state.sequence)
 
     def commit(
         self,
@@ -221,9 +227,6 @@ class SharedFileStore(FileStore):
             with family("cannot commit the new bounds of '{}'", self.path):
                 self._write_head(WritersHead(self.state.sequence + 1, True))
         super().commit(shape, offset, axial, data_bytes, cuts)
-        if cuts:
-            with contextlib.suppress(OSError):  # the space is given back later, then
-                self._write_own(seen=self.state.sequence)
 
     def _write_superblock(self, state: Superblock) -> None:
         before = self.state
@@ -233,14 +236,14 @@ class SharedFileStore(FileStore):
             # An interrupt: what is in the file is what the others go by.
             offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
             with contextlib.suppress(OSError):
-                found = read_all(self._metadata, superblock_bytes(self.header.ndim), offset)
+                found = self._metadata.read(superblock_bytes(self.header.ndim), offset)
                 self.state = state if found == encode_superblock(state) else before
             raise
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
         with family("cannot look at '{}'", f"{self.path}.xta"):
-            self._length = os.fstat(self._data).st_size  # others lengthen and cut, too
+            self._length = self._data.length  # others lengthen and cut, too
         super().reserve(old, new, runs)
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
@@ -265,7 +268,7 @@ class SharedFileStore(FileStore):
         """Have the files say that a writer is at work, before there is room for more."""
         # Who unsealed the array may have died before the seal was gone.
         with family("cannot read '{}'", f"{self.path}.xta"):
-            end = read_all(self._data, SEAL_BYTES, self.state.data_bytes)
+            end = self._data.read(SEAL_BYTES, self.state.data_bytes)
         self._has_seal = end == SEAL_MAGIC + self.header.uuid
         super()._begin_growth()
 
@@ -277,7 +280,7 @@ class SharedFileStore(FileStore):
     def flush_data(self) -> None:
         """Bring data to the disk, without the lock."""
         with family("cannot flush '{}'", self.path):
-            datasync(self._data)
+            self._data.datasync()
 
     def _sync_state(self) -> None:
         self._look_at_durable()
@@ -373,14 +376,14 @@ class SharedFileStore(FileStore):
             self._write_head(self._head._replace(cut=1))
 
     def _read_table(self) -> bytes:
-        return read_all(self._metadata, BLOCK, self._entry_offset(-1))
+        return self._metadata.read(BLOCK, self._entry_offset(-1))
 
     def _entry_offset(self, slot: int) -> int:
         """Offset of an entry; that of the head for -1."""
-        return self.header.superblock_offset(WRITERS_BLOCK) + (slot + 1) * WRITER_BYTES
+        return self._table_at + (slot + 1) * WRITER_BYTES
 
     def _write_entry(self, slot: int, data: bytes) -> None:
-        write_all(self._metadata, data, self._entry_offset(slot))
+        self._metadata.write(data, self._entry_offset(slot))
 
     def _write_own(self, **changes: Any) -> None:
         own = self._own._replace(**changes)

@@ -9,12 +9,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 import time
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extarray import lock
+from extarray._core._mapping import Users
+from extarray._core._state import Trust
+from extarray.config import check_verify, config
 from extarray.engine import choose_engine, maps_no_holes
 from extarray.errors import (
     CorruptError,
@@ -27,31 +31,31 @@ from extarray.errors import (
     TruncatedError,
 )
 from extarray.filesystem import (
+    File,
     absolute_names,
-    close_all,
     create_beside,
-    datasync,
     family,
     file_names,
     fresh_name,
-    read_all,
     real_name,
-    same_file,
     sync_folders,
-    write_all,
 )
 from extarray.forks import in_children
+from extarray.leftovers import remove_seldom
+from extarray.metadata.directory import BLOCK_BYTES, DIRECTORY_BYTES, BlockKind
+from extarray.metadata.fitting import places_fit
 from extarray.metadata.fresh import Fresh, encode_fresh
 from extarray.metadata.header import Header
 from extarray.metadata.places import (
     BLOCK,
     CUTS_BYTES,
     FLUSHED_SLOTS,
-    GROUP_BLOCK,
+    LIMIT,
     LIVE_SLOTS,
     SPARED_SLOTS,
 )
 from extarray.metadata.superblock import LAST_COMMIT, NO_GROUP, Superblock
+from extarray.pair.held import Freed
 from extarray.pair.member import Member
 from extarray.pair.names import Publication, move_pair, open_data, remove_pair
 from extarray.pair.states import ATTEMPTS, OPEN_FLAGS
@@ -152,18 +156,21 @@ class FileStore(Member):
         if not making.overwrite or making.replaces or not os.path.exists(making.names[0]):
             return
         present, name, flags = FileStore(self.path), making.names[0], os.O_RDWR | OPEN_FLAGS
+        header = None
         try:
-            present._metadata = os.open(name, flags)
-            fd = present._locked(name, flags, 0)
+            present._metadata = File.open(name, flags)
+            present._take_lock(name, flags, 0)
             try:
                 present._read_header()
+                header = present.header
+                lock.note_holder(present._metadata, header, True)
                 # Whether it was to change with others makes no difference any more.
                 present.state = present._whole_state([]).state
             except FormatError:
                 pass  # what is damaged may be replaced
             else:
                 present.conclude_members()
-            present._metadata, making.old = -1, fd
+            present._metadata, making.old, making.old_header = File(), present._metadata, header
         finally:
             present._close_files()
 
@@ -221,33 +228,42 @@ class FileStore(Member):
         self.reserve(0, data_bytes)
         if self.header.checksum:
             self.sums = Sums(self._metadata, self.header, [], True, self.path)
-        write_all(self._metadata, fresh.image, 0)
+        self._metadata.write(fresh.image, 0)
         lock.note_holder(self._metadata, self.header, True)
         self.region = self._region_of(data_bytes)
         self._count_cuts(True)
 
     def _take(self, fresh: Fresh) -> None:
         """Have a fresh ``.xmd``."""
-        _, self.header, self.state, self._extents = fresh
+        image, self.header, self.state, self._extents = fresh
+        self._blocks_end = len(image)
 
     # -- opening ---------------------------------------------------------------------------------
 
     @classmethod
     def open(
-        cls, path: Path, mode: str, timeout: float | None, engine: str, durability: str
+        cls,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str,
+        verify: str | None = None,
     ) -> tuple[Self, Axial]:
         """Open a pair of files."""
         timeout = lock.check_timeout(timeout)
+        verify = config.verify if verify is None else check_verify(verify)
         recover = False
         for attempt in range(ATTEMPTS):
             self = cls(path)
+            self.verify = verify
             try:
                 with family("cannot open '{}'", path):
                     axial = self._open(mode == "r+", timeout, engine, recover)
-                    if same_file(self._metadata, self._names[0]):
+                    if self._metadata.is_at(self._names[0]):
                         break
             except (PartnerError, TruncatedError):
-                replaced = not same_file(self._metadata, self._names[0])
+                replaced = not self._metadata.is_at(self._names[0])
                 self._close_files()
                 # Between the names of the two files, an overwritten pair fits for no reader.
                 if attempt == ATTEMPTS - 1 or (recover and not replaced):
@@ -278,18 +294,20 @@ class FileStore(Member):
         metadata, data = file_names(self.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
         try:
-            self._metadata = os.open(metadata, flags)
+            self._metadata = File.open(metadata, flags)
         except FileNotFoundError:
             if not os.path.exists(self.path):
                 raise
             what = f"cannot open '{self.path}': {_what_is_there(self.path)}"
             raise MissingError(errno.ENOENT, what, metadata) from None
         if writable:
-            self._metadata = self._locked(metadata, flags, timeout)
+            self._take_lock(metadata, flags, timeout)
         try:
             self._read_header()
             # Before the state: what is cut off after it is then seen to be.
-            self.cuts_known = self._cuts_made = self._read_cuts()
+            self._cuts_made = self._read_cuts()
+            # A reader compares the number as it stands, whatever mark it has.
+            self.cuts_known = self._cuts_made if writable else self._read_count()
             found = self._read_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
@@ -346,39 +364,56 @@ class FileStore(Member):
         # A writer may shrink the array, and make holes, while a reader has it open.
         self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
         if writable:
+            if problem is None and self._orphaned is None and found.slot not in SPARED_SLOTS:
+                # Else they may have what the array lacks.
+                remove_seldom((real_name(metadata), real_name(data)), self.header)
             self._begin_writing(found.slot)
             if self.header.checksum:
                 self.sums = Sums.load(
                     self._metadata, self.header, axial.size, self.state, self._extents, self.path
                 )
+        if self.header.checksum and self.verify != "never":
+            if self.sums is None:
+                self.trust = Trust(LIMIT - 1)  # whoever writes, it is not this session
+            elif not self.sums.inherited:
+                self.trust = Trust(axial.size)
         self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
         self._count_cuts(writable)
         return axial
 
-    def _locked(self, metadata: str, flags: int, timeout: float | None) -> int:
-        """Descriptor of ``.xmd`` with the writer's lock on it."""
-        fd = self._metadata
+    def _take_lock(self, metadata: str, flags: int, timeout: float | None) -> None:
+        """Take the writer's lock on the ``.xmd`` that has the name."""
         while True:
-            self._lock(fd, timeout)
+            self._lock(self._metadata, timeout)
             # Whoever held the lock may have replaced the files.
-            if os.path.samestat(os.fstat(fd), os.stat(metadata)):
-                return fd
-            self._metadata = -1
-            os.close(fd)
-            fd = self._metadata = os.open(metadata, flags)
+            if os.path.samestat(self._metadata.stat(), os.stat(metadata)):
+                return
+            self._metadata.close()
+            self._metadata = File.open(metadata, flags)
 
-    def _lock(self, fd: int, timeout: float | None) -> None:
+    def _lock(self, file: File, timeout: float | None) -> None:
         """Take the writer's lock on ``.xmd``."""
-        lock.acquire(fd, self.path, timeout)
+        lock.acquire(file, self.path, timeout)
 
     def _begin_writing(self, slot: int) -> None:
         """Make ready, with the lock, to be the writer; of a state, and the slot where it was."""
+        self._see_blocks()
         self._take_over(slot)
         if not self.state.sealed:
             # The last writer died, perhaps in the midst of an append, or after a cut.
             self.release(self.state.data_bytes)
             self.unclean = self._unsettled = True
         lock.note_holder(self._metadata, self.header, True)
+
+    def _see_blocks(self) -> None:
+        """See where the optional blocks are, which a state does not tell."""
+        blocks = self._blocks()
+        places = [(at, BLOCK_BYTES[kind]) for kind, at in blocks.items()]
+        if not places_fit(self.state, self.header, self._extents, others=places):
+            # Somebody made it up: to write there would do harm.
+            self._metadata.write(bytes(DIRECTORY_BYTES), self.header.directory_offset)
+            places = []
+        self._blocks_end = max((at + length for at, length in places), default=0)
 
     def _take_over(self, begun: int) -> None:
         """Begin to write in the state of a slot, where the last writer ended.
@@ -403,7 +438,7 @@ class FileStore(Member):
         if live[:1] != [self.state.sequence] or newest != self.state.sequence:
             for sequence in (newest + 1, newest + 2):
                 self._write_superblock(self.state._replace(sequence=sequence, superseded=False))
-            datasync(self._metadata)
+            self._metadata.datasync()
 
     # -- a new axis ------------------------------------------------------------------------------
 
@@ -427,7 +462,7 @@ class FileStore(Member):
         self.flush()
         with family(what, self.path):
             name = self._own_name(what)
-            if os.fstat(self._metadata).st_nlink > 1:  # by which others would find the old metadata
+            if self._metadata.stat().st_nlink > 1:  # by which others would find the old metadata
                 raise StorageError(
                     errno.EMLINK,
                     f"{what.replace('{}', str(self.path), 1)}: a hard link gives its metadata a "
@@ -435,12 +470,12 @@ class FileStore(Member):
                     name,
                 )
             temporary = fresh_name(name, self.header.uuid)
-            fd = -1
+            file = File()
             try:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)  # of a writer that died; nobody else has the lock
-                fd = create_beside(temporary, name)
-                lock.acquire(fd, self.path, 0)
+                file = create_beside(temporary, name)
+                lock.acquire(file, self.path, 0)
                 header = replace(self.header, chunks=chunks)
                 state = self.state._replace(
                     sequence=self.state.sequence + 2,
@@ -454,47 +489,45 @@ class FileStore(Member):
                 sums = self._sums_for(header)
                 records = [axial._record(n) for n in range(axial.segments)]
                 slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
-                fresh = encode_fresh(header, state, records, attrs, slots)
+                fresh = encode_fresh(header, state, records, attrs, slots, self._members())
                 self._hand_on(fresh)
-                write_all(fd, fresh.image, 0)
-                lock.note_holder(fd, fresh.header, True)
-                datasync(fd)
+                file.write(fresh.image, 0)
+                lock.note_holder(file, fresh.header, True)
+                file.datasync()
                 # From now on readers look which file has the name.
                 self._write_superblock(
                     self.state._replace(sequence=self.state.sequence + 1, superseded=True)
                 )
                 os.replace(temporary, name)
-                # So that readers who must know of cuts look, and see that they are told elsewhere.
                 failure = "'{}' has the new axis, but its readers were not told: refresh them"
                 with family(failure, self.path):
-                    self._count_cut()
-                self._succeed(fd, fresh, attrs, sums)
+                    self._pass_on_count()
+                self._succeed(file, fresh, attrs, sums)
             except BaseException:
-                if fd < 0 or not same_file(fd, name):
+                if file.closed or not file.is_at(name):
+                    with contextlib.suppress(OSError):
+                        file.close()
                     with contextlib.suppress(OSError):
                         os.unlink(temporary)
                     raise
                 # Interrupted when all was done, or failed to tell readers.
-                self._succeed(fd, fresh, attrs, sums)
+                self._succeed(file, fresh, attrs, sums)
                 raise
-            finally:
-                with contextlib.suppress(OSError):  # what counts is on the disk
-                    close_all(fd)
         with contextlib.suppress(OSError):
             self._sync_names()  # what fails here, the next flush says
 
     def _hand_on(self, fresh: Fresh) -> None:
-        """Have a fresh ``.xmd`` know what readers and other arrays may ask this one for."""
-        for length, old, new in (
-            (CUTS_BYTES, self.header.cuts_offset, fresh.header.cuts_offset),
-            (
-                BLOCK,
-                self.header.superblock_offset(GROUP_BLOCK),
-                fresh.header.superblock_offset(GROUP_BLOCK),
-            ),
-        ):
-            data = read_all(self._metadata, length, old)
-            fresh.image[new : new + len(data)] = data
+        """Have a fresh ``.xmd`` know the number of cuts, for which readers may ask this one."""
+        at = fresh.header.cuts_offset
+        data = self._read_cuts().to_bytes(CUTS_BYTES, "little")
+        fresh.image[at : at + len(data)] = data
+
+    def _members(self) -> dict[BlockKind, bytes]:
+        """The block with those that may ask this array about their last commit together."""
+        group = self._blocks().get(BlockKind.GROUP)
+        if group is None:
+            return {}
+        return {BlockKind.GROUP: self._metadata.read(BLOCK, group)}
 
     def _sums_for(self, header: Header) -> NDArray[np.uint32]:
         """The checksums of the chunks that stay as they are with another header."""
@@ -503,26 +536,31 @@ class FileStore(Member):
         n_chunks = min(self.state.data_bytes // header.chunk_bytes, self.sums.reach)
         return read_sums(self._metadata, self.sums.extents, 0, n_chunks)
 
-    def _succeed(self, fd: int, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
+    def _succeed(self, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
         """Go on with a fresh ``.xmd``, which has taken the name."""
         self._new_entry = True
         if self.sums is not None:
             self.sums.in_doubt = (
                 True  # it must not say so to the new file, as other threads may ask
             )
-        # The lock stays with the open file; that of the old one ends with its last descriptor.
-        os.dup2(fd, self._metadata, inheritable=False)
+        # The lock of the old one ends with its last descriptor.
+        before, self._metadata = self._metadata, file
+        if before is not file:  # or this was interrupted
+            with contextlib.suppress(OSError):  # what counts is on the disk
+                before.close()
         self._take(fresh)
         self.attrs = attrs
         self._durable = {FLUSHED_SLOTS[0]: fresh.state}
         self._rooms = set()
         if self.sums is not None:
-            before, self.sums = self.sums, Sums(self._metadata, self.header, [], True, self.path)
-            self.sums.inherited = before.inherited
+            inherited, alone = self.sums.inherited, self.sums.alone
+            self.sums = Sums(self._metadata, self.header, [], True, self.path)
+            self.sums.inherited, self.sums.alone = inherited, alone
             self.sums.lost = True  # should the next steps fail
             with contextlib.suppress(OSError):
                 if sums.any():
-                    self.sums.make_room(len(sums) - 1, self.state, self._write_superblock)
+                    state = self.state._replace(end=self._free_from)
+                    self.sums.make_room(len(sums) - 1, state, self._write_superblock)
                     self.sums.restore(sums)
                 self.sums.lost = False
 
@@ -535,7 +573,7 @@ class FileStore(Member):
 
     def _own_name(self, what: str) -> str:
         """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
-        if not same_file(self._metadata, self._names[0]):
+        if not self._metadata.is_at(self._names[0]):
             raise MissingError(
                 errno.ENOENT,
                 f"{what.replace('{}', str(self.path), 1)}: its files have been moved or replaced "
@@ -552,8 +590,8 @@ class FileStore(Member):
         """
         names = absolute_names(path)
         with family(f"cannot move '{{}}' to '{path}'", self.path):
-            fds = self._metadata, self._data
-            move_pair(fds, self._names, names, self.header.uuid, overwrite)
+            files = self._metadata, self._data
+            move_pair(files, self._names, names, self.header.uuid, overwrite)
         self.path, self._names = path, names
         self._new_entry = True
 
@@ -565,24 +603,27 @@ class FileStore(Member):
 
     def _forked(self) -> None:
         """In a forked child: the parent alone is the writer."""
-        if self._metadata < 0 or self.mode != "r+":  # closed; or the child of a child
+        if self._metadata.closed or self.mode != "r+":  # closed; or the child of a child
             return
-        fd, self._metadata = self._metadata, -1
+        before, self._metadata = self._metadata, File()
         self.mode = "r"
         self.is_forked = True
         self.sums = None
+        self.users = Users()  # those of other threads of the parent never leave
+        self.freed = Freed(self.users)
+        self.healing = threading.Lock()
         making, self._making = self._making, None
         if making is not None:
-            making.release()
+            making.release(alone=True)
         # A thread of the parent may just have given the name to other metadata.
-        name = self._names[0] if same_file(fd, self._names[0]) else f"/dev/fd/{fd}"
-        with contextlib.suppress(OSError):
-            self._metadata = os.open(name, os.O_RDONLY | OPEN_FLAGS)
+        with contextlib.suppress(OSError), before as fd:
+            name = self._names[0] if before.is_at(self._names[0]) else f"/dev/fd/{fd}"
+            self._metadata = File.open(name, os.O_RDONLY | OPEN_FLAGS)
             self._count_cuts(False)
         with contextlib.suppress(OSError):
             # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would
             # not.
-            close_all(fd)
+            before.close(alone=True)
         self.cuts_known = self._cuts_made
 
     def as_committed(self, axial: Axial) -> Axial:
@@ -592,7 +633,7 @@ class FileStore(Member):
 
     def close(self) -> None:
         """Seal, unlock and close."""
-        if self._metadata < 0 and self._data < 0:
+        if self._metadata.closed and self._data.closed:
             return
         try:
             if self.mode == "r+":
@@ -618,7 +659,7 @@ class FileStore(Member):
                 lock.release(self._metadata)
 
     def __del__(self) -> None:
-        if getattr(self, "_metadata", -1) >= 0 and self.mode == "r+":
+        if not getattr(self, "_metadata", File()).closed and self.mode == "r+":
             try:
                 warnings.warn(
                     f"'{self.path}' was not closed; use close() or a with block",

@@ -9,11 +9,13 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray.attrs import Attributes, decode_attrs, encode_attrs
+from extarray.chunking import elements_of_chunk
 from extarray.dims import check_dims, known_dims
 from extarray.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisError,
+    ChecksumError,
     ClosedError,
     ReadOnlyError,
 )
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray._core._state import Frame
     from extarray.memory import MemoryStore
     from extarray.store import FileStore
 
@@ -172,7 +175,8 @@ class StoredArray(ArrayCore):
         >>> xa.ones((2, 2)).fill_value
         np.float64(1.0)
         """
-        return np.frombuffer(self._store.header.fill, self.dtype)[0]
+        header = self._store.header
+        return np.frombuffer(header.fill, header.dtype)[0]
 
     @property
     def attrs(self) -> Attributes:
@@ -276,6 +280,42 @@ class StoredArray(ArrayCore):
     def _sync_elements(self) -> None:
         """Have the elements that were written on the disk."""
         self._store.sync_elements()
+
+    def _unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return self._files.unfit_chunks(addresses)
+
+    def _heal(self, addresses: NDArray[np.int64]) -> None:
+        store = self._files
+        with store.healing:
+            addresses = np.array(self._asked(addresses), np.int64)
+            wrong = store.unfit_chunks(addresses)
+            for address in () if wrong is None else wrong:
+                store.empty_chunk(int(address))
+            self._know(addresses)
+
+    @property
+    def _files(self) -> FileStore:
+        """The store, of an array in files."""
+        store: Any = self._store
+        return store  # type: ignore[no-any-return]
+
+    def _damaged(self, frame: Frame, address: int) -> ChecksumError:
+        """The error for a chunk that does not fit its checksum, as indices are in a frame."""
+        start, stop = address * self.chunk_bytes, (address + 1) * self.chunk_bytes
+        index = self.axial.index(address)
+        box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
+        name, text = f"{self.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
+        what = f"its elements are [{text}]"
+        if any(s.start == s.stop for s in box):
+            what = "it has no elements of the array"
+        error = ChecksumError(
+            f"chunk {address} of {self._name()} does not fit its checksum: it is damaged; {what}, "
+            f"bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, overwrite all "
+            "of the chunk, or open the array with verify='never' to take it as it is"
+        )
+        error.filename, error.chunk, error.box = name, address, box
+        error.start, error.stop = start, stop
+        return error
 
     def _load_attrs(self) -> str:
         self._check()

@@ -11,7 +11,6 @@ is on the disk before the first such write, and goes when new sums are.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,10 @@ import numpy as np
 from extarray._core._crc import crc32c, crc32c_ranges
 from extarray.config import config
 from extarray.errors import CorruptError
-from extarray.filesystem import datasync, erase_range, family, read_all, write_all
+from extarray.filesystem import File, family
 from extarray.metadata.fitting import places_fit
 from extarray.metadata.header import Header
-from extarray.metadata.places import BLOCK, SUMS_BLOCK
+from extarray.metadata.places import CELL
 from extarray.metadata.sumstable import decode_sums, encode_sums, sums_capacity
 from extarray.metadata.superblock import Superblock
 from extarray.shares import run_together
@@ -77,13 +76,13 @@ def fill_sum(header: Header) -> int:
     return crc32c(piece[:rest], sum_)
 
 
-def chunk_sums(fd: int, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
+def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
     """Checksums of chunks as they are in ``.xta``, by as many threads as are worth it.
 
     Parameters
     ----------
-    fd : int
-        Of ``.xta``.
+    data : File
+        ``.xta``.
     addresses : (n,) array of int64
     chunk_bytes : int
 
@@ -99,24 +98,26 @@ def chunk_sums(fd: int, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArr
     n = len(offsets)
     shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
     if shares <= 1:
-        return crc32c_ranges(fd, offsets, chunk_bytes)
+        with data as fd:
+            return crc32c_ranges(fd, offsets, chunk_bytes)
     sums = np.empty(n, np.uint32)
 
     def work(first: int, stop: int) -> None:
-        sums[first:stop] = crc32c_ranges(fd, offsets[first:stop], chunk_bytes)
+        with data as fd:
+            sums[first:stop] = crc32c_ranges(fd, offsets[first:stop], chunk_bytes)
 
     edges = [n * i // shares for i in range(shares + 1)]
     run_together([partial(work, *edge) for edge in itertools.pairwise(edges)])
     return sums
 
 
-def read_sums(fd: int, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
+def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
     """What stands in the table for chunks first ... stop - 1; zeros where it has no extent.
 
     Parameters
     ----------
-    fd : int
-        Of ``.xmd``.
+    file : File
+        ``.xmd``.
     extents : sequence of int
     first, stop : int
 
@@ -135,7 +136,7 @@ def read_sums(fd: int, extents: Sequence[int], first: int, stop: int) -> NDArray
         number, place = extent_of_sum(low)
         high = min(stop, low + sums_capacity(number) - place)
         if number < len(extents):
-            part = read_all(fd, 4 * (high - low), extents[number] + 4 * place)
+            part = file.read(4 * (high - low), extents[number] + 4 * place)
             if len(part) != 4 * (high - low):
                 raise CorruptError("the table of checksums is cut off")
             found[low - first : high - first] = np.frombuffer(part, "<u4")
@@ -148,8 +149,8 @@ class Sums:
 
     Parameters
     ----------
-    fd : int
-        Of ``.xmd``.
+    file : File
+        ``.xmd``.
     header : Header
     extents : list of int
     in_doubt : bool
@@ -166,11 +167,13 @@ class Sums:
         The table lacks what another one had: all chunks count as written.
     extents : list of int
         Offsets of the extents of the table.
+    alone : bool
+        No other process writes to chunks.
     """
 
     def __init__(
         self,
-        fd: int,
+        file: File,
         header: Header,
         extents: list[int],
         in_doubt: bool,
@@ -179,18 +182,19 @@ class Sums:
         self._path = path
         self.extents = extents
         self.in_doubt = in_doubt
-        self._fd = fd
+        self._file = file
         self._header = header
-        self._offset = header.superblock_offset(SUMS_BLOCK)
+        self._offset = header.sums_offset
         self._fill: int | None = None
         self.inherited = False
         self.lost = False
+        self.alone = True
         self._lock = threading.Lock()
 
     @classmethod
     def load(
         cls,
-        fd: int,
+        file: File,
         header: Header,
         n_chunks: int,
         state: Superblock,
@@ -201,8 +205,8 @@ class Sums:
 
         Parameters
         ----------
-        fd : int
-            Of ``.xmd``.
+        file : File
+            ``.xmd``.
         header : Header
         n_chunks : int
             Of the grid.
@@ -213,21 +217,26 @@ class Sums:
         path : PathLike
             Of the pair, for messages.
         """
-        found = decode_sums(read_all(fd, BLOCK, header.superblock_offset(SUMS_BLOCK)), header.uuid)
+        found = decode_sums(file.read(CELL, header.sums_offset), header.uuid)
         in_doubt, extents = (True, []) if found is None else found
         kept = [e for n, e in enumerate(extents) if e + 4 * sums_capacity(n) <= state.end]
-        length = os.fstat(fd).st_size
+        length = file.length
         if not places_fit(state, header, log, kept) or any(
             e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
         ):
             in_doubt, kept = True, []  # somebody made it up: to write there would do harm
-        self = cls(fd, header, kept, in_doubt, path)
+        self = cls(file, header, kept, in_doubt, path)
         self.inherited = in_doubt
         if in_doubt or not state.sealed:
             self.forget(n_chunks)
         if kept != extents:
             self.note(in_doubt)
         return self
+
+    @property
+    def file(self) -> File:
+        """The file of the table, ``.xmd``."""
+        return self._file
 
     @property
     def reach(self) -> int:
@@ -239,11 +248,11 @@ class Sums:
         number, place = extent_of_sum(first)
         for n, offset in enumerate(self.extents[number:], number):
             start = place if n == number else 0
-            erase_range(self._fd, offset + 4 * start, offset + 4 * sums_capacity(n))
+            self._file.erase(offset + 4 * start, offset + 4 * sums_capacity(n))
 
     def note(self, in_doubt: bool) -> None:
         """Write where the table is, and whether sums are in doubt."""
-        write_all(self._fd, encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
+        self._file.write(encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
 
     def doubt(self) -> None:
         """Have the files say that sums are in doubt, before anything is written.
@@ -253,7 +262,7 @@ class Sums:
         with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
             if not self.in_doubt:
                 self.note(True)
-                datasync(self._fd)
+                self._file.datasync()
                 self.in_doubt = True
 
     def make_room(
@@ -277,27 +286,53 @@ class Sums:
             offset += 4 * sums_capacity(n)
         if new:
             # A hole: a sparse array may have one chunk written, and that very far away.
-            length = os.fstat(self._fd).st_size
-            erase_range(self._fd, state.end, min(offset, length))
+            length = self._file.length
+            self._file.erase(state.end, min(offset, length))
             if length < offset:
-                os.ftruncate(self._fd, offset)
+                self._file.truncate(offset)
             commit(state._replace(sequence=state.sequence + 1, end=offset))
             self.extents += new
             self.note(True)
 
-    def renew(self, data: int, addresses: NDArray[np.int64]) -> None:
+    def renew(self, data: File, addresses: NDArray[np.int64]) -> None:
         """Write the sums of chunks, for which the table has room.
 
         Parameters
         ----------
-        data : int
-            Descriptor of ``.xta``.
+        data : File
+            ``.xta``.
         addresses : array of int64
             In rising order.
         """
+        self.put(addresses, self.entries(data, addresses))
+
+    def entries(self, data: File, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """What the table is to have for chunks as they are.
+
+        Parameters
+        ----------
+        data : File
+            ``.xta``.
+        addresses : array of int64
+
+        Returns
+        -------
+        array of uint32
+        """
         if self._fill is None:  # large chunks take a while
             self._fill = fill_sum(self._header)
-        sums = chunk_sums(data, addresses, self._header.chunk_bytes) ^ np.uint32(self._fill)
+        sums = chunk_sums(data, addresses, self._header.chunk_bytes)
+        return sums ^ np.uint32(self._fill)
+
+    def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
+        """Write what `entries` gave, for which the table has room.
+
+        Parameters
+        ----------
+        addresses : array of int64
+            In rising order.
+        sums : array of uint32
+        """
         first = 0
         while first < len(addresses):
             # What lies near to each other is written at once.
@@ -305,9 +340,9 @@ class Sums:
             number, place = extent_of_sum(low)
             near = min(sums_capacity(number) - place, SUMS_AT_ONCE)
             stop = int(np.searchsorted(addresses, low + near))
-            part = read_sums(self._fd, self.extents, low, int(addresses[stop - 1]) + 1)
+            part = read_sums(self._file, self.extents, low, int(addresses[stop - 1]) + 1)
             part[addresses[first:stop] - low] = sums[first:stop]
-            write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
+            self._file.write(part.data.cast("B"), self.extents[number] + 4 * place)
             first = stop
 
     def restore(self, sums: NDArray[np.uint32]) -> None:
@@ -317,7 +352,7 @@ class Sums:
             number, place = extent_of_sum(low)
             part = sums[low : low + min(sums_capacity(number) - place, SUMS_AT_ONCE)]
             if part.any():
-                write_all(self._fd, part.data.cast("B"), self.extents[number] + 4 * place)
+                self._file.write(part.data.cast("B"), self.extents[number] + 4 * place)
             low += len(part)
 
     def settle(self, array: Any, writes: int | None) -> None:
@@ -338,7 +373,7 @@ class Sums:
                 return
             try:
                 self.note(False)
-                datasync(self._fd)
+                self._file.datasync()
             except OSError:
                 self.in_doubt = True
                 raise

@@ -18,23 +18,40 @@ from extarray import lock
 from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
+from extarray.chunking import elements_of_chunk
 from extarray.comparing import Comparison, read_table
 from extarray.errors import CorruptError, ExtArrayError, FormatError
-from extarray.filesystem import fresh_name, read_all
+from extarray.filesystem import File, close_all, fresh_name
 from extarray.findings import Problem
 from extarray.leftovers import left_overs
+from extarray.metadata.directory import (
+    BLOCK_BYTES,
+    BLOCK_NAMES,
+    DIRECTORY_BYTES,
+    ENTRY_BYTES,
+    BlockKind,
+    decode_directory,
+    entry_offset,
+    pending_offset,
+)
 from extarray.metadata.fitting import places_fit, values_fit
 from extarray.metadata.groups import decode_pending
-from extarray.metadata.header import MAGIC, Header, decode_header, header_content
+from extarray.metadata.header import (
+    MAGIC,
+    Header,
+    decode_header,
+    header_bytes_of,
+    header_content,
+)
 from extarray.metadata.places import (
     BLOCK,
-    COPY_BLOCK,
+    COPY_AT,
     LIVE_SLOTS,
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SECTOR,
     SPARED_SLOTS,
-    SUMS_BLOCK,
 )
 from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
@@ -50,6 +67,7 @@ from extarray.metadata.superblock import (
     superblock_bytes,
 )
 from extarray.remains import MOST_RECORDS, Log, Slot, read_log
+from extarray.salvage import Salvage, salvage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,6 +80,9 @@ __all__ = ["Survey"]
 _FARTHEST_COPY = 1 << 26
 # Damaged chunks are told in runs, and of so many.
 _MOST_RUNS = 1000
+# Boxes of elements that a finding has, and that its text has.
+_MOST_BOXES = 1000
+_SHOWN_BOXES = 3
 # Of the 16 bytes of a uuid: where so many are right, it is the array's own and damaged.
 _OWN_BYTES = 8
 
@@ -69,8 +90,6 @@ _OWN_BYTES = 8
 _UUID_AT = 16
 # The two files, as `Survey.names` has them.
 _METADATA, _DATA = 0, 1
-# What a disk writes whole.
-_SECTOR = 512
 _REPAIR = "extarray check --repair"
 _NOT_POSSIBLE = "its values are not possible"
 _MISPLACED = "what it points to overlaps, or lies beyond the end of what is used"
@@ -105,12 +124,19 @@ class Survey:
         What ``.xta`` ends with.
     pending : int or None
         Number of a commit of several arrays that is newer than all states.
+    blocks : dict of BlockKind to int
+        Offsets of the optional blocks.
+    rest : Salvage or None
+        What is left of the present state, where ``.xta`` has lost its end and no older state is
+        better.
     sums : tuple of bool and list of int, or None
         Whether the checksums of chunks are in doubt, and the extents of their table.
     wrong : ndarray of int
         Addresses of chunks that do not fit their checksums.
     compared : bool
         Whether all chunks were compared with theirs.
+    looked : bool
+        Whether chunks were to be compared.
     """
 
     names: tuple[str, str]
@@ -124,12 +150,15 @@ class Survey:
     data_bytes: int = 0
     seal: str | None = None
     pending: int | None = None
+    blocks: dict[BlockKind, int] = field(default_factory=dict)
+    rest: Salvage | None = None
     sums: tuple[bool, list[int]] | None = None
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
-    # Descriptors, while a look goes on.
-    metadata: int = -1
-    data: int = -1
+    looked: bool = False
+    # Closed but while a look goes on.
+    metadata: File = field(default_factory=File)
+    data: File = field(default_factory=File)
 
     def error(
         self, kind: str, what: str, offset: int | None, remedy: str, file: int = _METADATA
@@ -162,38 +191,36 @@ class Survey:
     @contextlib.contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[None]:
         """Open what there is of the two files, for the length of a block."""
-        fds = [-1, -1]
+        files = [File(), File()]
         try:
             for number, name in enumerate(self.names):
                 # Whatever has that name, opening it must not wait.
-                if number == _DATA and fds[_METADATA] >= 0:
+                if number == _DATA and not files[_METADATA].closed:
                     # Its maker may not have come to give it the name.
-                    fresh = fresh_name(name, read_all(fds[_METADATA], 16, _UUID_AT))
+                    fresh = fresh_name(name, files[_METADATA].read(16, _UUID_AT))
                     name = fresh if os.path.exists(fresh) else name
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    fd = os.open(name, flags | os.O_CLOEXEC | os.O_NONBLOCK)
-                    if stat.S_ISREG(os.fstat(fd).st_mode):
-                        fds[number] = fd
+                    file = File.open(name, flags | os.O_NONBLOCK)
+                    if stat.S_ISREG(file.stat().st_mode):
+                        files[number] = file
                     else:
-                        os.close(fd)
-            self.metadata, self.data = fds
+                        file.close()
+            self.metadata, self.data = files
             yield
         finally:
-            for fd in fds:
-                if fd >= 0:
-                    os.close(fd)
+            close_all(*files)
 
     def fingerprint(self) -> tuple[Any, ...]:
         """What differs where a writer has been at work meanwhile."""
         found: list[Any] = []
-        for name, fd in zip(self.names, (self.metadata, self.data), strict=True):
+        for name, file in zip(self.names, (self.metadata, self.data), strict=True):
             with contextlib.suppress(OSError):
                 about = os.stat(name)
                 found += [about.st_ino, about.st_size]
-            if fd >= 0:
-                found.append(os.fstat(fd).st_size)
-        if self.metadata >= 0:
-            found.append(read_all(self.metadata, 1 << 16, 0))
+            if not file.closed:
+                found.append(file.length)
+        if not self.metadata.closed:
+            found.append(self.metadata.read(1 << 16, 0))
         return tuple(found)
 
     # -- the look ----------------------------------------------------------------------------
@@ -202,12 +229,15 @@ class Survey:
         """Look at everything but the elements, afresh."""
         self.problems, self.slots = [], []
         self.header = self.present = self.log = self.seal = self.sums = self.pending = None
+        self.blocks = {}
+        self.rest = None
         self.wrong, self.compared = self.wrong[:0], False
         with contextlib.suppress(_Stop):
             self._look_at_files()
             self._look_at_header()
-            if self.data >= 0:
+            if not self.data.closed:
                 self.seal = self.seal_at(max(0, self.data_bytes - SEAL_BYTES))
+            self._look_at_directory()
             self._look_at_superblocks()
             self._look_at_pending()
             self._look_at_rooms()
@@ -216,8 +246,8 @@ class Survey:
         self.problems += left_overs(self.names, self.header)
 
     def _look_at_files(self) -> None:
-        for number, fd in enumerate((self.metadata, self.data)):
-            if fd < 0:
+        for number, file in enumerate((self.metadata, self.data)):
+            if file.closed:
                 self.error(
                     "file",
                     "there is no such file",
@@ -225,20 +255,20 @@ class Survey:
                     "put the two files of the array side by side",
                     number,
                 )
-        if self.metadata < 0:
+        if self.metadata.closed:
             raise _Stop
-        self.metadata_bytes = os.fstat(self.metadata).st_size
-        if self.data >= 0:
-            self.data_bytes = os.fstat(self.data).st_size
+        self.metadata_bytes = self.metadata.length
+        if not self.data.closed:
+            self.data_bytes = self.data.length
 
     def _header_at(self, offset: int) -> tuple[Header, bytes]:
         """The header, or its copy, that stands at an offset."""
-        first = read_all(self.metadata, BLOCK, offset)
-        size = int.from_bytes(first[12:16], "little")
-        if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes - offset:
-            first = read_all(self.metadata, size, offset)
+        first = self.metadata.read(BLOCK, offset)
+        size = header_bytes_of(first)
+        if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes:
+            first = self.metadata.read(size, offset)
         header = decode_header(first)
-        if header.header_bytes > self.metadata_bytes - offset:
+        if header.header_bytes > self.metadata_bytes:
             raise CorruptError("the header is damaged: it is longer than the file")
         return header, header_content(first)
 
@@ -261,8 +291,8 @@ class Survey:
                     f"{_REPAIR} writes it anew",
                 )
             return
-        for at in range((COPY_BLOCK + 1) * BLOCK, min(self.metadata_bytes, _FARTHEST_COPY), BLOCK):
-            if read_all(self.metadata, len(MAGIC), at) == MAGIC:
+        for at in range(BLOCK + COPY_AT, min(self.metadata_bytes, _FARTHEST_COPY), BLOCK):
+            if self.metadata.read(len(MAGIC), at) == MAGIC:
                 with contextlib.suppress(ExtArrayError):
                     header, block = self._header_at(at)
                     if header.copy_offset == at:
@@ -273,12 +303,38 @@ class Survey:
         if self.header is None:
             raise _Stop
 
+    def _look_at_directory(self) -> None:
+        assert self.header is not None
+        data = self.metadata.read(DIRECTORY_BYTES, self.header.directory_offset)
+        self.blocks = decode_directory(data, self.header, self.metadata_bytes)
+        for kind in BlockKind:
+            if self.is_lost(kind):
+                self.error(
+                    "directory",
+                    f"the place of the block {BLOCK_NAMES[kind]} is damaged",
+                    entry_offset(self.header, kind),
+                    f"{_REPAIR} puts it right, or clears it",
+                )
+
+    def is_lost(self, kind: BlockKind) -> bool:
+        """Whether there was an optional block, and nothing tells where."""
+        assert self.header is not None
+        entry = self.metadata.read(ENTRY_BYTES, entry_offset(self.header, kind))
+        return kind not in self.blocks and any(entry)
+
+    def pending_places(self) -> dict[int, int]:
+        """Offsets of pending states, by slot, where there is room for any."""
+        group = self.blocks.get(BlockKind.GROUP)
+        return (
+            {} if group is None else {slot: pending_offset(group, slot) for slot in PENDING_SLOTS}
+        )
+
     def _look_at_superblocks(self) -> None:
         assert self.header is not None
         header, size = self.header, superblock_bytes(self.header.ndim)
         # First the spared ones, so that they are not newer than the others.
         raw = {
-            number: read_all(self.metadata, size, header.superblock_offset(number))
+            number: self.metadata.read(size, header.superblock_offset(number))
             for number in (*SPARED_SLOTS, *LIVE_SLOTS)
         }
         self.slots = [
@@ -324,7 +380,7 @@ class Survey:
         """The attributes of a state, where they are whole."""
         if block.attrs_offset + block.attrs_bytes > self.metadata_bytes:
             return None
-        blob = read_all(self.metadata, block.attrs_bytes, block.attrs_offset)
+        blob = self.metadata.read(block.attrs_bytes, block.attrs_offset)
         if len(blob) != block.attrs_bytes or crc32c(blob) != block.attrs_crc:
             return None
         try:
@@ -413,9 +469,8 @@ class Survey:
         """A commit of several arrays that its writer did not come to finish, or is about to."""
         assert self.header is not None
         known = [slot.block.sequence for slot in self.slots if slot.whole and slot.block]
-        for number in PENDING_SLOTS:
-            at = self.header.superblock_offset(number)
-            pending = decode_pending(read_all(self.metadata, BLOCK, at), self.header.ndim)
+        for at in self.pending_places().values():
+            pending = decode_pending(self.metadata.read(BLOCK, at), self.header.ndim)
             if pending is not None and pending.state.sequence > max(known, default=-1):
                 self.pending = pending.state.sequence
                 self.note(
@@ -487,9 +542,13 @@ class Survey:
             self.sums = read_table(self.metadata, header, present.end)
         for number, at in enumerate(self.sums[1] if self.sums else []):
             rooms |= {(at, 4 * sums_capacity(number), "the table of checksums")}
+        blocks = {(at, BLOCK_BYTES[kind], BLOCK_NAMES[kind]) for kind, at in self.blocks.items()}
+        blocks = {(at, length, f"the block {name}") for at, length, name in blocks}
         reached, before = 0, ""
-        for at, length, name in sorted(rooms):
-            if at < reached or at + length > present.end:
+        for at, length, name in sorted(rooms | blocks):
+            # A directory of blocks tells of them, and of more than the state knows.
+            beyond = at + length > present.end and (at, length, name) not in blocks
+            if at < reached or beyond:
                 other = f"that of {before}" if at < reached else "the end of what is used"
                 self.error(
                     "room",
@@ -501,7 +560,7 @@ class Survey:
                 reached, before = at + length, name
 
     def _look_at_data(self) -> None:
-        if self.data < 0:
+        if self.data.closed:
             return
         assert self.header is not None
         assert self.present is not None
@@ -519,13 +578,7 @@ class Survey:
             return
         there = self.chunk_bytes_there
         if there < state.data_bytes:
-            self.error(
-                "data",
-                f"it has {there} bytes of chunks, and they take {state.data_bytes}",
-                there,
-                f"{_RESTORE}, or {_REPAIR} returns to an older state",
-                _DATA,
-            )
+            self._tell_of_lost(state, there)
         elif state.sealed and (self.seal != "ours" or size != state.data_bytes + SEAL_BYTES):
             self.error(
                 "data",
@@ -557,6 +610,26 @@ class Survey:
                 _DATA,
             )
 
+    def _tell_of_lost(self, state: Superblock, there: int) -> None:
+        """Tell which elements are lost with the end of ``.xta``, and what can be kept."""
+        assert self.header is not None
+        assert self.log is not None
+        log, n = self.log, state.n_segments
+        axial = Axial._replay(log.axes[:n], log.sides[:n], log.grids[:n], state.grid)
+        rest = salvage(self.header, state, axial, there)
+        older = any(
+            slot.block is not None and slot.fault is None and slot.block.data_bytes <= there
+            for slot in self.slots
+        )
+        if state.sealed or not older or not rest.lost:
+            # The array was closed, so that no older state has more of it; or a repair has begun.
+            self.rest = rest
+            remedy = f"{_RESTORE}, or {rest.remedy(_REPAIR)}"
+        else:
+            remedy = f"{_RESTORE}, or {_REPAIR} returns to an older state"
+        what = f"it has {there} bytes of chunks, and they take {state.data_bytes}: {rest.told}"
+        self.error("data", what, there, remedy, _DATA)
+
     @property
     def chunk_bytes_there(self) -> int:
         """Bytes of ``.xta`` that can be chunks."""
@@ -565,10 +638,10 @@ class Survey:
     def seal_at(self, offset: int) -> str | None:
         """What seal stands at an offset of ``.xta``."""
         assert self.header is not None
-        end = read_all(self.data, SEAL_BYTES, offset)
+        end = self.data.read(SEAL_BYTES, offset)
         if not end.startswith(SEAL_MAGIC) or len(end) < SEAL_BYTES:
             return None
-        torn = -offset % _SECTOR
+        torn = -offset % SECTOR
         own = SEAL_MAGIC + self.header.uuid
         if torn and end != own and end[:torn] == own[:torn]:
             return None  # by a loss of power
@@ -583,7 +656,7 @@ class Survey:
         assert self.header is not None
         if not self.header.checksum:
             return
-        at = self.header.superblock_offset(SUMS_BLOCK)
+        at = self.header.sums_offset
         if self.sums is None:
             self.error(
                 "sums",
@@ -596,9 +669,26 @@ class Survey:
 
     # -- the elements ------------------------------------------------------------------------
 
+    @property
+    def unseen(self) -> list[str]:
+        """What was not looked at, and how it can be."""
+        if self.present is None or self.present.block is None or self.compared:
+            return []
+        assert self.header is not None
+        if not self.present.block.data_bytes:
+            return []
+        if not self.header.checksum:
+            return [
+                "the elements: there are no checksums of them; copy the array with checksum=True"
+            ]
+        if self.looked:
+            return [] if self.kinds else ["the elements: not all of them could be compared"]
+        return ["the elements; extarray check --data compares them with their checksums"]
+
     def look_at_chunks(self, progress: Callable[[int, int], None] | None) -> None:
         """Compare the chunks with their checksums."""
-        if self.present is None or self.present.block is None or self.data < 0:
+        self.looked = True
+        if self.present is None or self.present.block is None or self.data.closed:
             return
         header, state = self.header, self.present.block
         assert header is not None
@@ -630,14 +720,47 @@ class Survey:
             low, high = int(self.wrong[first]), int(self.wrong[last])
             chunks = f"chunk {low}" if low == high else f"chunks {low} to {high}"
             at = low * self.header.chunk_bytes
+            boxes = self._boxes_of(low, high)
             if number == _MOST_RUNS:
+                boxes = ()
                 chunks = f"{len(self.wrong) - first} more chunks"
             if in_doubt:
                 what = f"{chunks} cannot be told: written after the last flush, or damaged"
+                what += _text_of_boxes(boxes, high - low + 1)
                 remedy = "if the elements are right, extarray check --data --repair --force says so"
-                self.warning("chunk", what, at, remedy, _DATA)
+                problem = Problem("chunk", what, self.names[_DATA], at, "warning", remedy, boxes)
             else:
                 what = f"{chunks}: the checksum does not fit"
-                self.error("chunk", what, at, "restore it from a copy", _DATA)
+                what += _text_of_boxes(boxes, high - low + 1)
+                remedy = "restore it from a copy, or overwrite the whole chunk"
+                problem = Problem("chunk", what, self.names[_DATA], at, "error", remedy, boxes)
+            self.problems.append(problem)
             if number == _MOST_RUNS:
                 break
+
+    def _boxes_of(self, first: int, last: int) -> tuple[tuple[slice, ...], ...]:
+        """Boxes of the elements that chunks first ... last have, of as many as are told."""
+        assert self.header is not None
+        assert self.present is not None
+        block, log, chunks = self.present.block, self.log, self.header.chunks
+        assert block is not None
+        assert log is not None
+        n = block.n_segments
+        axial = Axial._replay(log.axes[:n], log.sides[:n], log.grids[:n], block.grid)
+        indices = axial.indices(np.arange(first, min(last + 1, first + _MOST_BOXES))).tolist()
+        return tuple(elements_of_chunk(i, chunks, block.offset, block.shape) for i in indices)
+
+
+def _text_of_boxes(boxes: tuple[tuple[slice, ...], ...], n: int) -> str:
+    """Behind a finding: which elements `n` chunks have, of which some are told."""
+    if not boxes:
+        return ""
+    texts = [
+        f"[{', '.join(f'{s.start}:{s.stop}' for s in box)}]"
+        for box in boxes[:_SHOWN_BOXES]
+        if all(s.start < s.stop for s in box)
+    ]
+    if n > _SHOWN_BOXES:
+        texts.append("...")
+    whose = "its" if n == 1 else "their"
+    return f"; {whose} elements are {', '.join(texts)}" if texts else "; outside the bounds"

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,18 +20,39 @@ from mpirun import Launcher
 
 import extarray as xa
 
-settings.register_profile("dev", max_examples=50, deadline=None)
+# The same examples in every run, everywhere, but where others are asked for.
 settings.register_profile(
-    "ci", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
+    "fixed", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True
 )
-settings.register_profile("nightly", max_examples=2000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+settings.register_profile("seeded", settings.get_profile("fixed"), derandomize=False)
+settings.register_profile("explore", settings.get_profile("seeded"), max_examples=100)
+settings.register_profile("nightly", settings.get_profile("seeded"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 ENGINES = ["mmap", "pread"]
 
 # A shell's background jobs ignore it, and what they start does: tests send it to what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Has a fresh seed where examples are random, and random examples where a seed is given."""
+    if config.option.hypothesis_seed is None:
+        if not settings.default.derandomize:
+            config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
+    elif settings.get_current_profile_name() == "fixed":
+        settings.load_profile("seeded")
+
+
+def pytest_report_header(config):
+    """Prints what a run is repeated with."""
+    seed = config.option.hypothesis_seed
+    if seed is None:
+        return "hypothesis: fixed examples"
+    profile = settings.get_current_profile_name()
+    return f"hypothesis: examples of HYPOTHESIS_PROFILE={profile} pytest --hypothesis-seed={seed}"
 
 
 @pytest.fixture(scope="session", autouse=True)

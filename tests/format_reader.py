@@ -1,7 +1,7 @@
-"""A second reader of the file format, written from docs/format.md alone.
+"""A second reader of the file format, written from the pages in docs/format alone.
 
-It shares no code with the package, so that page, package and this module check one another.  It is
-slow and reads `.xmd` as a whole; its functions follow the page.  Every refusal is a ValueError.
+It shares no code with the package, so that pages, package and this module check one another.  It is
+slow and reads `.xmd` as a whole; its functions follow the pages.  Every refusal is a ValueError.
 """
 
 import json
@@ -9,13 +9,24 @@ import os
 import re
 import struct
 import time
-from itertools import pairwise, product
-from math import prod
+from itertools import accumulate, pairwise, product
+from math import isfinite, prod
+from operator import mul
 from types import SimpleNamespace
 
 import numpy as np
 
-TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9A-Za-z/]+\])?")
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = SimpleNamespace()
+
+NUMBER = "(0|[1-9][0-9]*)"
+UNIT = r"\[([1-9][0-9]*)?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]"
+TYPE_STRING = re.compile(
+    rf"\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]c(8|16)|\|[SV]{NUMBER}|[<>]U{NUMBER}"
+    rf"|[<>][Mm]8({UNIT})?"
+)
 
 
 def crc32c(data):
@@ -48,51 +59,89 @@ def cut(data, start, count, what):
     return data[start : start + count]
 
 
-def parse_dtype(told):
-    """The NumPy type of a description."""
-    if isinstance(told, str) and TYPE_STRING.fullmatch(told):
+def parse_json(text, **hooks):
+    """A JSON value; what is nested too deeply is refused."""
+    try:
+        return json.loads(text.decode("utf-8"), **hooks)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+
+
+def parse_dtype(told, around=0):
+    """The NumPy type of a description, which has so many others around it."""
+    need(around <= 32, "a data type nested too deeply")
+    if isinstance(told, str):
+        need(TYPE_STRING.fullmatch(told), f"a type string not known here: {told!r}")
         return np.dtype(told)
-    if isinstance(told, list) and len(told) == 2:
-        return np.dtype((parse_dtype(told[0]), tuple(told[1])))
-    need(isinstance(told, dict) and "fields" in told, f"a data type not known here: {told!r}")
+    if isinstance(told, list):
+        known = around and len(told) == 2 and told[1] and {*map(type, told[1])} == {int}
+        need(known, f"a data type not known here: {told!r}")
+        return np.dtype((parse_dtype(told[0], around + 1), tuple(told[1])))
+    need(isinstance(told, dict), f"a data type not known here: {told!r}")
+    if set(told) == {"longdouble", "digits"}:
+        need(told["digits"] == np.finfo("g").nmant + 1, f"not known here: {told!r}")
+        need(re.fullmatch("[<>](f12|f16|c24|c32)", told["longdouble"]), f"not known: {told!r}")
+        return np.dtype(told["longdouble"])
+    if set(told) == {"extension", "itemsize"}:
+        scalar = vars(ml_dtypes).get(told["extension"])
+        found = np.dtype(scalar if isinstance(scalar, type) else "V")
+        need(found.isbuiltin == 2 and found.itemsize == told["itemsize"], f"not known: {told!r}")
+        return found
+    known = set(told) - {"base"} == {"fields", "itemsize", "aligned"}
+    need(known and isinstance(told["aligned"], bool), f"a data type not known here: {told!r}")
     fields = told["fields"]
+    for field in fields:
+        keys = {"name", "type", "offset"}
+        known = keys <= set(field) <= keys | {"title"} and isinstance(field.get("title", ""), str)
+        need(known, f"a field not known here: {field!r}")
     record = {
         "names": [field["name"] for field in fields],
-        "formats": [parse_dtype(field["type"]) for field in fields],
+        "formats": [parse_dtype(field["type"], around + 1) for field in fields],
         "offsets": [field["offset"] for field in fields],
         "titles": [field.get("title") for field in fields],
         "itemsize": told["itemsize"],
     }
-    return np.dtype(record, align=told["aligned"])
+    if "base" not in told:
+        return np.dtype(record)
+    base = told["base"]
+    plain = not base.startswith("|V") if isinstance(base, str) else "fields" not in base
+    need(plain and not isinstance(base, list), f"no number, and no text: {base!r}")
+    return np.dtype((parse_dtype(base, around + 1), np.dtype(record)))
 
 
 def parse_header(data):
     """What never changes; the version is looked at before anything behind it."""
     need(data[:8] == b"\x89XTA\r\n\x1a\n", "not the metadata of an array: wrong magic")
     (major,) = struct.unpack("<H", cut(data, 8, 2, "header"))
-    need(major <= 1, f"major version {major} is newer than 1, the one known here")
+    need(major == 2, f"major version {major} is not 2, the one known here")
     size, uuid, k, order, flags, itemsize, dtype_bytes, _zero = struct.unpack(
         "<I16sBBHIII", cut(data, 12, 36, "header")
     )
-    end = 48 + 8 * k + dtype_bytes + itemsize
+    fill_end = 48 + 8 * k + dtype_bytes + itemsize
+    end = fill_end + (32 if flags & 4 else 0)
     checksum = struct.unpack("<I", cut(data, end, 4, "header"))[0]
     need(crc32c(data[:end]) == checksum, "the header is damaged: its checksum does not fit")
     chunk = struct.unpack(f"<{k}q", data[48 : 48 + 8 * k])
-    dtype = parse_dtype(json.loads(data[48 + 8 * k : end - itemsize].decode("utf-8")))
-    need(size % 4096 == 0 and end + 4 <= size - 72, f"header_bytes {size} is not possible")
+    try:
+        dtype = parse_dtype(parse_json(data[48 + 8 * k : fill_end - itemsize]))
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"a data type not known here: {error}") from None
+    need(size % 4096 == 0 and end + 4 <= size, f"header_bytes {size} is not possible")
     need(k <= 32 and min(chunk, default=1) > 0, f"the chunk shape {chunk} is not possible")
+    need(itemsize * prod(chunk) < 2**63, "a chunk has too many bytes")
     need(order in b"CFZH", f"the order {order} is not known")
-    need(dtype.itemsize == itemsize, f"the itemsize {itemsize} is not that of {dtype}")
-    fill = np.frombuffer(data[end - itemsize : end], dtype) if itemsize else None
+    need(dtype.itemsize == itemsize > 0, f"the itemsize {itemsize} is not that of {dtype}")
+    fill = np.frombuffer(data[fill_end - itemsize : fill_end], dtype)
     return SimpleNamespace(
         size=size, uuid=uuid, order=chr(order), dtype=dtype, chunk=chunk, fill=fill,
         chunk_bytes=itemsize * prod(chunk), sums=bool(flags & 2),
+        log=size + 8192 + -(-(end + 4) // 512) * 512,
     )  # fmt: skip
 
 
 def parse_records(data, header, count):
     """The first `count` records of the growth log, and the extents: (offset, bytes)."""
-    k, start, room, records, extents = len(header.chunk), 2 * header.size + 40960, 64, [], []
+    k, start, room, records, extents = len(header.chunk), header.log, 8, [], []
     width = 8 + 8 * k
     while True:
         extents.append((start, 16 + room * width))
@@ -101,7 +150,10 @@ def parse_records(data, header, count):
             checksum, side, axis, _zero, *grid = struct.unpack(f"<IBBH{k}q", record)
             damaged = crc32c(header.uuid + record[4:]) != checksum
             need(not damaged, f"record {len(records)} of the growth log is damaged")
-            need(side < 2 and axis < max(k, 1), f"growth of side {side}, axis {axis}, not known")
+            need(
+                side < 2 and (axis < k or not records),
+                f"growth of side {side}, axis {axis}, not known",
+            )
             records.append((axis, side, grid))
         if len(records) == count:
             return records, extents
@@ -110,6 +162,21 @@ def parse_records(data, header, count):
         fits = crc32c(header.uuid + head[:8]) == checksum and following > 0
         need(fits, "an extent of the growth log is damaged")
         start, room = following, 2 * room
+
+
+def check_history(records, grid):
+    """Refuse records that are no history of growth to a grid."""
+    axis, side, first = records[0]
+    initial = axis == side == 0 and first[:1] in ([], [0]) and min(first, default=0) >= 0
+    need(initial, "record 0 is not that of an initial segment")
+    for n, ((axis, side, before), after) in enumerate(pairwise([*records, (None, None, grid)])):
+        need((axis, side) != after[:2], f"records {n} and {n + 1} are one segment")
+        grown = [b - a for a, b in zip(before, after[2], strict=True)]
+        fits = all(by == 0 or (j == axis and by > 0) for j, by in enumerate(grown))
+        need(fits, f"record {n} does not lead to what follows it")
+        factors = [*(x for j, x in enumerate(before) if j != axis)][::-1] + before[axis:][:1]
+        need(max(accumulate(factors, mul), default=0) < 2**63, f"record {n} is too large")
+    need(max(accumulate(grid, mul), default=0) < 2**63, "the grid is too large")
 
 
 def with_starts(records, grid):
@@ -123,46 +190,93 @@ def with_starts(records, grid):
     return found, added
 
 
-def parse_state(data, header, i):
-    """The state that superblock `i` tells, if it is whole; 7 and 8 are the pending ones."""
-    k = len(header.chunk)
-    block = cut(data, header.size + 4096 * i, 88 + 24 * k, "superblocks")
+def parse_attrs(text):
+    """The attributes: a JSON object, without what its rules exclude."""
+
+    def finite(digits):
+        need(isfinite(float(digits)), f"{digits} is too large")
+        return float(digits)
+
+    def none(name):
+        raise ValueError(f"{name} is none of JSON")
+
+    attrs = parse_json(text, parse_float=finite, parse_constant=none)
+    need(isinstance(attrs, dict), "the attributes are no JSON object")
+    json.dumps(attrs, ensure_ascii=False).encode("utf-8")  # without halves of characters
+    return attrs
+
+
+def superblock_place(header, i):
+    """The offset of superblock `i`."""
+    return header.size + (1024 * i if i < 2 else 4096 + 1024 * (i - 2))
+
+
+def optional_block(data, header, number):
+    """The offset of an optional block, None where there is none: 0 is that of groups."""
+    entry = data[header.size + 7168 + 16 * number :][:16]
+    if len(entry) < 16:
+        return None
+    checksum, kind, at = struct.unpack("<IIQ", entry)
+    whole = crc32c(header.uuid + entry[4:]) == checksum and kind == number
+    end = min(len(data), 2**62) - (4096 if number else 3 * 4096)
+    return at if whole and header.log <= at <= end else None
+
+
+def parse_state(data, header, place):
+    """The state that the superblock, or pending state, at an offset tells, if it is whole."""
+    k, i = len(header.chunk), place
+    block = cut(data, place, 88 + 24 * k, "superblocks")
     checksum, flags, sequence, segments = struct.unpack("<IIQQ", block[:24])
     data_bytes, at, length, room = struct.unpack("<QQII", block[24:48])
     spare, spare_room, _crc, end = struct.unpack("<QIIQ", block[48:72])
-    need(crc32c(block[4:]) == checksum, f"superblock {i} is damaged")
+    need(crc32c(block[4:]) == checksum, f"the superblock at {i} is damaged")
     bounds, offset, grid = np.frombuffer(block, "<i8", 3 * k, 88).reshape(3, k).tolist()
     consistent = segments > 0 and prod(grid) * header.chunk_bytes == data_bytes < 2**63 - 4096
     for n, b, g, c in zip(bounds, offset, grid, header.chunk, strict=True):
         consistent &= n >= 0 and b >= 0 and b + n <= g * c < 2**63 - 4096
     consistent &= sequence <= 2**62 and end <= 2**62 and length <= room
-    need(consistent, f"superblock {i} contradicts itself")
+    need(consistent, f"the superblock at {i} contradicts itself")
     text = cut(data, at, length, "attributes")
     need(crc32c(text) == struct.unpack("<I", block[60:64])[0], "the attributes are damaged")
+    attrs = parse_attrs(text)
     records, places = parse_records(data, header, segments)
+    check_history(records, grid)
     places += [(at, room)] + ([(spare, spare_room)] if spare or spare_room else [])
-    for (start, size), following in pairwise(
-        [(0, 2 * header.size + 40960), *sorted(places), (end, 0)]
-    ):
-        need(start + size <= following[0], f"superblock {i} has two things in one place")
+    for (start, size), following in pairwise([(0, header.log), *sorted(places), (end, 0)]):
+        need(start + size <= following[0], f"the superblock at {i} has two things in one place")
     records, starts = with_starts(records, grid)
     return SimpleNamespace(
         sequence=sequence, sealed=flags & 1, unclean=flags & 2, data_bytes=data_bytes,
         bounds=bounds, offset=offset, grid=grid, starts=starts, records=records,
-        group=block[72:88], attrs=json.loads(text.decode("utf-8")),
+        group=block[72:88], attrs=attrs,
     )  # fmt: skip
+
+
+def whole_states(data, header, slots=range(5)):
+    """The whole states of superblocks, and what is wrong with the others."""
+    states, faults = [], []
+    for i in slots:
+        try:
+            states.append(parse_state(data, header, superblock_place(header, i)))
+        except ValueError as fault:
+            faults.append(str(fault))
+    return states, faults
 
 
 def newest_state(data, header):
     """The whole state with the greatest sequence number, of the superblocks 0 to 4."""
-    states, faults = [], []
-    for i in range(5):
-        try:
-            states.append(parse_state(data, header, i))
-        except ValueError as fault:
-            faults.append(str(fault))
+    states, faults = whole_states(data, header)
     need(states, "the metadata are damaged: " + "; ".join(faults))
     return max(states, key=lambda state: state.sequence)
+
+
+def written_sequences(data, header, slots):
+    """The sequence numbers of superblocks whose checksum fits."""
+    size = 88 + 24 * len(header.chunk)
+    for i in slots:
+        block = data[superblock_place(header, i) :][:size]
+        if crc32c(block[4:]) == int.from_bytes(block[:4], "little"):
+            yield int.from_bytes(block[8:16], "little")
 
 
 def principal_name(path, uuid):
@@ -173,23 +287,57 @@ def principal_name(path, uuid):
 
 def pending_states(data, header, folder):
     """Pending states of `.xmd` for which the coordinator, as it is now, has decided."""
-    for i in (7, 8):
-        start, size = header.size + 4096 * i, 88 + 24 * len(header.chunk)
+    group = optional_block(data, header, 0)
+    for i in () if group is None else (1, 2):
+        start, size = group + 4096 * i, 88 + 24 * len(header.chunk)
         try:
-            state = parse_state(data, header, i)
+            state = parse_state(data, header, start)
             block = cut(data, start, 4096, "pending states")
             checksum, length = struct.unpack("<II", block[size : size + 8])
+            need(size + 40 + length <= 4096, "a path that does not end")
             covered = block[:size] + block[size + 4 : size + 40 + length]
-            need(crc32c(covered) == checksum, f"pending state {i - 7} is damaged")
-            path = os.path.join(folder, os.fsdecode(block[size + 40 : size + 40 + length]))
+            need(crc32c(covered) == checksum, f"pending state {i - 1} is damaged")
+            path = os.fsdecode(block[size + 40 : size + 40 + length])
+            path = os.path.normpath(os.path.join(folder, path))
             with open(f"{path}.xmd", "rb") as xmd:
                 other = xmd.read()
             coordinator = parse_header(other)
             need(coordinator.uuid == block[size + 24 : size + 40], "another array is there")
             if newest_state(other, coordinator).group == block[size + 8 : size + 24]:
                 yield state
-        except (ValueError, FileNotFoundError):
+        except (ValueError, FileNotFoundError, NotADirectoryError):
             pass
+
+
+def end_of(principal, uuid):
+    """How `.xta` ends: with the array's own seal, that of another, or none."""
+    seal, start = b"\x89XTA sealed:\r\n\x1a\n" + uuid, len(principal) - 32
+    end = principal[start:] if start >= 0 else b""
+    if end == seal or not end.startswith(seal[:16]):
+        return "own" if end == seal else "none"
+    sector = start + -start % 512
+    torn = start < sector and end[: sector - start] == seal[: sector - start]
+    return "none" if torn else "another"
+
+
+def verdict(state, sealed, principal, uuid):
+    """What a reader does with a state and a `.xta`: the table of the page."""
+    end, length = end_of(principal, uuid), len(principal)
+    if end == "another":
+        return "refuse"
+    least = state.data_bytes + (32 if end == "own" else 0)
+    if sealed:
+        return "accept" if end == "own" and length == least else "recover"
+    return "accept" if length >= least else "recover"
+
+
+def recovered(data, header, pending, principal):
+    """The state that a power cut has spared, with a `.xta` that fits; None: there is none."""
+    states, _ = whole_states(data, header, range(2, 5))
+    last = max(written_sequences(data, header, range(2, 5)), default=-1)
+    states += [state for state in pending if state.sequence > last]
+    fit = [s for s in states if verdict(s, s.sealed, principal, header.uuid) == "accept"]
+    return max(fit, key=lambda state: state.sequence, default=None)
 
 
 def opened(path):
@@ -207,12 +355,15 @@ def opened(path):
             header = parse_header(data)
             states = [newest_state(data, header), *pending]
             state = max(states, key=lambda state: state.sequence)
-            seal = b"\x89XTA sealed:\r\n\x1a\n" + header.uuid
-            size = len(principal.removesuffix(seal))
+            found = verdict(state, state.sealed, principal, header.uuid)
+            if found == "recover" and attempt == 2:
+                spared = recovered(data, header, pending, principal)
+                if spared is not None:
+                    state, found = spared, "accept"
+            size = len(principal) - 32 * (end_of(principal, header.uuid) == "own")
             short = size < state.data_bytes
             need(not short, f"the .xta is too short: {size} bytes of {state.data_bytes}")
-            partners = not state.sealed or principal[state.data_bytes :] == seal
-            need(partners, "the two files do not belong together: no uuid at the end of the .xta")
+            need(found == "accept", "the two files do not belong together")
             return header, state, principal[: state.data_bytes]
         except ValueError:
             if attempt == 2:
@@ -253,7 +404,7 @@ def wrong_sums(path):
     need(header.sums, "the array has no checksums of chunks")
     with open(f"{path}.xmd", "rb") as xmd:
         data = xmd.read()
-    at = header.size + 36864
+    at = header.size + 3072
     checksum, flags, n = struct.unpack("<III", cut(data, at, 12, "table of sums"))
     block = cut(data, at, 16 + 8 * n, "table of sums")
     need(crc32c(header.uuid + block[4:]) == checksum, "the block of the sums is damaged")

@@ -45,7 +45,7 @@ HEADER = {
     "major": (8, "H"), "minor": (10, "H"), "size": (12, "I"), "k": (32, "B"), "order": (33, "B"),
     "flags": (34, "H"), "itemsize": (36, "I"), "dtype_bytes": (40, "I"), "zero": (44, "I"),
 }  # fmt: skip
-#: Blocks behind the superblocks.
+#: What stands apart from the superblocks: optional blocks, and where the sums are.
 MEMBERS, WRITERS, PENDING, SUMS = 5, 6, (7, 8), 9
 WRITER = {
     "process": (0, "I"), "kind": (4, "B"), "axis": (5, "B"), "side": (6, "B"), "seen": (8, "Q"),
@@ -92,7 +92,7 @@ def seeds_together(folder: Path) -> list[tuple[bytes, bytes]]:
     image = Image.of(found[-1])
     for i in range(5):  # as if its writer had died behind the decision
         if image.get(image.block(i) + 8, "Q") >= image.get(image.block(PENDING[0]) + 8, "Q"):
-            image.write(image.block(i), bytes(4096))
+            image.write(image.block(i), bytes(1024))
     found.append((bytes(image.xmd), found[-1][1][:-32]))
     shared = folder / "shared"
     xa.create(shared, (3, 4), "<i4", chunks=(2, 2)).close()
@@ -141,7 +141,7 @@ def seeds_alone(folder: Path) -> list[tuple[bytes, bytes]]:
 
 @dataclass
 class Image:
-    """A pair that is being changed.  What it says is found by docs/format.md."""
+    """A pair that is being changed.  What it says is found by the pages in docs/format."""
 
     xmd: bytearray
     xta: int = 0  # bytes of .xta
@@ -183,11 +183,44 @@ class Image:
         return 48 + 8 * self.k + self.get(40, "I") + self.get(36, "I")
 
     def block(self, i: int) -> int:
-        return self.size + 4096 * i
+        """Where a superblock stands, or another block; an optional one is made where it lacks."""
+        if i < 2:
+            return self.size + 1024 * i
+        if i < 5:
+            return self.size + 4096 + 1024 * (i - 2)
+        if i == SUMS:
+            return self.size + 3072
+        number = int(i == WRITERS)
+        at = self.optional(number)
+        if at is None:
+            at = -(-len(self.xmd) // 512) * 512
+            self.write(len(self.xmd), bytes(at + (4096 if number else 3 * 4096) - len(self.xmd)))
+            self.put(self.entry(number) + 4, "I", number)
+            self.put(self.entry(number) + 8, "Q", at)
+            self.mend_entry(number)
+        return at + (4096 * (1 + PENDING.index(i)) if i in PENDING else 0)
+
+    def entry(self, number: int) -> int:
+        return self.size + 7168 + 16 * number
+
+    def optional(self, number: int) -> int | None:
+        """Where an optional block is, if there is any."""
+        at = self.get(self.entry(number) + 8, "Q")
+        return at if self.log <= at < len(self.xmd) else None
+
+    def mend_entry(self, number: int) -> None:
+        at = self.entry(number)
+        covered = bytes(self.xmd[16:32]) + bytes(self.xmd[at + 4 : at + 16])
+        self.put(at, "I", crc32c(covered))
+
+    @property
+    def fixed(self) -> int:
+        """Where all that has a fixed place ends, but for the copy of the header."""
+        return self.size + 8192
 
     @property
     def log(self) -> int:
-        return 2 * self.size + 40960
+        return self.fixed + -(-(self.header_end + 4) // 512) * 512
 
     def newest(self) -> int:
         """The superblock of 0 and 1 with the greater number."""
@@ -205,10 +238,10 @@ class Image:
 
     def record(self, n: int) -> int:
         """Where a record stands."""
-        e = (n // 64 + 1).bit_length() - 1
+        e = (n // 8 + 1).bit_length() - 1
         extents = self.extents()
         e = min(e, len(extents) - 1)
-        return extents[e] + 16 + (n - 64 * (2**e - 1)) * (8 + 8 * self.k)
+        return extents[e] + 16 + (n - 8 * (2**e - 1)) * (8 + 8 * self.k)
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -216,7 +249,7 @@ class Image:
         """Another description of the type; the fill value is zero."""
         k, item = self.k, self.get(36, "I") if itemsize is None else itemsize
         used = 48 + 8 * k + len(text) + item + 4
-        if used + 64 <= self.size and item <= 4096:
+        if used <= self.size and item <= 4096:
             self.put(36, "I", item)
             self.put(40, "I", len(text))
             self.write(48 + 8 * k, text + bytes(item + 4))
@@ -235,7 +268,7 @@ class Image:
     def set_history(self, steps: list[tuple[int, int, int]]) -> None:
         """A growth log of its own, which the live superblocks follow: (axis, side, by)."""
         k = self.k
-        if not 0 < k <= 32 or len(steps) > 60:
+        if not 0 < k <= 32 or len(steps) > 8:
             return
         grid, rows = [0] * k, []
         for axis, side, by in steps:
@@ -275,7 +308,7 @@ class Image:
         end = self.header_end
         if "header" in kinds and end + 4 <= len(self.xmd):
             self.put(end, "I", crc32c(bytes(self.xmd[:end])))
-        if self.block(5) > len(self.xmd):
+        if self.fixed > len(self.xmd):
             return
         if "heads" in kinds:
             for at in self.extents():
@@ -293,13 +326,16 @@ class Image:
                 self.put(block + 60, "I", crc32c(bytes(self.xmd[at : at + length])))
             if "superblocks" in kinds:
                 self.put(block, "I", crc32c(bytes(self.xmd[block + 4 : block + 88 + 24 * k])))
-        if self.together and self.block(SUMS + 1) <= len(self.xmd):
+        if self.together:
             self.mend_blocks()
 
     def mend_blocks(self) -> None:
         """Have the checksums of the blocks behind the superblocks fit."""
         end = 88 + 24 * min(self.k, 32)
-        for i in PENDING:
+        for number in (0, 1):
+            if self.optional(number) is not None:
+                self.mend_entry(number)
+        for i in PENDING if self.optional(0) is not None else ():
             at = self.block(i)
             block = self.xmd[at : at + 4096]
             if any(block):
@@ -308,12 +344,13 @@ class Image:
                 length = int.from_bytes(block[end + 4 : end + 8], "little")
                 covered = block[:end] + block[end + 4 : end + 40 + length]
                 self.put(at + end, "I", crc32c(bytes(covered)))
-        at = self.block(MEMBERS)
-        block = self.xmd[at : at + 4096]
-        length = int.from_bytes(block[4:8], "little")
-        self.put(at, "I", crc32c(bytes(block[4 : 8 + length])))
+        at = self.optional(0)
+        if at is not None:
+            block = self.xmd[at : at + 4096]
+            length = int.from_bytes(block[4:8], "little")
+            self.put(at, "I", crc32c(bytes(block[4 : 8 + length])))
         at = self.block(SUMS)
-        block = self.xmd[at : at + 4096]
+        block = self.xmd[at : at + 1024]
         length = 16 + 8 * int.from_bytes(block[8:12], "little")
         self.put(at, "I", crc32c(bytes(self.xmd[16:32]) + bytes(block[4:length])))
 
@@ -456,7 +493,7 @@ def change(image: Image, dice: Dice) -> None:
         image.put(at + place, width, dice.number())
     elif kind == 6:
         extents = image.extents()
-        places = [*extents, 0, image.size, image.block(slot), image.block(7) + 32, len(image.xmd)]
+        places = [*extents, 0, image.size, image.block(slot), image.fixed, len(image.xmd)]
         image.put(dice.pick(extents), "Q", dice.pick(places) + dice.pick([0, 0, 8, -8]))
     elif kind == 7:
         image.set_attrs(random_json(dice))
@@ -494,7 +531,7 @@ def path_to(dice: Dice) -> bytes:
 def change_together(image: Image, dice: Dice) -> None:
     """One change of what several arrays or writers agree on, or of checksums."""
     k = min(image.k, 32)
-    kind = dice.below(6)
+    kind = dice.below(7)
     newest = image.block(image.newest())
     at, end = image.block(dice.pick(PENDING)), 88 + 24 * k
     if kind == 0:  # a pending state
@@ -520,6 +557,9 @@ def change_together(image: Image, dice: Dice) -> None:
     elif kind == 5:
         places = [0, image.size, image.log, newest + 32, len(image.xmd), dice.number()]
         image.put(image.block(SUMS) + 16 + 8 * dice.below(3), "Q", dice.pick(places))
+    elif kind == 6:  # where an optional block is
+        places = [0, image.size, image.log, newest, len(image.xmd), dice.number()]
+        image.put(image.entry(dice.below(2)) + 8, "Q", dice.pick(places))
 
 
 def changed(pairs: Seeds, dice: Dice) -> Image:
@@ -721,8 +761,7 @@ def meet_others(path: Path, engine: str, dice: Dice) -> None:
 def spoil_writers(path: Path, dice: Dice) -> None:
     """Change the table of writers, while there are some."""
     with open(f"{path}.xmd", "r+b", buffering=0) as file:
-        xmd = file.read()
-        table = int.from_bytes(xmd[12:16], "little") + 4096 * WRITERS
+        table = Image(bytearray(file.read())).block(WRITERS)
         for _ in range(1 + dice.below(3)):
             at, kind = dice.pick([*WRITER.values()])
             number = dice.number() % (1 << BITS[kind])

@@ -17,7 +17,7 @@ from benchmarks import accesses, rechunk, schemes, suites
 from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
 from benchmarks.peers import load
 from benchmarks.report import table, verdicts
-from benchmarks.suites import bench_policy
+from benchmarks.suites import bench_checksums, bench_policy
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
@@ -119,6 +119,16 @@ def test_growth_policies():
     found = [suite.track_segments(policy, ranks[0]) for policy in policies]
     assert found[0] == max(found)
     assert suite.track_utilisation(policies[0], ranks[1]) == 100
+
+
+def test_checksums():
+    lines = bench_checksums.table(12, 5).splitlines()
+    assert len(lines) == 3 + len(bench_checksums.ACTIONS) + 2
+    suite = bench_checksums.Verifying()
+    actions, verifications = suite.params
+    suite.setup(actions[0], verifications[0])
+    assert suite.track_time(actions[0], verifications[0]) > 0
+    suite.teardown(actions[0], verifications[0])
 
 
 def test_one_sided_access(mpiexec, script, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -300,8 +301,36 @@ def test_chosen_chunks(shape, itemsize):
         assert size >= 2**17
     if len(shape) > 1 or itemsize <= 4096:
         for side, n in zip(chunks, shape, strict=True):
-            if n < 2 and len(shape) <= 4:
+            if n < 2 and len(shape) <= 4 and not 0 < total < 2**17:
                 assert side > 1, "an axis of length 0 or 1 is one that will grow"
+
+
+@given(
+    shape=st.lists(st.sampled_from([1, 2, 3, 48, 217]), max_size=5),
+    itemsize=st.sampled_from([1, 2, 8, 16, 100]),
+)
+def test_chosen_chunks_of_small_arrays(shape, itemsize):
+    """One chunk, and not beyond four times what there is, or 1 KiB."""
+    total = math.prod(shape) * itemsize
+    if 4 * total <= 2**19:
+        chunks = choose_chunks(tuple(shape), itemsize)
+        assert all(side >= n for side, n in zip(chunks, shape, strict=True))
+        assert math.prod(chunks) * itemsize <= max(4 * total, 1024)
+        grows = [side for side, n in zip(chunks, shape, strict=True) if n == 1]
+        assert not grows or max(grows) > 1, "an axis of length 1 is one that will grow"
+
+
+def test_a_small_array_takes_little(path):
+    with xa.create(path, (1, 48), "f8") as array:
+        array[...] = 1
+    assert os.path.getsize(f"{path}.xta") <= 4 * 384 + 32
+    assert os.path.getsize(f"{path}.xmd") <= 16 << 10
+
+
+@pytest.mark.parametrize("ndim", range(33))
+def test_metadata_of_a_fresh_array_are_small(path, ndim):
+    with xa.create(path, (2,) * ndim, "u1", chunks=1, sparse=True):
+        assert os.path.getsize(f"{path}.xmd") <= 16 << 10
 
 
 def test_chosen_chunks_are_balanced():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from compare import assert_same
 from model import sample
 
 import extarray as xa
+from extarray.metadata.dtypes import decode_dtype
 
 _KINDS = "?bBhHiIlLqQefdgFDG"
 # Of two C types of one size, NumPy's name for the file's type is the first.
@@ -36,6 +39,7 @@ STRUCTURED = [
     np.dtype({"names": ["a", "b"], "formats": ["i4", "u2"], "offsets": [4, 0], "itemsize": 16}),
     np.dtype([(("a title", "name"), "i4"), ("ünicode", "u1")]),
     np.dtype([("v", "V3"), ("g", "g")]),
+    np.dtype((">f8", [("high", ">u4"), ("low", ">u4")])),
 ]
 ALL = [*SIMPLE, *SWAPPED, *TIMES, *TEXTS, *STRUCTURED]
 
@@ -100,6 +104,23 @@ def test_scalars_in_and_out(memory, dtype):
             assert_same(array[i], values[i])
 
 
+def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
+    """Its bytes mean something else, though NumPy calls it by the same name."""
+    with xa.create(path, (2,), [("z", "G")], fill_value=(1.5,)) as array:
+        assert array[0]["z"] == 1.5
+    monkeypatch.setattr("extarray.metadata.dtypes._long_digits", lambda: 113)
+    with pytest.raises(xa.FormatError, match="113 binary digits here"):
+        xa.open(path)
+
+
+def test_a_record_that_is_aligned_elsewhere():
+    """Another machine may align 8 bytes by 4; nothing but the word depends on it."""
+    text = '{"fields":[{"name":"a","type":"<f8","offset":4}],"itemsize":12,"aligned":true}'
+    dtype = decode_dtype(json.loads(text))
+    assert dtype == np.dtype({"names": ["a"], "formats": ["<f8"], "offsets": [4], "itemsize": 12})
+    assert not dtype.isalignedstruct
+
+
 ML_DTYPES = ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e8m0fnu"]
 
 
@@ -118,6 +139,15 @@ def test_ml_dtypes(factory, kind):
             assert_same(array[:2], expected)
             assert_same(array[3], np.array(1.5).astype(dtype)[()])
             assert_same(array[...].astype("f4"), np.asarray(array[...], "f4"))
+
+
+def test_ml_dtypes_whose_parts_have_names(path):
+    ml_dtypes = pytest.importorskip("ml_dtypes", exc_type=ImportError)
+    dtype = np.dtype((ml_dtypes.bfloat16, [("low", "u1"), ("high", "u1")]))
+    xa.create(path, (2,), dtype).close()
+    with xa.open(path) as array:
+        assert array.dtype == dtype
+        assert array.dtype.type is ml_dtypes.bfloat16
 
 
 @pytest.mark.parametrize("kind", ML_DTYPES)

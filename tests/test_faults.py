@@ -34,6 +34,10 @@ def test_each_call_to_the_system_fails_once(script, watched, engine):
     assert int(found.split()[-2]) > 800
 
 
+def test_reads_of_pending_states_that_fall_short(script, watched):
+    script("import short_reads; short_reads.main()", env=watched, timeout=LONGEST)
+
+
 def test_kills(script, watched):
     kills = number("EXTARRAY_TEST_KILLS", 100)
     seed = os.getpid()

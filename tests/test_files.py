@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import functools
 import os
+import re
 import shutil
+import socket
 import struct
 import subprocess
+import sys
 import threading
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,8 +27,8 @@ from model import sample
 
 import extarray as xa
 from extarray import lock
-from extarray._core._mapping import exceeds_disk, reserve_range
 from extarray.engine import shares_blocks
+from extarray.filesystem import File
 
 
 def names(folder) -> list[str]:
@@ -193,7 +199,8 @@ def test_overwriting_leaves_open_readers_what_they_see(scene):
         xa.create(path, shape=(1,), dtype="u1", overwrite=True).close()
         assert_same(reader[...], values)
         assert_same(np.array(view), values[:2, :2])
-        reader.refresh()
+        with pytest.raises(xa.ReplacedError):
+            reader.refresh()
         assert_same(reader[...], values)
 
 
@@ -343,7 +350,7 @@ def test_a_seal_in_the_place_of_chunks(path, mode):
     os.replace(f"{older}.xmd", f"{path}.xmd")
     report = xa.check(path)
     assert [p.what for p in report.problems if p.severity == "error"] == [
-        "it has 32 bytes of chunks, and they take 64"
+        "it has 32 bytes of chunks, and they take 64: lost are [2:4, 0:4]"
     ]
     with pytest.warns(xa.RecoveryWarning):
         array = xa.open(path, mode)
@@ -426,15 +433,16 @@ def test_every_damaged_byte_is_detected(scene):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_newer_version(scene, mode):
+@pytest.mark.parametrize(("by", "told"), [(1, "newer"), (-1, "fresh one, through NumPy")])
+def test_another_version(scene, mode, by, told):
     """The major version follows the eight bytes of the signature."""
     path, _ = scene
     file = Path(f"{path}.xmd")
     data = bytearray(file.read_bytes())
     (major,) = struct.unpack_from("<H", data, 8)
-    struct.pack_into("<H", data, 8, major + 1)
+    struct.pack_into("<H", data, 8, major + by)
     file.write_bytes(data)
-    with pytest.raises(xa.VersionError, match=rf"scene.*{major + 1}.*newer"):
+    with pytest.raises(xa.VersionError, match=rf"scene.*{major + by}.*{told}"):
         xa.open(path, mode=mode)
     assert file.read_bytes() == data
 
@@ -543,12 +551,12 @@ def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
         assert reader.refresh()
     assert not lock.is_held(writer._store._metadata)  # which it cannot tell
     assert xa.check(path).ok
-    first, second = writer._store._data, os.open(f"{path}.xta", os.O_RDWR)
-    with lock.holding(first, 5, 1), pytest.raises(BlockingIOError):
-        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    first, second = writer._store._data, File.open(f"{path}.xta", os.O_RDWR)
+    with lock.holding(first, 5, 1), pytest.raises(BlockingIOError), second as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with lock.holding(second, 5, 1):
         pass
-    os.close(second)
+    second.close()
     writer.add_axis()
     with pytest.raises(xa.LockedError):
         xa.open(path, mode="r+")
@@ -562,6 +570,128 @@ def test_one_writer_among_processes(scene, script):
     with xa.open(path, mode="r+"):
         assert str(os.getpid()) in script(OPEN_FOR_WRITING, path), "the holder's pid is named"
     assert script(OPEN_FOR_WRITING, path).strip() == "opened"
+
+
+# Each waits, with the lock, for a line.
+HOLDERS = {
+    "create": """
+class Source:
+    shape, dtype = (4, 4), np.dtype("i4")
+    def __getitem__(self, selection):
+        values = np.zeros((4, 4), "i4")[selection]
+        if values.size == 1:  # a sample, to see the dtype
+            return values
+        wait()
+        raise OSError("no data")
+with contextlib.suppress(OSError):
+    xa.from_array(Source(), path, overwrite=True)
+""",
+    "check": """
+xa.check(path, data=True, repair=True, progress=wait)
+""",
+    "check damaged": """
+with open(path + ".xmd", "r+b") as file:
+    file.write(bytes(8))
+xa.check(path, data=True, repair=True, progress=wait)
+""",
+    "rechunk": """
+from extarray.layout.crew import Crew
+move = Crew.move
+def slowly(self, *given):
+    wait()
+    move(self, *given)
+Crew.move = slowly
+xa.rechunk(path, chunks=(1, 4), in_place=True).close()
+""",
+    "add_axis": """
+with xa.open(path, "r+") as array:
+    array.add_axis()
+    wait()
+""",
+    "share": """
+with xa.open(path, "r+", share=True):
+    wait()
+""",
+}
+
+HOLD = """
+import contextlib, sys
+import numpy as np
+import extarray as xa
+path, waits = sys.argv[1], [1]
+def wait(*progress):
+    if waits:
+        waits.clear()
+        print("ready", flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("what", HOLDERS)
+def test_whoever_has_the_lock_is_named(path, script, what):
+    xa.ones((4, 4), "i4", path=path, chunks=(2, 2), checksum=what != "share").close()
+    with script.start(HOLD + HOLDERS[what], path) as holder:
+        try:
+            assert holder.stdout.readline() == "ready\n"
+            who = re.escape(f"(process {holder.pid} on {socket.gethostname()})")
+            for ask in (
+                lambda: xa.open(path, "r+"),
+                lambda: xa.create(path, (2,), overwrite=True),
+                lambda: xa.check(path, repair=True),
+                lambda: xa.rechunk(path, chunks=2, in_place=True),
+            ):
+                with pytest.raises(xa.LockedError, match=rf"another writer {who} (has|shares) it"):
+                    ask()
+            holder.stdin.write("\n")
+            holder.stdin.flush()
+            assert holder.wait(60) == 0
+        finally:
+            holder.kill()
+    with File.open(f"{path}.xmd", os.O_RDONLY) as fd:
+        assert str(holder.pid).encode() not in os.read(fd, 1 << 20), "the note is gone"
+
+
+class Naps:
+    """Stands in for the naps of who waits for a lock: calls functions, each in place of a nap."""
+
+    def __init__(self, monkeypatch, *steps):
+        self.steps = list(steps)
+        monkeypatch.setattr(time, "sleep", self)
+
+    def __call__(self, seconds):
+        self.steps.pop(0)()
+
+
+def write_note(file, header, text):
+    """Leaves a note as another writer does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lock, "_own_note", text.encode)
+        lock.note_holder(file, header, True)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_who_has_just_taken_the_lock_is_about_to_say_so(scene, monkeypatch, share):
+    """Between the lock and the note, there is none, or that of a writer that died."""
+    path, _ = scene
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    with File.open(f"{path}.xmd", os.O_RDWR) as fd, xa.open(path) as reader:
+        holder, header = File(os.dup(fd)), reader._store.header
+        lock.acquire(holder, path, 0)
+        for text in ("7 elsewhere", f"{os.getppid()} {socket.gethostname()}"):
+            lock.note_holder(holder, header, False)
+            pid, host = text.split()
+            steps = [f"{gone.pid} {socket.gethostname()}", "", text]
+            with monkeypatch.context() as patch:
+                Naps(patch, *(functools.partial(write_note, holder, header, s) for s in steps))
+                with pytest.raises(xa.LockedError, match=rf"process {pid} on {re.escape(host)}\)"):
+                    xa.open(path, "r+", share=share)
+        lock.note_holder(holder, header, False)
+        with monkeypatch.context() as patch:
+            Naps(patch, lambda: None, lambda: lock.release(holder))
+            with xa.open(path, "r+", share=share) as array:
+                assert array.mode == "r+"
+        holder.close()
 
 
 def test_closing_a_reader_does_not_drop_the_lock(scene, script):
@@ -784,11 +914,11 @@ def test_what_is_larger_than_the_disk(private_mount, script, tmp_path, engine):
 
 def test_the_size_of_a_disk(tmp_path):
     """No file has 2**62 bytes on any disk, and a few fit on every one."""
-    with open(tmp_path / "file", "wb") as file:
-        assert exceeds_disk(file.fileno(), 2**62)
-        assert not exceeds_disk(file.fileno(), 2**20)
-        assert reserve_range(file.fileno(), 0, 2**62) in (errno.ENOSPC, errno.EOPNOTSUPP)
-        assert os.fstat(file.fileno()).st_blocks == 0
+    with contextlib.closing(File.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)) as file:
+        assert file.exceeds_disk(2**62)
+        assert not file.exceeds_disk(2**20)
+        assert file.reserve(0, 2**62) in (errno.ENOSPC, errno.EOPNOTSUPP)
+        assert file.stat().st_blocks == 0
 
 
 READ_ONLY_FOLDER = """
@@ -846,7 +976,10 @@ def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number
     path, _ = scene
     array = xa.open(path, mode=mode)
     store, close = array._store, os.close
-    fds = store._metadata, store._data
+    fds = []
+    for file in (store._metadata, store._data):
+        with file as fd:
+            fds.append(fd)
 
     def fail(fd):
         close(fd)
@@ -950,7 +1083,7 @@ def test_engines_read_each_others_files(scene):
     ids=["ext4", "tmpfs", "NFS", "Lustre"],
 )
 def test_the_engine_follows_the_file_system(scene, monkeypatch, kind, expected):
-    monkeypatch.setattr("extarray.engine.filesystem", lambda fd: kind)
+    monkeypatch.setattr(File, "file_system", kind)
     with xa.open(scene[0]) as array:
         assert array.info()["engine"] == expected
     with xa.open(scene[0], engine="mmap") as array:
@@ -975,7 +1108,7 @@ def test_a_writer_on_xfs_does_not_map_shared_blocks(path, monkeypatch, shared):
             buffer[32 + 56 * place : 88 + 56 * place] = extent
 
     xa.create(path, (4,)).close()
-    monkeypatch.setattr("extarray.engine.filesystem", lambda fd: 0x58465342)
+    monkeypatch.setattr(File, "file_system", 0x58465342)
     monkeypatch.setattr(fcntl, "ioctl", fiemap)
     with xa.open(path, "r+") as array:
         assert array.info()["engine"] == ("mmap" if shared is None else "pread")
@@ -984,10 +1117,9 @@ def test_a_writer_on_xfs_does_not_map_shared_blocks(path, monkeypatch, shared):
 
 
 def test_blocks_of_a_new_file_are_its_own(tmp_path):
-    with (tmp_path / "file").open("wb") as file:
-        file.write(bytes(9000))
-        file.flush()
-        assert not shares_blocks(file.fileno())
+    with contextlib.closing(File.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)) as file:
+        file.write(bytes(9000), 0)
+        assert not shares_blocks(file)
 
 
 def test_engines_that_do_not_exist(scene):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray import group
+from extarray.filesystem import File
 
 
 @pytest.fixture
@@ -439,9 +440,8 @@ def finish(a, b, change):
         with pytest.raises(Died), xa.commit([a, b]):
             change()
     for array in (a, b):
-        os.close(array._store._metadata)
-        os.close(array._store._data)
-        array._store._metadata = array._store._data = -1
+        array._store._metadata.close()
+        array._store._data.close()
 
 
 def test_the_coordinator_is_another_array_now(tmp_path):
@@ -537,7 +537,7 @@ def test_a_refresh_of_damaged_files_changes_nothing(tmp_path):
         grow([a, b], 2)
     with Path(tmp_path / "b.xmd").open("r+b") as file:
         file.seek(4096)
-        file.write(bytes(2 * 4096))
+        file.write(bytes(2 * 1024))
     with pytest.raises(xa.CorruptError, match=r"b\.xmd"):
         xa.refresh(readers)
     assert [reader.shape for reader in readers] == [(1,), (1,)]
@@ -556,14 +556,14 @@ def test_a_refresh_that_fails_names_the_file(tmp_path, monkeypatch, damage):
     state = b._store.state
     at = b._store.header.first_extent + 16 if damage == "log" else state.attrs_offset
     if damage == "reading":
-        real, refused = os.pread, readers[1]._store._metadata
+        real, refused = File.read, readers[1]._store._metadata
 
-        def pread(fd, *args):
-            if fd == refused:
+        def read(file, *args):
+            if file is refused:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return real(fd, *args)
+            return real(file, *args)
 
-        monkeypatch.setattr(os, "pread", pread)
+        monkeypatch.setattr(File, "read", read)
     else:
         with Path(tmp_path / "b.xmd").open("r+b") as file:
             file.seek(at)

@@ -11,13 +11,13 @@ import pytest
 
 import extarray as xa
 from extarray import memory
-from extarray.pair import allocation
+from extarray.filesystem import File
 from extarray.store import FileStore
 
 
 def failing(monkeypatch, name, times=1):
-    """Has an os function of the store fail with EIO for some calls."""
-    real, left = getattr(os, name), [times]
+    """Has a call of open files fail with EIO some times."""
+    real, left = getattr(File, name), [times]
 
     def fail(*args):
         if left[0]:
@@ -25,7 +25,7 @@ def failing(monkeypatch, name, times=1):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(*args)
 
-    monkeypatch.setattr(os, name, fail)
+    monkeypatch.setattr(File, name, fail)
     return left
 
 
@@ -74,7 +74,7 @@ def test_unseal_that_fails_leaves_an_array_that_opens(tmp_path, monkeypatch):
         array[...] = 7
     array = xa.open(path, "r+")
     with monkeypatch.context() as patch:
-        failing(patch, "pwrite")
+        failing(patch, "write")
         with pytest.raises(xa.StorageError):
             array.extend(0, 4)
     array.close()
@@ -127,7 +127,7 @@ def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("growth", ["exact", ("linear", 40)])
-@pytest.mark.parametrize("place", ["fill_range", "reserve_zeros", "exceeds_disk"])
+@pytest.mark.parametrize("place", ["fill", "extend", "exceeds_disk"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth, place, sparse):
     """Also what the growth policy takes ahead."""
@@ -136,7 +136,7 @@ def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth
     with xa.create(path, (3,), "u1", chunks=(1 << 14,), **options) as array:
         array[...] = 5
         before = os.stat(f"{path}.xta")
-        real, calls = getattr(allocation, place), []
+        real, calls = getattr(File, place), []
 
         def interrupted(*args):
             calls.append(args)
@@ -144,7 +144,7 @@ def test_an_interrupted_growth_gives_its_room_back(tmp_path, monkeypatch, growth
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(allocation, place, interrupted)
+            patch.setattr(File, place, interrupted)
             with contextlib.suppress(KeyboardInterrupt):
                 array.extend(0, 1 << 14)
         if calls:
@@ -181,7 +181,7 @@ def test_sums_that_cannot_be_put_in_doubt(tmp_path, monkeypatch):
     with xa.create(tmp_path / "a", (3,), "u1", fill_value=9, checksum=True) as array:
         array.flush()
         with monkeypatch.context() as patch:
-            failing(patch, "pwrite")
+            failing(patch, "write")
             with pytest.raises(xa.StorageError, match="cannot note that checksums of"):
                 array.extend(0, 1 << 20)
         array.extend(0, 1 << 20)

@@ -230,9 +230,97 @@ def test_an_array_that_is_overwritten(disk):
         writer.close()
         xa.create(writer.path, (5, 2), "i4", overwrite=True).close()
         assert_same(next(news)[1], np.array([[1, 2]], "i4"))
-        with pytest.raises(xa.MissingError, match="another array has its name by now") as caught:
+        with pytest.raises(xa.ReplacedError, match="were replaced, removed or moved") as caught:
             next(news)
         assert isinstance(caught.value, FileNotFoundError)
+        assert caught.value.filename == str(writer.path)
+
+
+def replace(path):
+    xa.from_array(np.arange(6, dtype="i4").reshape(3, 2), path, overwrite=True).close()
+
+
+def remove(path):
+    for suffix in (".xmd", ".xta"):
+        os.unlink(f"{path}{suffix}")
+
+
+def spoil(path):
+    with open(f"{path}.new", "wb") as file:
+        file.write(b"no array")
+    os.replace(f"{path}.new", f"{path}.xmd")
+
+
+@pytest.mark.parametrize("change", [replace, remove, spoil])
+def test_a_viewer_learns_that_its_files_are_gone(disk, script, change):
+    with disk.create((2, 2), "f8", fill_value=7) as writer:
+        path = writer.path
+        reader, other = disk.open(writer), xa.open(path)
+        writer.extend(0, 1)
+        writer.close()
+        assert reader.refresh() and not reader.refresh() and not reader.replaced
+        change(path)
+        assert reader.replaced and other.replaced
+        for look in (reader.refresh, lambda: xa.refresh([reader])):
+            with pytest.raises(xa.ReplacedError, match="open it again, or refresh with"):
+                look()
+        assert other.refresh(), "what came before is taken up"
+        with pytest.raises(xa.ReplacedError):
+            other.refresh()
+        assert_same(reader[...], np.full((3, 2), 7.0))
+        if change is not replace:
+            with pytest.raises((xa.ReplacedError, xa.CorruptError, xa.FormatError)):
+                reader.refresh("reopen")
+            assert_same(reader[...], np.full((3, 2), 7.0))
+        reader.close()
+        other.close()
+
+
+def test_a_viewer_becomes_what_replaced_its_array(disk):
+    with disk.array((2, 2, 2), "f8", fill_value=7, dims=["a", "b", "c"]) as writer:
+        path, reader, view = writer.path, disk.open(writer), None
+        view = reader.lazy[1:]
+        writer.close()
+        replace(path)
+        with pytest.raises(xa.ArgumentError, match="on_replaced 'yes' is not possible"):
+            reader.refresh("yes")
+        assert reader.refresh(on_replaced="reopen")
+        assert (reader.shape, reader.dtype, reader.fill_value) == ((3, 2), np.dtype("i4"), 0)
+        assert_same(reader[...], np.arange(6, dtype="i4").reshape(3, 2))
+        assert reader.dims is None and not reader.replaced and not reader.refresh()
+        with pytest.raises(xa.MissingError, match="take a new view"):
+            view[...]
+        assert_same(reader.lazy[1:][0], np.array([2, 3], "i4"))
+        with xa.open(path, "r+") as again:
+            again.append([[8, 9]])
+            assert reader.refresh() and reader[3, 1] == 9
+        reader.close()
+
+
+def test_following_what_replaces_an_array(disk):
+    with disk.array((0, 2), "i4") as writer:
+        path = writer.path
+        news = disk.open(writer).follow(timeout=20, on_replaced="reopen")
+        writer.append([[1, 2]])
+        assert_same(next(news)[1], np.array([[1, 2]], "i4"))
+        writer.close()
+        remove(path)
+        late = threading.Timer(0.2, replace, (path,))
+        late.start()
+        selection, data = next(news)
+        assert selection == np.s_[0:3, 0:2]
+        assert_same(data, np.arange(6, dtype="i4").reshape(3, 2))
+        late.join()
+        xa.create(path, (3,), overwrite=True).close()
+        with pytest.raises(xa.ShapeError):
+            next(news)
+
+
+def test_a_name_that_has_gained_an_axis_is_the_array_itself(disk):
+    with disk.array((2, 2), "f8", fill_value=7) as writer, disk.open(writer) as reader:
+        writer.add_axis()
+        writer.close()
+        assert not reader.replaced and reader.refresh() and reader.ndim == 3
 
 
 @pytest.mark.parametrize("other", [True, False])

@@ -55,6 +55,14 @@ def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
     mpirun(ranks, "errors.py", path, engine)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "engine", "fill"),
+    [(1, "mpi-io", 0), (3, "mpi-io", 7), (2, "mmap", 7), (3, "pread", 0)],
+)
+def test_checksums(mpirun, path, ranks, engine, fill):
+    mpirun(ranks, "sums.py", path, engine, fill, timeout=60)
+
+
 @pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
 def test_ranks_leave_statements(mpirun, path, ranks, engine):
     mpirun(ranks, "leaving.py", path, engine, timeout=60)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mpirun import Launcher
 
 from extarray import lock
+from extarray.filesystem import File
 from extarray.mpi.ghosts import ghost_boxes
 from extarray.mpi.patches import Box, Layout
 from extarray.mpi.zones import Distribution, Zones
@@ -46,8 +47,9 @@ def test_additions_to_files(mpirun, path, ranks, engine):
 
 HOLDER = """
 import os, sys
+from extarray.filesystem import File
 from extarray.lock import holding
-with holding(os.open(sys.argv[1], os.O_RDWR), 3, 2):
+with holding(File.open(sys.argv[1], os.O_RDWR), 3, 2):
     print("HELD", flush=True)
     sys.stdin.read()
 """
@@ -56,13 +58,13 @@ with holding(os.open(sys.argv[1], os.O_RDWR), 3, 2):
 def test_the_lock_of_a_process_that_dies_is_free(script, tmp_path):
     path = tmp_path / "a.xta"
     path.touch()
-    fd = os.open(path, os.O_RDWR)
+    file = File.open(str(path), os.O_RDWR)
     holder = script.start(HOLDER, path)
     try:
         assert holder.stdout.readline() == "HELD\n"
-        with lock.holding(fd, 0, 3):
+        with lock.holding(file, 0, 3):
             pass
-        waiting = threading.Thread(target=take_turn, args=(fd,), daemon=True)
+        waiting = threading.Thread(target=take_turn, args=(file,), daemon=True)
         waiting.start()
         waiting.join(0.1)
         assert waiting.is_alive()
@@ -71,11 +73,11 @@ def test_the_lock_of_a_process_that_dies_is_free(script, tmp_path):
         holder.communicate(timeout=60)
     waiting.join(60)
     assert not waiting.is_alive()
-    os.close(fd)
+    file.close()
 
 
-def take_turn(fd):
-    with lock.holding(fd, 4, 4):
+def take_turn(file):
+    with lock.holding(file, 4, 4):
         pass
 
 

@@ -9,11 +9,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import parts
 import pytest
 
 import extarray as xa
-from extarray import filesystem
+from extarray.filesystem import File
 
 SECTOR = 512
 
@@ -28,29 +27,30 @@ class Disk:
     def __init__(self, monkeypatch):
         self.files: dict[str, bytes] = {}
         self.writes: list[tuple[int, bytes]] = []
-        pwrite, datasync = os.pwrite, filesystem.datasync
+        real, datasync = File.write, File.datasync
 
-        def write(fd, data, offset):
-            if self.suffix(fd) == ".xmd":
+        def write(file, data, offset):
+            if self.suffix(file) == ".xmd":
                 self.writes.append((offset, bytes(data)))
-            return pwrite(fd, data, offset)
+            real(file, data, offset)
 
-        def sync(fd):
-            datasync(fd)
-            suffix = self.suffix(fd)
+        def sync(file):
+            datasync(file)
+            suffix = self.suffix(file)
             if suffix is None:
                 return
-            self.files[suffix] = os.pread(fd, os.fstat(fd).st_size, 0)
+            self.files[suffix] = file.read(file.length, 0)
             if suffix == ".xmd":
                 self.writes.clear()
 
-        monkeypatch.setattr(os, "pwrite", write)
-        parts.replace(monkeypatch, "datasync", sync)
+        monkeypatch.setattr(File, "write", write)
+        monkeypatch.setattr(File, "datasync", sync)
 
     @staticmethod
-    def suffix(fd):
+    def suffix(file):
         # A new file has the name that it was made under.  Other arrays are not watched.
-        found = re.match(r"a(\.xmd|\.xta)", Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        with file as fd:
+            found = re.match(r"a(\.xmd|\.xta)", Path(os.readlink(f"/proc/self/fd/{fd}")).name)
         return found and found[1]
 
     def settle(self, path):

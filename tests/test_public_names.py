@@ -25,7 +25,7 @@ FUNCTIONS = {
         "path shape dtype chunks fill_value order sparse overwrite attrs dims engine durability "
         "growth checksum"
     ),
-    "open": "path mode timeout engine durability share",
+    "open": "path mode timeout engine durability share verify",
     "check": "path data repair force progress",
     "zeros": "shape dtype path chunks order checksum",
     "ones": "shape dtype path chunks order checksum",
@@ -104,6 +104,7 @@ AXIAL = {
 
 ERRORS = {
     "RecoveryWarning": UserWarning,
+    "ReplacedError": FileNotFoundError,
     "AccessError": PermissionError,
     "AxisError": IndexError,
     "BoundsError": IndexError,
@@ -121,6 +122,7 @@ ERRORS = {
     "FormatError": ValueError,
     "VersionError": ValueError,
     "CorruptError": ValueError,
+    "ChecksumError": ValueError,
     "TruncatedError": ValueError,
     "PartnerError": ValueError,
     "StorageError": OSError,

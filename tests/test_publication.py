@@ -10,11 +10,12 @@ from pathlib import Path
 
 import format_reader
 import numpy as np
-import parts
+import places
 import pytest
 
 import extarray as xa
 from extarray import filesystem, store
+from extarray.pair import names as names_module
 
 SUFFIXES = (".xmd", ".xta")
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
@@ -175,7 +176,7 @@ def between(request, path, monkeypatch):
         filesystem.publish(fresh, name, overwrite)
 
     with monkeypatch.context() as patch:
-        parts.replace(patch, "publish", publish)
+        patch.setattr(names_module, "publish", publish)
         patch.setattr(store.FileStore, "_withdraw", lambda *rest: None)
         with pytest.raises(KeyboardInterrupt):
             xa.create(path, VALUES.shape, "i4", chunks=2, overwrite=request.param, attrs={"a": 1})
@@ -406,7 +407,7 @@ def test_what_replaces_an_array_can_be_opened_whatever_becomes_of_later_commits(
         array.extend(0, 2)
         damaged = bytearray(Path(f"{path}.xmd").read_bytes())
         for slot in (0, 1):
-            damaged[4096 * (1 + slot) + 20] ^= 1
+            damaged[places.superblock(slot) + 20] ^= 1
         principal = Path(f"{path}.xta").read_bytes()
     Path(f"{path}.xmd").write_bytes(damaged)
     Path(f"{path}.xta").write_bytes(principal)

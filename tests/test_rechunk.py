@@ -159,7 +159,7 @@ def test_each_chunk_is_read_and_written_once(tmp_path, monkeypatch):
     visits, fetch = np.zeros(a.grid, int), xa.ExtArray._fetch
 
     def counted(self, selection=..., out=None, order="C"):
-        if self is a:
+        if self._released() is a:
             rows, columns = selection
             assert rows.start % 32 == columns.start % 9 == 0
             visits[
@@ -438,7 +438,7 @@ xa.rechunk(sys.argv[1], sys.argv[2] or None, chunks=(64, 1), max_memory=4096,
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_killed_work_goes_on(tmp_path, script, monkeypatch, in_place):
+def test_killed_work_goes_on(tmp_path, script, monkeypatch, capsys, in_place):
     monkeypatch.setattr("extarray.layout.plan.STEP_BYTES", 1 << 23)
     values = np.arange(64 * 64).reshape(64, 64)
     xa.from_array(values, tmp_path / "old", chunks=(1, 64)).close()
@@ -460,8 +460,53 @@ def test_killed_work_goes_on(tmp_path, script, monkeypatch, in_place):
     ) as b:
         assert_same(b[...], values)
     assert len(moved) == 16 - 5
+    assert "goes on" in capsys.readouterr().err
     left = ["old.xmd", "old.xta"] if in_place else ["new.xmd", "new.xta", "old.xmd", "old.xta"]
     assert files_of(tmp_path) == left
+
+
+@pytest.mark.parametrize("from_path", [True, False])
+def test_in_place_what_is_finished_is_not_done_again(tmp_path, capsys, from_path):
+    values = np.arange(6).reshape(2, 3)
+    xa.from_array(values, tmp_path / "a", chunks=(1, 2)).close()
+    job = {"axes": (1, 0), "chunks": 2, "in_place": True}
+    with xa.rechunk(tmp_path / "a", resume=True, **job) as a:
+        uuid = a._origin
+    assert capsys.readouterr().err == ""
+    src = tmp_path / "a" if from_path else xa.open(tmp_path / "a", "r+")
+    with xa.rechunk(src, resume=True, **job) as a:
+        assert a._origin == uuid
+        assert_same(a[...], values.T)
+        a.append(values.T[:1])  # it is open for writing, and may grow
+    assert "nothing left to do" in capsys.readouterr().err
+    with xa.rechunk(tmp_path / "a", **job) as a:  # asked for anew
+        assert_same(a[...], np.concatenate([values.T, values.T[:1]]).T)
+    other = {**job, "axes": None}
+    with xa.rechunk(tmp_path / "a", resume=True, **other) as a:
+        assert a.shape == (2, 4)
+        assert a._origin != uuid
+    # A copy remembers nothing of it.
+    with xa.open(tmp_path / "a") as a:
+        a.copy(tmp_path / "b").close()
+    xa.rechunk(tmp_path / "b", resume=True, progress=False, **other).close()
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_finished_elsewhere_is_not_done_again(tmp_path, capsys):
+    a = xa.from_array(np.arange(6).reshape(2, 3), tmp_path / "a", chunks=(1, 2))
+    job = {"path": tmp_path / "b", "chunks": (2, 1), "resume": True}
+    xa.rechunk(a, **job).close()
+    with xa.rechunk(a, **job) as b:
+        assert_same(b[...], a[...])
+    assert "nothing left to do" in capsys.readouterr().err
+    with pytest.raises(FileExistsError):
+        xa.rechunk(a, **{**job, "resume": False})
+    with pytest.raises(FileExistsError):  # of other elements
+        xa.rechunk(a.lazy[:, ::-1], **job)
+    a.append(a[:1])
+    with pytest.raises(FileExistsError):  # of fewer
+        xa.rechunk(a, **job)
+    a.close()
 
 
 @pytest.mark.parametrize("resume", [True, False])
@@ -559,13 +604,7 @@ def test_killed_at_each_name(tmp_path, in_place, at):
         if in_place:
             a[0] = values[0] = 7
     again = {"chunks": (4, 1), "in_place": in_place, "resume": True}
-    if path is not None and at == 4:  # it is there, and whole
-        with pytest.raises(xa.ExistsError):
-            xa.rechunk(tmp_path / "old", path, **again)
-        found = xa.open(path, "r+")
-    else:
-        found = xa.rechunk(tmp_path / "old", path, **again)
-    with found:
+    with xa.rechunk(tmp_path / "old", path, **again) as found:
         assert found.chunks == (4, 1)
         assert_same(found[...], values)
     # What a creation has left under other names is in nobody's way.

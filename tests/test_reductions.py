@@ -91,6 +91,16 @@ def test_into_out(memory, data):
         compared(lambda: np.asarray(ours(stored)), numpys, model.data)
 
 
+@pytest.mark.parametrize("function", [np.mean, np.std, np.var])
+def test_integers_into_an_output_of_more_precision(function):
+    """NumPy takes its last steps in that precision, and those before in double."""
+    n = np.array([[1, 5], [0, 0], [0, 0]])
+    a = xa.from_array(n, chunks=2)
+    got, expected = np.zeros((2, 2), "g")
+    compared(lambda: function(a, axis=0, out=got), lambda: function(n, axis=0, out=expected), n)
+    np.testing.assert_allclose(got, expected, rtol=1e-15)
+
+
 @pytest.mark.parametrize("function", [np.sum, np.mean, np.max, np.argmax, np.any, np.var])
 @pytest.mark.parametrize(
     "options",

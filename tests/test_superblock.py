@@ -49,7 +49,7 @@ def superblocks(draw, most=LAST_SEQUENCE):
 
 
 def packed(block: Superblock) -> bytes:
-    """What docs/format.md says."""
+    """What docs/format/reading.md says."""
     body = struct.pack(
         f"<IQQQQIIQIIQ16s{3 * len(block.shape)}q",
         block.sealed | 2 * block.unclean | 4 * block.superseded | 16 * block.growth,

@@ -12,7 +12,6 @@ import numpy as np
 
 cimport cython
 cimport numpy as cnp
-from cpython.exc cimport PyErr_CheckSignals
 from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -20,12 +19,14 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.string cimport memcpy
 
 from ._axial cimport address_of, as_chunk_index
+from ._copy cimport layout_t
 from ._mapping cimport (
-    Lease, Region, Touched, is_shown, lease, reserve_pages, touched_get, touched_set,
+    Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
 )
 from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
+from ._state cimport Frame, frame_t
 from ._transfers cimport Transfers, block_limit
 from ._types cimport MAX_NDIM, index_t
 
@@ -64,23 +65,28 @@ cdef class ArrayCore(Transfers):
 
     # The class that derives from this one takes the other kinds of index, and of values.
 
-    def _read_query(self, key, out, order):
+    def _read_query(self, key, out, order, frame):
         raise NotImplementedError
 
-    def _write_query(self, key, value):
+    def _write_query(self, key, value, frame):
         raise NotImplementedError
 
     def _write_late(self, key, value):
         raise NotImplementedError
 
+    def _held(self):
+        raise NotImplementedError
+
     # -- single elements ---------------------------------------------------------------------
 
-    cdef char *_locate(self, object key) except? NULL:
+    cdef char *_locate(self, Frame frame, object key) except? NULL:
         """Place of one element in memory, or NULL where `key` is not a tuple of Python ints inside
         the bounds (the general path then says what is wrong, if anything)."""
+        cdef const frame_t *now = &frame.now
+        cdef const layout_t *layout = &now.layout
         cdef index_t chunk[MAX_NDIM]
         cdef index_t i, c, at = 0
-        cdef int j, n = self.rank
+        cdef int j, n = layout.ndim
         cdef object item
         if PyTuple_CheckExact(key):
             if PyTuple_GET_SIZE(key) != n:
@@ -91,67 +97,66 @@ cdef class ArrayCore(Transfers):
                     return NULL
                 i = PyLong_AsSsize_t(item)
                 if i < 0:
-                    i += self.bounds[j]
-                if <size_t> i >= <size_t> self.bounds[j]:
+                    i += now.bounds[j]
+                if <size_t> i >= <size_t> now.bounds[j]:
                     return NULL
-                i += self.layout.offset[j]
-                c = i // self.layout.chunk[j]
-                chunk[j] = c + self.layout.low[j]
-                at += (i - c * self.layout.chunk[j]) * self.layout.stride[j]
+                i += layout.offset[j]
+                c = i // layout.chunk[j]
+                chunk[j] = c + layout.low[j]
+                at += (i - c * layout.chunk[j]) * layout.stride[j]
         elif n == 1 and PyLong_CheckExact(key):
             i = PyLong_AsSsize_t(key)
             if i < 0:
-                i += self.bounds[0]
-            if <size_t> i >= <size_t> self.bounds[0]:
+                i += now.bounds[0]
+            if <size_t> i >= <size_t> now.bounds[0]:
                 return NULL
-            i += self.layout.offset[0]
-            c = i // self.layout.chunk[0]
-            chunk[0] = c + self.layout.low[0]
-            at = (i - c * self.layout.chunk[0]) * self.layout.stride[0]
+            i += layout.offset[0]
+            c = i // layout.chunk[0]
+            chunk[0] = c + layout.low[0]
+            at = (i - c * layout.chunk[0]) * layout.stride[0]
         else:
             return NULL
-        return self.layout.base + address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes + at
+        return layout.base + address_of(&frame.vectors.state, chunk) * layout.chunk_bytes + at
 
     def __getitem__(self, key):
+        cdef Frame frame = self.frame
         cdef char *place
-        if self.reads_direct and self.log is None:
+        if frame.now.reads_direct and self.log is None:
             try:
-                place = self._locate(key)
+                place = self._locate(frame, key)
             except OverflowError:
                 place = NULL        # beyond 2**63: out of bounds, says the general path
             if place != NULL:
-                value = PyArray_Scalar(place, self.kind, NULL)
-                if self.cuts is None or not (self.is_cut or self.cuts.look() != self.cuts_known):
+                value = PyArray_Scalar(place, frame.kind, NULL)
+                if frame.cuts is None or not (
+                        frame.now.is_cut or frame.cuts.look() != frame.now.cuts_known):
                     return value
         return self._read(key, None, "C", True)
 
     def __setitem__(self, key, value):
+        cdef Frame frame = self.frame
         cdef char item[ITEM_ROOM]
         cdef char *place
-        cdef int rank = self.rank
-        if (self.writes_direct and self.layout.itemsize <= ITEM_ROOM
+        if (frame.now.writes_direct and frame.now.layout.itemsize <= ITEM_ROOM
                 and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
             try:
-                place = self._locate(key)
+                place = self._locate(frame, key)
             except OverflowError:
                 place = NULL
             if place != NULL:
                 # Converting a value may run any code, also code that closes this array: convert
                 # first, then store.
-                memcpy(item, place, self.layout.itemsize)
+                memcpy(item, place, frame.now.layout.itemsize)
                 try:
-                    PyArray_Pack(self.kind, item, value)
+                    PyArray_Pack(frame.kind, item, value)
                 except (TypeError, ValueError):
                     if not is_late(value):
                         raise
                     self._write(key, value)     # as an array: NumPy takes no other text or date
                     return
-                self._check_writable()
-                if rank != self.rank:
-                    self._check_rank(rank)
-                place = self._locate(key)       # growth may have moved the window
-                if place != NULL and self.writes_direct:
-                    memcpy(place, item, self.layout.itemsize)
+                self._writable()
+                if self.frame.now.writes_direct:
+                    memcpy(place, item, frame.now.layout.itemsize)
                     return
         self._write(key, value)
 
@@ -246,40 +251,38 @@ cdef class ArrayCore(Transfers):
 
     def _read_exact(self, tuple key not None):
         """Read a selection that has an entry for each axis; refused where there are more by now."""
-        self._check_rank(len(key))
+        self._check_axes(len(key))
         return self._read(key, None, "C", False)
 
     def _write_exact(self, tuple key not None, values):
         """Write to a selection that has an entry for each axis; refused where there are more."""
-        self._check_rank(len(key))
+        self._check_axes(len(key))
         self._write(key, values)
 
     cdef object _read(self, object key, object out, str order, bint scalars):
         cdef selection_t s
-        cdef index_t bounds[MAX_NDIM]
+        cdef Frame frame = self._opened()
         cdef cnp.ndarray target
-        self._check_open()
-        self._begin(&s, bounds)
-        if not parse(key, bounds, self.rank, &s):
-            return self._read_query(key, out, order)
-        self._check_open()      # an index may run any code, also code that closes this array
+        if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
+            return self._read_query(key, out, order, frame)
+        self._opened()      # an index may run any code, also code that closes this array
         if self.log is not None:
             self._tell(&s)
         if out is None:
-            target = self._new(&s, order == "F")
-            self._transfer(&s, target, False)
+            target = new_of(frame, &s, order == "F")
+            self._transfer(frame, &s, target, False)
             if scalars and s.is_scalar:
                 return target[()]
             return target
         target = out
-        self._check_out(target, result_shape(&s), self.kind)
+        self._check_out(target, result_shape(&s), frame.kind)
         if self._overlaps(target):
             # A view of a chunk of this very array.
             target[...] = self._read(key, None, "C", False)
-        elif target.dtype == self.kind:
-            self._transfer(&s, target, False)
+        elif target.dtype == frame.kind:
+            self._transfer(frame, &s, target, False)
         else:
-            self._read_cast(&s, target)
+            self._read_cast(frame, &s, target)
         return target
 
     def _check_out(self, cnp.ndarray out not None, tuple shape, dtype):
@@ -293,48 +296,48 @@ cdef class ArrayCore(Transfers):
                 f"cannot cast {dtype} to out's {out.dtype} by the rule 'same_kind'; "
                 "give an out of another dtype, or read and then use astype")
 
-    cdef int _read_cast(self, selection_t *s, cnp.ndarray target) except -1:
+    cdef int _read_cast(self, Frame frame, selection_t *s, cnp.ndarray target) except -1:
         """Read into an array of another dtype, in bounded memory."""
         cdef selection_t part
         cdef cnp.ndarray block
         cdef int dim = widest(s)
-        if dim < 0 or selection_size(s) * self.layout.itemsize <= block_limit():
-            block = self._new(s, False)
-            self._transfer(s, block, False)
+        if dim < 0 or selection_size(s) * frame.now.layout.itemsize <= block_limit():
+            block = new_of(frame, s, False)
+            self._transfer(frame, s, block, False)
             np.copyto(target, block, casting="same_kind")
             return 0
         middle = s.result_shape[dim] // 2
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
             if low:
-                PyErr_CheckSignals()
-                self._check_open()
+                self._look_for_signals(False)
             narrow(s, dim, low, high, &part)
-            self._read_cast(&part, target[(slice(None),) * dim + (slice(low, high),)])
+            self._read_cast(frame, &part, target[(slice(None),) * dim + (slice(low, high),)])
         return 0
 
     cdef int _write(self, object key, object value) except -1:
         cdef selection_t s
-        cdef index_t bounds[MAX_NDIM]
-        self._check_writable()
-        self._begin(&s, bounds)
-        if not parse(key, bounds, self.rank, &s):
-            self._write_query(key, value)
+        cdef Frame frame = self._writable()
+        if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
+            self._write_query(key, value, frame)
             return 0
-        self._check_writable()      # an index may run any code, also code that closes this array
+        self._writable()        # an index may run any code, also code that closes this array
         if s.is_scalar:
             # NumPy stores one element otherwise than it copies arrays.
-            item = np.zeros((), self.kind)
-            item[()] = np.asarray(self._as_values(value, self.kind)) if is_array(value) else value
+            item = np.zeros((), frame.kind)
+            if is_array(value):
+                value = self._as_values(value, frame.kind)
+                value = np.asarray(value._verified() if is_late(value) else value)
+            item[()] = value
             value = item
         elif is_late(value) and (self._shares(value) or value.size * max(
-                value.dtype.itemsize, self.layout.itemsize) > block_limit()):
+                value.dtype.itemsize, frame.now.layout.itemsize) > block_limit()):
             self._write_late(key, value)
             return 0
         else:
-            value = self._as_values(value, self.kind)
+            value = self._as_values(value, frame.kind)
             if is_late(value):
-                value = value._fetch()
-        self._check_writable()          # and so may converting
+                value = value._verified()._fetch()
+        self._writable()        # and so may converting
         while value.ndim > s.result_ndim and value.shape[0] == 1:
             value = value[0, ...]       # NumPy, too, lets leading axes of length 1 go
         if not fits(value.shape, &s):
@@ -343,8 +346,10 @@ cdef class ArrayCore(Transfers):
                 f"{shape_text(result_shape(&s))}")
         if selection_size(&s) == 0:
             return 0
-        self._write_cast(&s, value)
-        if self.is_durable:
+        if frame.trust is not None and frame.sums is not None and value.dtype != frame.kind:
+            self._trust_box(frame, &s, True)    # before any part of it is cast and written
+        self._write_cast(frame, &s, value)
+        if frame.now.is_durable:
             self._sync_elements()
         return 0
 
@@ -353,7 +358,7 @@ cdef class ArrayCore(Transfers):
         if not is_array(value):
             return to_array(value, dtype)
         if self._shares(value):
-            return np.asarray(value)
+            return np.asarray(value._verified())
         if isinstance(value, cnp.ndarray):
             if not cnp.PyArray_CheckExact(value) and isinstance(value, np.ma.MaskedArray):
                 value = self._unmasked(value, dtype)
@@ -368,29 +373,30 @@ cdef class ArrayCore(Transfers):
         origin = getattr(value, "_origin", None)
         return origin is not None and origin == self._origin
 
-    cdef int _write_cast(self, selection_t *s, cnp.ndarray value) except -1:
+    cdef int _write_cast(self, Frame frame, selection_t *s, cnp.ndarray value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
         cdef selection_t part
         cdef int dim, own
         cdef cnp.ndarray source
-        if value.descr is self.kind or value.dtype == self.kind:
-            return self._store(s, value)
+        if value.descr is frame.kind or value.dtype == frame.kind:
+            return self._store(frame, s, value)
         dim = widest(s)
-        if dim < 0 or value.size * self.layout.itemsize <= block_limit():
-            source = np.empty((<object> value).shape, self.kind)
+        if dim < 0 or value.size * frame.now.layout.itemsize <= block_limit():
+            source = np.empty((<object> value).shape, frame.kind)
             source[...] = value
-            self._check_writable()
-            return self._store(s, source)
-        middle = s.result_shape[dim] // 2
+            self._writable()
+            return self._store(frame, s, source)
+        middle = middle_of(frame, s, dim)
         own = dim - (s.result_ndim - value.ndim)
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
             if low:
-                PyErr_CheckSignals()
+                self._look_for_signals(True)
             narrow(s, dim, low, high, &part)
             if own >= 0 and value.shape[own] > 1:
-                self._write_cast(&part, value[(slice(None),) * own + (slice(low, high),)])
+                self._write_cast(
+                    frame, &part, value[(slice(None),) * own + (slice(low, high),)])
             else:
-                self._write_cast(&part, value)
+                self._write_cast(frame, &part, value)
         return 0
 
     # `append` writes before it publishes the bounds, so these two take any allocated elements.
@@ -398,43 +404,33 @@ cdef class ArrayCore(Transfers):
     def _read_box(self, start, stop):
         """Read a box of allocated elements, inside the bounds or not."""
         cdef selection_t s
-        cdef index_t bounds[MAX_NDIM]
         cdef cnp.ndarray block
-        self._check_open()
-        self._begin(&s, bounds)
-        whole_box(start, stop, self.rank, &s)
-        s.is_free = True
-        block = self._new(&s, False)
-        self._transfer(&s, block, False)
+        cdef Frame frame = self._opened()
+        whole_box(start, stop, frame.now.layout.ndim, &s)
+        block = new_of(frame, &s, False)
+        self._transfer(frame, &s, block, False)
         return block
 
     def _write_box(self, start, stop, cnp.ndarray values not None):
         """Write to a box of allocated elements, inside the bounds or not, an array that broadcasts
         to it."""
         cdef selection_t s
-        cdef index_t bounds[MAX_NDIM]
-        self._check_writable()
-        self._begin(&s, bounds)
-        whole_box(start, stop, self.rank, &s)
-        s.is_free = True
+        cdef Frame frame = self._writable()
+        whole_box(start, stop, frame.now.layout.ndim, &s)
         if self._overlaps(values):
             values = values.copy()
         if selection_size(&s):
-            self._write_cast(&s, values)
-
-    cdef cnp.ndarray _new(self, const selection_t *s, bint fortran):
-        """New array of the selection's shape."""
-        return new_array(self.kind, s.result_ndim, <const cnp.npy_intp *> s.result_shape, NULL, NULL,
-                         NPY_ARRAY_F_CONTIGUOUS if fortran else 0)
+            self._write_cast(frame, &s, values)
 
     cpdef bint _overlaps(self, cnp.ndarray values):
         """Whether the memory of an array is (or may be) that of a chunk of this array."""
         cdef const char *first
         cdef const char *last
-        if self.region is None or values.size == 0:
+        cdef Region region = self.frame.region
+        if region is None or values.size == 0:
             return False
         byte_bounds(values, &first, &last)
-        return self.region.shows(first, last)
+        return region.shows(first, last)
 
     # -- views of chunks ---------------------------------------------------------------------
 
@@ -464,12 +460,12 @@ cdef class ArrayCore(Transfers):
         Notes
         -----
         A view stays valid when the array grows, and keeps its memory alive after `close`.  With
-        the engine "pread" the file is mapped for the view, which is coherent on one host.  Where
-        the array has shrunk since, or before a reader has refreshed, a view may show zeros instead
-        of the fill value.  As long as views are out, this process gives no space back when the array
-        shrinks.  A reader's views cannot keep a writer in another process from that; on tmpfs, let
-        go of them before it shrinks: to look at what has no memory any more takes memory again, and
-        where there is none left the system ends the process (SIGBUS).
+        the engine "pread" the file is mapped for the view, which is coherent on one host.  What is
+        cut off keeps its elements and its space as long as a view from before is out.  A reader's
+        views cannot keep a writer in another process from giving the space back, and may show zeros
+        then instead of the fill value; on tmpfs, let go of them before it shrinks: to look at what
+        has no memory any more takes memory again, and where there is none left the system ends the
+        process (SIGBUS).
 
         Examples
         --------
@@ -482,79 +478,81 @@ cdef class ArrayCore(Transfers):
         cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
-        cdef index_t address, need, extent, start, first, at = 0
-        cdef int j, nd = self.rank, rank = nd
-        cdef bint whole = True, writable = self.is_writable, is_hole, may_be_hole
-        cdef index_t size
+        cdef Frame frame = self._opened()
+        cdef const layout_t *layout = &frame.now.layout
+        cdef index_t address, extent, start, first, size = layout.chunk_bytes, at = 0
+        cdef int j, nd = layout.ndim
+        cdef bint whole = True, writable = frame.now.is_writable, is_hole, may_be_hole
         cdef char *data
-        cdef Region region
-        cdef Touched touched
+        cdef Region region = frame.region
         cdef Lease owner
-        self._check_open()
         if not isinstance(index, (tuple, list)):
             try:
                 index = tuple(index)
             except TypeError:
-                if self.rank != 1:
+                if nd != 1:
                     raise ArgumentTypeError(
-                        f"a chunk index is a tuple of {self.rank} ints, not {index!r}") from None
+                        f"a chunk index is a tuple of {nd} ints, not {index!r}") from None
                 index = (index,)
-        as_chunk_index(index, nd, self.extents, chunk)
-        self._check_open()      # converting may have run any code
-        self._check_rank(nd)
+        as_chunk_index(index, nd, frame.now.extents, chunk)
+        self._opened()      # converting may have run any code
         for j in range(nd):
             # What of the chunk lies inside the bounds.
-            extent = self.layout.chunk[j]
-            start = chunk[j] * extent - self.layout.offset[j]
+            extent = layout.chunk[j]
+            start = chunk[j] * extent - layout.offset[j]
             first = min(extent, max(0, -start))
-            dims[j] = max(0, min(extent, self.bounds[j] - start) - first)
+            dims[j] = max(0, min(extent, frame.now.bounds[j] - start) - first)
             whole &= dims[j] == extent
-            strides[j] = self.layout.stride[j]
+            strides[j] = layout.stride[j]
             at += first * strides[j]
-            chunk[j] += self.layout.low[j]
-        address = address_of(&self.vectors.state, chunk)
-        if self.layout.place != NULL:
+            chunk[j] += layout.low[j]
+        address = address_of(&frame.vectors.state, chunk)
+        if layout.place != NULL:
             # What is written outside the bounds would show when they grow.
             writable &= whole
             nd = 1
             at = 0
-            dims[0] = self.layout.chunk_bytes // self.layout.itemsize
-            strides[0] = self.layout.itemsize
-        # From here on other threads may run.  The view counts by now, so that they take no space
-        # away from what it shows; and where they take it from other chunks, the set is a new one.
-        size = self.layout.chunk_bytes
-        region = self.region
-        touched = self.touched
-        owner = lease(region, self.views)
-        is_hole = self.is_writable and self.layout.sparse and not touched_get(touched.root, address)
-        may_be_hole = not (self.is_writable and self.layout.sparse) and (
-            self.layout.hollow or (self.layout.place != NULL and not whole))
+            dims[0] = size // layout.itemsize
+            strides[0] = layout.itemsize
+        if frame.trust is not None and (frame.now.verifies or frame.sums is not None):
+            if frame.trust.asks(address):
+                self._verify(frame, np.array([address]))
+        owner = lease(region, frame.epoch)
+        is_hole = (
+            frame.now.is_writable and layout.sparse
+            and not touched_get(frame.touched.root, address))
+        may_be_hole = not (frame.now.is_writable and layout.sparse) and (
+            layout.hollow or (layout.place != NULL and not whole))
         if not region.mapped:
-            need = (address + 1) * size
-            if self.view_region is None or not self.view_region.holds(need):
-                try:
-                    self.view_region = Region.file(
-                        self.layout.fd, self.vectors.size * size, self.is_writable, True)
-                except OSError as error:
-                    raise self._failed(
-                        error.errno, f"cannot map {self._name()}: {error.strerror}") from None
-            owner.region = region = self.view_region
-        if self.sums is not None:
-            self.shown.add(address)
+            owner.region = region = self._mapped(frame, (address + 1) * size)
+        if frame.sums is not None:
+            self.writes.shown.add(address)
             self._note_written(np.array([address]))
-        self._check_rank(rank)
         if is_hole:
             self._fill_hole(region, address * size, size)
-            touched_set(touched.root, address)
+            touched_set(frame.touched.root, address)
         elif may_be_hole and region.populate(address * size, size):
             raise self._failed(
                 errno.ENOSPC, f"no space for a view of a hole of {self._name()}; use read")
         data = region.base + address * size + at
-        view = new_array(self.kind, nd, dims, strides, data,
+        view = new_array(frame.kind, nd, dims, strides, data,
                          NPY_ARRAY_WRITEABLE if writable else 0)
         cnp.set_array_base(view, owner)
         self.lent |= writable
         return view
+
+    cdef Region _mapped(self, Frame frame, index_t need):
+        """Map the file for views of chunks, where the engine does not."""
+        cdef Region region = self.view_region
+        if region is None or not region.holds(need):
+            try:
+                region = Region.file(
+                    frame.now.layout.fd, frame.now.file_bytes, frame.now.is_writable, True)
+            except OSError as error:
+                raise self._failed(
+                    error.errno, f"cannot map {self._name()}: {error.strerror}") from None
+            self.view_region = region
+        return region
 
     def _peek(self, box, bint writable=False):
         """View of a box of elements that lies in one chunk, or None.
@@ -567,35 +565,33 @@ cdef class ArrayCore(Transfers):
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
         cdef index_t start, stop, c, at = 0
-        cdef int j, n
-        self._check_open()
-        n = len(box)
-        if n != self.rank:
-            self._check_rank(n)
-        if not (self.writes_direct if writable else self.reads_direct):
+        cdef Frame frame = self._opened()
+        cdef const layout_t *layout = &frame.now.layout
+        cdef int j, n = len(box)
+        if n != layout.ndim:
+            self._check_axes(n)
+        if not (frame.now.writes_direct if writable else frame.now.reads_direct):
             return None
-        if self.cuts is not None and not self.is_writable:
+        if frame.cuts is not None:
             return None
         for j in range(n):
             start = box[j].start
             stop = box[j].stop
-            if not 0 <= start < stop <= self.bounds[j]:
+            if not 0 <= start < stop <= frame.now.bounds[j]:
                 return None
             dims[j] = stop - start
-            start += self.layout.offset[j]
-            c = start // self.layout.chunk[j]
-            start -= c * self.layout.chunk[j]
-            if start + dims[j] > self.layout.chunk[j]:
+            start += layout.offset[j]
+            c = start // layout.chunk[j]
+            start -= c * layout.chunk[j]
+            if start + dims[j] > layout.chunk[j]:
                 return None
-            chunk[j] = c + self.layout.low[j]
-            at += start * self.layout.stride[j]
-            strides[j] = self.layout.stride[j]
-        if n != self.rank:
-            self._check_rank(n)
-        at += address_of(&self.vectors.state, chunk) * self.layout.chunk_bytes
-        view = new_array(self.kind, n, dims, strides, self.region.base + at,
+            chunk[j] = c + layout.low[j]
+            at += start * layout.stride[j]
+            strides[j] = layout.stride[j]
+        at += address_of(&frame.vectors.state, chunk) * layout.chunk_bytes
+        view = new_array(frame.kind, n, dims, strides, layout.base + at,
                          NPY_ARRAY_WRITEABLE if writable else 0)
-        cnp.set_array_base(view, lease(self.region, self.views))
+        cnp.set_array_base(view, lease(frame.region, frame.epoch))
         self.changes += writable
         return view
 
@@ -626,12 +622,30 @@ cdef class ArrayCore(Transfers):
 
 # -- helpers -------------------------------------------------------------------------------------
 
+cdef cnp.ndarray new_of(Frame frame, const selection_t *s, bint fortran):
+    """Make an array of a selection's shape."""
+    return new_array(frame.kind, s.result_ndim, <const cnp.npy_intp *> s.result_shape, NULL, NULL,
+                     NPY_ARRAY_F_CONTIGUOUS if fortran else 0)
+
+
 cdef cnp.ndarray new_array(
     cnp.dtype dtype, int nd, const cnp.npy_intp *dims, const cnp.npy_intp *strides, void *data, int flags
 ):
     Py_INCREF(dtype)        # the new array takes over a reference
     return PyArray_NewFromDescr(
         &PyArray_Type, <descr_t *> dtype, nd, dims, strides, data, flags, NULL)
+
+
+cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
+    """Where to cut a selection in two: between two chunks, where it can be."""
+    cdef const layout_t *layout = &frame.now.layout
+    cdef index_t middle = s.result_shape[dim] // 2, beyond
+    cdef int axis = s.result_axis[dim]
+    if axis >= 0 and s.step[axis] == 1:
+        beyond = (s.start[axis] + middle + layout.offset[axis]) % layout.chunk[axis]
+        if beyond < middle:
+            middle -= beyond
+    return middle
 
 
 cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last) noexcept:

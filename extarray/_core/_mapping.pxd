@@ -1,5 +1,6 @@
 # The memory behind an array: a mapped file, a plain file, or anonymous memory.
 
+cimport cython
 from libc.stdint cimport uint64_t
 
 from ._types cimport index_t
@@ -24,6 +25,7 @@ cdef struct window_t:
     const char *base            # NULL: the file is not mapped
     size_t size
     uint64_t device, inode      # of the file; 0 and the address: anonymous memory
+    bint is_file
     window_t *next
     window_t *previous
 
@@ -33,7 +35,6 @@ cdef class Touched:
 
 
 cdef class Counter:
-    cdef uint64_t number        # of this process, its bytes in the order of a file
     cdef const uint64_t *place  # NULL: by pread
     cdef char *page             # what is mapped of a file, or NULL
     cdef size_t length, offset
@@ -54,16 +55,23 @@ cdef class Region:
     cdef bint shows(self, const char *first, const char *last) noexcept
 
 
-cdef class Views:
-    cdef Py_ssize_t number
+@cython.final
+cdef class Epoch:
+    cdef Py_ssize_t n_users
+    cdef index_t number
+
+
+cdef class Users:
+    cdef object epochs          # the oldest first: those that may have users, and the present one
+    cdef Epoch last             # the present one
 
 
 cdef class Lease:
     cdef Region region
-    cdef Views views
+    cdef Epoch epoch
 
 
-cdef Lease lease(Region region, Views views)
+cdef Lease lease(Region region, Epoch epoch)
 cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil

@@ -10,6 +10,7 @@ growth.
 """
 
 import os
+from collections import deque
 
 from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
@@ -28,73 +29,7 @@ from extarray.errors import ReserveError
 
 cdef extern from *:
     """
-    #include <errno.h>
-    #include <fcntl.h>
-    #include <stdint.h>
-    #include <stdlib.h>
-    #include <string.h>
-    #include <sys/mman.h>
-    #include <sys/statvfs.h>
-    #include <unistd.h>
-    #if defined(__linux__)
-    #include <sys/vfs.h>
-    static long xa_filesystem(int fd) {
-        struct statfs about;
-        return fstatfs(fd, &about) ? 0 : (long) (unsigned int) about.f_type;
-    }
-    #else
-    static long xa_filesystem(int fd) { (void) fd; return 0; }
-    #endif
-
-    /* Whether the whole disk is known to be smaller than so many bytes.  Some file systems would be
-     * filled before they say so, and stay full.  It takes a call of the system, which below 1 GiB is
-     * not made: so small a disk is soon filled, and soon empty. */
-    static int xa_exceeds_disk(int fd, off_t length) {
-        struct statvfs about;
-        return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
-            && about.f_frsize != 0 && (uint64_t) length / about.f_frsize > about.f_blocks;
-    }
-
-    /* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */
-    #if defined(__linux__)
-    static int xa_fallocate(int fd, int mode, off_t offset, off_t length) {
-        while (fallocate(fd, mode, offset, length))
-            if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
-        return 0;
-    }
-    /* Not posix_fallocate: where the file system cannot, glibc writes into the range, which may
-     * undo what another process stores there meanwhile.
-     *
-     * A store through a mapping needs space for all of its page, which may have several blocks of
-     * the file system: whole pages get space, and only whole pages lose it. */
-    static int xa_reserve(int fd, off_t offset, off_t length) {
-        off_t page = sysconf(_SC_PAGESIZE), low = offset & -page;
-        if (xa_exceeds_disk(fd, length)) return ENOSPC;
-        return xa_fallocate(fd, FALLOC_FL_KEEP_SIZE, low, ((offset + length + page - 1) & -page) - low);
-    }
-    static int xa_punch(int fd, off_t offset, off_t length) {
-        off_t page = sysconf(_SC_PAGESIZE);
-        off_t low = (offset + page - 1) & -page, high = (offset + length) & -page;
-        if (low >= high) return 0;
-        return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
-    }
-    /* Write what the cache has of a range, and with `wait` until it is written. */
-    static void xa_write_back(int fd, off_t offset, off_t length, int wait) {
-        unsigned flags = SYNC_FILE_RANGE_WRITE;
-        if (wait) flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
-        (void) sync_file_range(fd, offset, length, flags);
-    }
-    /* All of the range, which keeps its space. */
-    static int xa_zero(int fd, off_t offset, off_t length) {
-        return xa_fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, length);
-    }
-    #else
-    #define xa_reserve(fd, offset, length) EOPNOTSUPP
-    #define xa_punch(fd, offset, length) EOPNOTSUPP
-    #define xa_write_back(fd, offset, length, wait) ((void) 0)
-    #define xa_zero(fd, offset, length) EOPNOTSUPP
-    #endif
-
+    #include "_system.h"
     /* Zero whole pages of private memory, and let the system have them. */
     static void xa_discard(char *base, size_t length) {
     #if defined(__linux__)
@@ -127,6 +62,15 @@ cdef extern from *:
         (void) madvise(base, length, MADV_WILLNEED);
     }
 
+    /* Have no pages of a mapped file in the resident set: they stay in the system's cache. */
+    static void xa_give_back(char *base, size_t length) {
+    #if defined(__linux__)
+        (void) madvise(base, length, MADV_DONTNEED);
+    #else
+        (void) base; (void) length;
+    #endif
+    }
+
     static void xa_advise_huge(char *base, size_t length) {
     #ifdef MADV_HUGEPAGE
         /* Advice: without huge pages everything works, slower. */
@@ -156,15 +100,11 @@ cdef extern from *:
     /* What was loaded before is older than what is loaded behind it. */
     #define xa_after_loads() __atomic_thread_fence(__ATOMIC_ACQUIRE)
     """
-    bint xa_exceeds_disk(int fd, off_t length) noexcept nogil
     int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
-    int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
-    void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
-    int xa_zero(int fd, off_t offset, off_t length) noexcept nogil
     void xa_discard(char *base, size_t length) noexcept nogil
-    long xa_filesystem(int fd) noexcept
     int xa_populate(char *base, size_t length, int store) noexcept nogil
     void xa_bring(char *base, size_t length) noexcept nogil
+    void xa_give_back(char *base, size_t length) noexcept nogil
     void xa_advise_huge(char *base, size_t length) noexcept nogil
     void *xa_publish(void **slot, void *fresh) noexcept nogil
     void *xa_load_pointer(void **slot) noexcept nogil
@@ -183,59 +123,8 @@ cdef size_t GIB = <size_t> 1 << 30
 cdef size_t HUGE = <size_t> 1 << 21
 
 
-def filesystem(int fd):
-    """Number of the type of file system that a file lies on (statfs), 0 where it is not known.
-
-    Parameters
-    ----------
-    fd : int
-
-    Returns
-    -------
-    int
-    """
-    return xa_filesystem(fd)
-
-
-# The system may take long for what follows: other threads run meanwhile.
-
-def exceeds_disk(int fd, index_t length):
-    """Whether the whole disk of a file is smaller than so many bytes; not said of less than 1 GiB.
-
-    Parameters
-    ----------
-    fd, length : int
-
-    Returns
-    -------
-    bool
-    """
-    cdef bint exceeds
-    with nogil:
-        exceeds = xa_exceeds_disk(fd, length)
-    return exceeds
-
-
-def reserve_range(int fd, index_t offset, index_t length):
-    """Give the pages of a range of a file their disk space; what is there stays.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Returns
-    -------
-    int
-        0, or an errno: EOPNOTSUPP where the file system cannot.
-    """
-    cdef int failure
-    with nogil:
-        failure = xa_reserve(fd, offset, length)
-    return failure
-
-
 cdef int reserve_pages(int fd, index_t offset, index_t length) noexcept nogil:
-    """As `reserve_range`, for kernels."""
+    """Give the pages of a range of a file their disk space: 0, or an errno."""
     return xa_reserve(fd, offset, length)
 
 
@@ -272,61 +161,6 @@ cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
         xa_bring(base + first, page)
         xa_bring(base + last, page)
     return populate_ends(base, start, stop)
-
-
-def punch_range(int fd, index_t offset, index_t length):
-    """Make the pages that lie in a range of a file a hole, which reads as zeros.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Returns
-    -------
-    int
-        0, or an errno: EOPNOTSUPP where the file system cannot.
-    """
-    cdef int failure
-    with nogil:
-        failure = xa_punch(fd, offset, length)
-    return failure
-
-
-def write_back_ends(int fd, index_t start, index_t stop, bint wait):
-    """Write the pages around both ends of a range of a file: begin with it, or wait until it is done.
-
-    The system can part pages that it keeps as one (see `populate_ends`) where they are written.  So
-    this comes before a hole is made of the range.
-
-    Parameters
-    ----------
-    fd, start, stop : int
-    wait : bool
-    """
-    cdef off_t page = sysconf(_SC_PAGESIZE)
-    cdef off_t first = (start + page - 1) & -page, last = stop & -page
-    if first < last:
-        with nogil:
-            xa_write_back(fd, max(first - page, <off_t> 0), 2 * page, wait)
-            xa_write_back(fd, last - page, 2 * page, wait)
-
-
-def zero_range(int fd, index_t offset, index_t length):
-    """Have zeros in a range of a file, without writing them; its disk space stays.
-
-    Parameters
-    ----------
-    fd, offset, length : int
-
-    Returns
-    -------
-    int
-        0, or an errno: EOPNOTSUPP where the file system cannot.
-    """
-    cdef int failure
-    with nogil:
-        failure = xa_zero(fd, offset, length)
-    return failure
 
 
 # Address space of all windows together.
@@ -398,6 +232,19 @@ cdef size_t most_free(size_t window, size_t least) noexcept:
     if base != NULL:
         munmap(base, window + HUGE)
     return window
+
+
+def give_back_pages():
+    """Take what is mapped of files out of the resident set of this process.
+
+    The pages stay in the system's cache, those that were written until they are on the disk; the
+    next access maps them again.
+    """
+    cdef const window_t *window = ring.next
+    while window != &ring:
+        if window.base != NULL and window.is_file:
+            xa_give_back(<char *> window.base, window.size)
+        window = window.next
 
 
 cdef class Touched:
@@ -514,10 +361,7 @@ cdef index_t touched_take(touched_t *root, index_t first, index_t limit, index_t
 
 
 cdef class Counter:
-    """A number that grows: one of this process, or one in a file, where another process raises it.
-
-    Made by `Counter.own` and `Counter.file`.
-    """
+    """A number in a file, which another process raises.  Made by `Counter.file`."""
 
     def __cinit__(self):
         self.fd = -1
@@ -527,18 +371,6 @@ cdef class Counter:
             munmap(self.page, self.length)
         if self.fd >= 0:
             close(self.fd)  # at exit, modules are gone
-
-    @staticmethod
-    def own():
-        """Counter of this process, from 0 on.
-
-        Returns
-        -------
-        Counter
-        """
-        cdef Counter self = Counter.__new__(Counter)
-        self.place = &self.number
-        return self
 
     @staticmethod
     def file(int fd, size_t offset, bint mapped):
@@ -591,10 +423,6 @@ cdef class Counter:
         """The number."""
         return self.look()
 
-    def increase(self):
-        """Add 1 to a number of this process."""
-        self.number = xa_little(xa_little(self.number) + 1)
-
 
 cdef class Region:
     """Bytes of an array: mapped file, plain file, or anonymous memory.
@@ -645,6 +473,7 @@ cdef class Region:
         self.here.device = about.st_dev
         self.here.inode = about.st_ino
         self.fd = os.dup(fd)
+        self.here.is_file = True
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
             self._map(generous(64 * GIB, length), max(length, HUGE), MAP_SHARED,
@@ -911,27 +740,72 @@ cdef class Region:
         return self.base != NULL
 
 
-cdef class Views:
-    """How many views of an array's chunks are out."""
+cdef class Epoch:
+    """The time from one cut of an array to the next, and how many of those that began in it are left."""
+
+
+cdef class Users:
+    """Those who may still look at what was cut off: transfers at work, and views of chunks.
+
+    Each of them belongs to the epoch in which it took up the bounds, and keeps it as long as it lives.
+    What a cut leaves outside the bounds is given back when no user of that epoch, or of one before, is
+    left.
+    """
+
+    def __cinit__(self):
+        self.last = Epoch.__new__(Epoch)
+        self.epochs = deque([self.last])
+
+    def turn(self):
+        """End an epoch: who takes up the bounds from now on knows the cut.
+
+        Returns
+        -------
+        int
+            Its number.
+        """
+        cdef Epoch fresh = Epoch.__new__(Epoch)
+        fresh.number = self.last.number + 1
+        self.epochs.append(fresh)
+        self.last = fresh
+        return fresh.number - 1
+
+    def are_left(self, index_t number):
+        """Tell whether there are users of an epoch, or of one before.
+
+        Parameters
+        ----------
+        number : int
+            Of an epoch that has ended.
+
+        Returns
+        -------
+        bool
+        """
+        cdef Epoch first = self.epochs[0]
+        while first.n_users == 0 and first is not self.last:
+            self.epochs.popleft()
+            first = self.epochs[0]
+        return first.number <= number
 
     @property
-    def out(self):
-        """How many there are."""
-        return self.number
+    def ended(self):
+        """Number of the epoch that ended last; -1: none has."""
+        return self.last.number - 1
 
 
 cdef class Lease:
-    """What owns a view's memory: it keeps the region alive, and counts the view."""
+    """The owner of a view's memory: it keeps the region alive, and is a user."""
 
     def __dealloc__(self):
-        if self.views is not None:
-            self.views.number -= 1
+        if self.epoch is not None:
+            self.epoch.n_users -= 1
 
 
-cdef Lease lease(Region region, Views views):
-    """An owner for one view more."""
+cdef Lease lease(Region region, Epoch epoch):
+    """Make an owner for one view more."""
     cdef Lease self = Lease.__new__(Lease)
     self.region = region
-    self.views = views
-    views.number += 1
+    self.epoch = epoch
+    epoch.n_users += 1
     return self

@@ -40,13 +40,14 @@ cdef class Parts:
 
     Attributes
     ----------
+    offsets : (n,) array of int64
     nbytes : (n,) array of int64
         Bytes of each part in the buffer.
     n_runs : (n,) array of int64
         Runs of bytes in the file that each part is made of.
     """
 
-    cdef readonly object nbytes, n_runs
+    cdef readonly object offsets, nbytes, n_runs
     cdef const index_t[::1] offset
     cdef const int32_t[:, ::1] piece
     cdef const index_t[:, ::1] count
@@ -67,7 +68,7 @@ cdef class Parts:
         cdef index_t stride[MAX_NDIM]
         cdef index_t run
         cdef int inner, j
-        self.offset = offsets
+        self.offset = self.offsets = offsets
         self.piece = pieces
         self.count = counts
         self.position = positions

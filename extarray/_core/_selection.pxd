@@ -17,8 +17,6 @@ cdef struct selection_t:
     int result_axis[MAX_RESULT_NDIM]        # the array's axis, -1: newaxis
     index_t result_shape[MAX_RESULT_NDIM]
     bint is_scalar                          # every axis has an integer, no Ellipsis
-    index_t origin[MAX_NDIM]                # of the array when this was made: indices may shift
-    bint is_free                            # may lie outside the bounds
 
 
 cdef bint parse(object key, const index_t *shape, int ndim, selection_t *s) except -1

@@ -1,54 +1,89 @@
 # What is known of an array.
 
+cimport cython
 cimport numpy as cnp
 from libc.stdint cimport uint64_t
 
 from ._axial cimport Axial
 from ._copy cimport layout_t
-from ._mapping cimport Counter, Region, Touched, Views
+from ._mapping cimport Counter, Epoch, Region, Touched, Users, touched_get
 from ._types cimport MAX_NDIM, index_t
 
 
-cdef class ArrayState:
+cdef struct frame_t:
+    layout_t layout
+    index_t bounds[MAX_NDIM]
+    # Published together with the bounds: the grid.
+    index_t extents[MAX_NDIM]
+    index_t origins[MAX_NDIM]
+    index_t file_bytes          # of all chunks that these bounds know
+    bint is_writable
+    bint reads_direct           # elements can be loaded from layout.base
+    bint writes_direct          # and stored there without a look at `touched`
+    bint is_durable             # what is written is to be on the disk when the call returns
+    bint verifies               # chunks are compared with their checksums before they are read
+    # Which elements an outside writer has cut off, where `cuts` counts the times.
+    uint64_t cuts_known         # the number for which the inner box holds
+    bint is_cut                 # there is an inner box: of what is known, the rest was cut off
+    index_t inner_low[MAX_NDIM]     # from where index 0 was at first
+    index_t inner_high[MAX_NDIM]
+
+
+# Which chunks are known to be what was written: those that fitted their checksums, or were overwritten
+# as wholes.  A chunk enters before it is first written to, so that one which is not in it fits.
+@cython.final
+cdef class Trust:
+    cdef Touched known
+    cdef index_t n_stored       # chunks from this address on are of this session, and known
+
+    cdef inline bint asks(self, index_t address) noexcept:
+        return address < self.n_stored and not touched_get(self.known.root, address)
+
+
+# An array as it is at one moment: what indices mean, and where the elements are.  Nobody changes a
+# frame that an array shows.  Who takes one may use all of it, whatever becomes of the array: it keeps
+# alive what its pointers lead to, and is a user of what later cuts leave outside the bounds.
+@cython.final
+cdef class Frame:
+    cdef frame_t now
     cdef Axial vectors
-    cdef Region region
-    cdef Views views                # that are out
-    cdef Region view_region         # for views of chunks, where the engine does not map
+    cdef Region region          # None: the array is closed
+    cdef Epoch epoch
     cdef Touched touched
     cdef cnp.dtype kind
     cdef str element_order
     cdef tuple chunk_shape
-    cdef object places              # keeps layout.place alive
-    cdef layout_t layout
-    cdef index_t bounds[MAX_NDIM]
-    # Published together with the bounds: the grid.
-    cdef index_t extents[MAX_NDIM]
-    cdef index_t origins[MAX_NDIM]
-    cdef index_t file_bytes         # of all chunks that these bounds know
-    cdef int rank
-    cdef bint is_open, is_writable
-    cdef bint reads_direct          # elements can be loaded from layout.base
-    cdef bint writes_direct         # and stored there without a look at `touched`
-    cdef bint is_durable            # what is written is to be on the disk when the call returns
-    cdef index_t changes            # grows with every change of elements or bounds
-    cdef bint lent                  # a view for writing is out: elements may change unseen
+    cdef object places          # keeps layout.place alive
     # What is cut off becomes holes, which hold zeros.  Where that is not the fill value, `cuts` counts
     # the times, and what was read while it grew is looked at again; else it is None.
     cdef Counter cuts
-    cdef uint64_t cuts_known        # the number for which the inner box holds
-    cdef bint is_cut                # there is an inner box: of what is known, the rest was cut off
-    # From where index 0 was at first.
-    cdef index_t inner_low[MAX_NDIM]
-    cdef index_t inner_high[MAX_NDIM]
-    cdef object fill                # one element, where there is a counter
-    # Where chunks have checksums; else None, and all of it is unused.
-    cdef object sums
+    cdef object fill            # one element, where there is a counter
+    cdef object sums            # where chunks have checksums; else None
+    cdef Trust trust            # where there are some by which chunks can be verified; else None
+    cdef object __weakref__
+
+    cdef Frame copied(self)
+
+
+# What is written to an array whose chunks have checksums.
+@cython.final
+cdef class Writes:
     cdef Touched written
-    cdef set shown                  # addresses of the chunks that views for writing are out of
-    cdef index_t writes             # that have begun ...
-    cdef index_t writing            # ... and not ended
+    cdef set shown              # addresses of the chunks that views for writing are out of
+    cdef index_t n_begun        # writes that have begun ...
+    cdef index_t n_going        # ... and not ended
+
+
+cdef class ArrayState:
+    cdef Frame frame
+    cdef ArrayState original    # which this one shows as it was; None: this is no such array
+    cdef Users users
+    cdef Region view_region         # for views of chunks, where the engine does not map
+    cdef index_t changes            # grows with every change of elements or bounds
+    cdef bint lent                  # a view for writing is out: elements may change unseen
+    cdef Writes writes              # where chunks have checksums; else None
     cdef object log                 # told of what is read; None: nobody asks
 
-    cdef int _check_open(self) except -1
-    cdef int _check_rank(self, int rank) except -1
-    cdef int _check_writable(self) except -1
+    cdef int show(self, Frame frame) except -1
+    cdef Frame _opened(self)
+    cdef Frame _writable(self)

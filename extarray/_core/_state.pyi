@@ -1,12 +1,12 @@
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, type_check_only
+from typing import Any, Literal, Protocol, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
 from extarray._core._axial import Axial
-from extarray._core._mapping import Counter, Region, Views
+from extarray._core._mapping import Counter, Region, Users
 from extarray.errors import ReadOnlyError
 
 # Checksums, as the core sees them.
@@ -14,6 +14,28 @@ from extarray.errors import ReadOnlyError
 class Doubtful(Protocol):
     in_doubt: bool
     def doubt(self) -> None: ...
+
+@final
+class Frame:
+    def __new__(cls) -> Self: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def origin(self) -> tuple[int, ...]: ...
+    @property
+    def offset(self) -> tuple[int, ...]: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+
+@final
+class Trust:
+    def __new__(cls, n_stored: int) -> Self: ...
+
+@final
+class Writes:
+    def __new__(cls) -> Self: ...
 
 @disjoint_base
 class ArrayState:
@@ -50,7 +72,7 @@ class ArrayState:
 
     # For the array class that derives from this one.
     @property
-    def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]: ...
+    def _frame(self) -> Frame: ...
     @property
     def _lead(self) -> tuple[int, ...]: ...
     def _read_only(self, what: str) -> ReadOnlyError: ...
@@ -75,11 +97,16 @@ class ArrayState:
         hollow: bool,
         durable: bool,
         sums: Doubtful | None = None,
-        views: Views | None = None,
+        users: Users | None = None,
+        trust: Trust | None = None,
+        verifies: bool = False,
     ) -> None: ...
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
+    def _hold(self, array: ArrayState) -> None: ...
+    def _verify_reads(self) -> None: ...
+    @property
+    def _original(self) -> Any: ...
     def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
-    def _note_cut(self) -> None: ...
     def _allocate(
         self, low: Sequence[int] | None, high: Sequence[int], limit: int
     ) -> tuple[int, ...]: ...

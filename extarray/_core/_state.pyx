@@ -1,7 +1,13 @@
-"""What is known of an array: how its chunks are laid out and reached, its bounds, and its grid."""
+"""What is known of an array: how its chunks are laid out and reached, its bounds, and its grid.
+
+Whatever of it a transfer uses is in one object, a `Frame`.  It is taken in one step, before the GIL is
+given up, and nothing else of the array is looked at until the transfer has ended.
+"""
+
+cimport cython
 
 from ._axial cimport END, START, Axial, extent_of, product
-from ._mapping cimport Counter, Region, Touched, Views
+from ._mapping cimport Counter, Region, Touched, Users
 from ._types cimport (
     MAX_NDIM, ceil_div, floor_div, index_t, xa_add_overflows, xa_mul_overflows,
 )
@@ -29,114 +35,262 @@ cdef bint holding(
         or elements >= limit)
 
 
+cdef tuple as_tuple(const index_t *values, int n):
+    cdef int j
+    return tuple([values[j] for j in range(n)])
+
+
+@cython.final
+cdef class Frame:
+    """An array as it is at one moment: what indices mean, and where the elements are."""
+
+    def __dealloc__(self):
+        if self.epoch is not None:
+            self.epoch.n_users -= 1
+
+    cdef Frame copied(self):
+        """Copy all but the epoch, for an array that is about to change."""
+        cdef Frame copy = Frame.__new__(Frame)
+        # Making an object may run any code, also code that changes the array: it comes first.
+        copy.now = self.now
+        copy.vectors = self.vectors
+        copy.region = self.region
+        copy.touched = self.touched
+        copy.kind = self.kind
+        copy.element_order = self.element_order
+        copy.chunk_shape = self.chunk_shape
+        copy.places = self.places
+        copy.cuts = self.cuts
+        copy.fill = self.fill
+        copy.sums = self.sums
+        copy.trust = self.trust
+        return copy
+
+    @property
+    def ndim(self):
+        """Number of axes."""
+        return self.now.layout.ndim
+
+    @property
+    def shape(self):
+        """Bounds, in elements."""
+        return as_tuple(self.now.bounds, self.now.layout.ndim)
+
+    @property
+    def origin(self):
+        """Elements that each axis has grown at its start, less those that it has shrunk there."""
+        return as_tuple(self.now.origins, self.now.layout.ndim)
+
+    @property
+    def offset(self):
+        """Elements that the grid has before the bounds."""
+        return as_tuple(self.now.layout.offset, self.now.layout.ndim)
+
+    @property
+    def chunks(self):
+        """Extents of a chunk, in elements."""
+        return self.chunk_shape
+
+
+# What an array shows that is still to be made: it is closed.
+cdef Frame nothing = Frame.__new__(Frame)
+nothing.now.layout.fd = -1
+
+
+cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
+    """Set what follows from bounds, the offsets in the layout, and the axial vectors."""
+    cdef layout_t *layout = &frame.now.layout
+    cdef int j
+    for j in range(layout.ndim):
+        frame.now.bounds[j] = bounds[j]
+        frame.now.extents[j] = extent_of(&frame.vectors.state, j)
+        layout.low[j] = -frame.vectors.state.sides[START][j].extent
+        frame.now.origins[j] = -layout.low[j] * layout.chunk[j] - layout.offset[j]
+    frame.now.is_cut = False        # these are later than the inner box
+    frame.now.file_bytes = product(&frame.vectors.state) * layout.chunk_bytes
+    return 0
+
+
+@cython.final
+cdef class Trust:
+    """Which chunks need not be compared with their checksums any more, by whatever object.
+
+    Parameters
+    ----------
+    n_stored : int
+        Chunks that there were before; later ones are of this session.
+    """
+
+    def __cinit__(self, index_t n_stored):
+        self.known = Touched()
+        self.n_stored = n_stored
+
+
+@cython.final
+cdef class Writes:
+    """What is written to an array whose chunks have checksums, by whatever object of it."""
+
+    def __cinit__(self):
+        self.written = Touched()
+        self.shown = set()
+
+
 cdef class ArrayState:
-    """Layout, bounds and region of an array, and what is known of cuts."""
+    """An array as it is now: a frame, which every change replaces by another."""
 
     def __cinit__(self, *args, **kwargs):
-        self.layout.fd = -1
+        self.frame = nothing
+
+    cdef int show(self, Frame frame) except -1:
+        """Be what a new frame says, from now on: one step for other threads."""
+        cdef Frame before = self.frame
+        if self.users is not None:
+            frame.epoch = self.users.last
+            frame.epoch.n_users += 1
+        self.frame = frame
+        del before      # which may run any code
+        return 0
 
     def _setup(
         self, Axial axial not None, dtype, tuple chunks not None, str order, places, shape, offset
     ):
         """Set the layout and the bounds; again where the array has gained an axis.
 
-        `places` is None for orders with strides.  What was set before lives on where transfers of
-        other threads use it.  All of it changes in one step for these: once they are counted out,
-        nothing runs any code of Python's.
+        `places` is None for orders with strides.  Transfers of other threads go on with what was set
+        before.
         """
         cdef layout_t layout
         cdef index_t bounds[MAX_NDIM]
-        cdef index_t extents[MAX_NDIM]
-        cdef index_t origins[MAX_NDIM]
-        cdef int j, i, rank = len(chunks)
+        cdef Frame frame
+        cdef Touched fresh = Touched()
+        cdef int j, i, ndim = len(chunks)
         cdef index_t stride = dtype.itemsize
         cdef const index_t[::1] table
-        cdef Axial old_vectors = self.vectors
-        cdef Touched touched = self.touched
-        old = self.kind, self.element_order, self.chunk_shape, self.places, self.touched
-        layout.ndim = rank
+        layout.ndim = ndim
         layout.itemsize = stride
-        for i in range(rank):
-            j = i if order == "F" else rank - 1 - i
+        for i in range(ndim):
+            j = i if order == "F" else ndim - 1 - i
             layout.fast_to_slow[i] = j
             layout.chunk[j] = chunks[j]
             layout.stride[j] = stride
             stride *= layout.chunk[j]
         layout.chunk_bytes = stride
-        if touched is not None and stride != self.layout.chunk_bytes:
-            touched = Touched()     # a larger chunk has parts without space
         layout.place = NULL
         if places is not None:
             table = places
             layout.place = &table[0]
             places = table
-        for j in range(rank):
+        for j in range(ndim):
             bounds[j] = shape[j]
             layout.offset[j] = offset[j]
-            extents[j] = extent_of(&axial.state, j)
-            layout.low[j] = -axial.state.sides[START][j].extent
-            origins[j] = -layout.low[j] * layout.chunk[j] - layout.offset[j]
-        self.vectors = axial
-        self.kind = dtype
-        self.element_order = order
-        self.chunk_shape = chunks
-        self.places = places
-        self.touched = touched
-        layout.touched = touched.root if touched is not None else NULL
-        layout.base = self.layout.base
-        layout.fd = self.layout.fd
-        layout.sparse = self.layout.sparse
-        layout.hollow = self.layout.hollow
-        self.layout = layout
-        self.bounds = bounds
-        self.extents = extents
-        self.origins = origins
-        self.rank = rank
-        self.file_bytes = product(&axial.state) * stride
+        frame = self.frame.copied()
+        if frame.touched is not None and stride != frame.now.layout.chunk_bytes:
+            frame.touched = fresh       # a larger chunk has parts without space
+        layout.touched = frame.touched.root if frame.touched is not None else NULL
+        layout.base = frame.now.layout.base
+        layout.fd = frame.now.layout.fd
+        layout.sparse = frame.now.layout.sparse
+        layout.hollow = frame.now.layout.hollow
+        frame.now.layout = layout
+        frame.vectors = axial
+        frame.kind = dtype
+        frame.element_order = order
+        frame.chunk_shape = chunks
+        frame.places = places
+        publish_bounds(frame, bounds)
         self.changes += 1
-        del old, old_vectors
+        self.show(frame)
 
     def _set_places(self, const index_t[::1] table not None):
         """Set where elements stand in a chunk, for the orders without strides."""
-        self.places = table
-        self.layout.place = &table[0]
-        self.reads_direct = self.writes_direct = False
+        cdef object places = table
+        cdef Frame frame = self.frame.copied()
+        frame.places = places
+        frame.now.layout.place = &table[0]
+        frame.now.reads_direct = frame.now.writes_direct = False
+        self.show(frame)
 
     @property
     def _has_places(self):
         """Whether there is such a table."""
-        return self.layout.place != NULL
+        return self.frame.now.layout.place != NULL
 
     def _attach(
         self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
-        Views views=None
+        Users users=None, Trust trust=None, bint verifies=False
     ):
         """Take the region that holds the chunks (None: closed), and what keeps their checksums.
 
-        `views` counts those of chunks that are out.
+        `users` are those of the chunks, which a store asks for before it gives any back.  Chunks that
+        `trust` does not know are verified before they are written to in part; if it `verifies`, also
+        before they are read.
         """
-        self.is_open = region is not None
-        self.is_writable = self.is_open and writable
-        self.layout.base = region.base if self.is_open else NULL
-        self.layout.fd = region.fd if self.is_open else -1
+        cdef Touched touched = Touched()
+        cdef Writes writes = Writes()
+        cdef Users own = Users() if users is None else users
+        cdef Frame frame = self.frame.copied()
+        cdef bint is_open = region is not None
+        frame.now.is_writable = is_open and writable
+        frame.now.layout.base = region.base if is_open else NULL
+        frame.now.layout.fd = region.fd if is_open else -1
         # Memory has no holes.
-        self.layout.sparse = sparse and self.layout.fd >= 0
-        self.layout.hollow = hollow
-        if self.is_writable and region.fd >= 0 and self.touched is None:
-            self.touched = Touched()
-        self.layout.touched = self.touched.root if self.touched is not None else NULL
-        self.reads_direct = self.layout.base != NULL and self.layout.place == NULL and not hollow
-        self.is_durable = durable
-        self.sums = sums if self.is_writable else None
-        if self.sums is not None and self.written is None:
-            self.written = Touched()
-            self.shown = set()
-        self.writes_direct = (
-            self.reads_direct and self.is_writable and not self.layout.sparse and not durable
-            and self.sums is None)
-        self.region = region
+        frame.now.layout.sparse = sparse and frame.now.layout.fd >= 0
+        frame.now.layout.hollow = hollow
+        if frame.now.is_writable and region.fd >= 0 and frame.touched is None:
+            frame.touched = touched
+        frame.now.layout.touched = frame.touched.root if frame.touched is not None else NULL
+        frame.trust = trust
+        frame.now.verifies = verifies and trust is not None
+        frame.now.reads_direct = (
+            frame.now.layout.base != NULL and frame.now.layout.place == NULL and not hollow
+            and not frame.now.verifies)
+        frame.now.is_durable = durable
+        frame.sums = sums if frame.now.is_writable else None
+        if sums is not None and self.writes is None:
+            self.writes = writes
+        frame.now.writes_direct = (
+            frame.now.reads_direct and frame.now.is_writable and not frame.now.layout.sparse
+            and not durable and frame.sums is None)
+        frame.region = region
+        if not is_open:
+            frame.cuts = None
         self.view_region = None
-        self.views = Views() if views is None else views
+        self.users = own
+        self.show(frame)
+
+    def _hold(self, ArrayState array not None):
+        """Show another array as it is now, whatever becomes of it.
+
+        Reading and writing go on with the bounds, the layout and the chunks of this moment.  What is
+        written counts as written to the other one, and nothing is once that is closed.
+        """
+        self.original = array
+        self.frame = array.frame
+        self.users = array.users
+        self.writes = array.writes
+        self.view_region = array.view_region
+        self.changes = array.changes
+        self.lent = array.lent
+        self.log = array.log
+
+    def _verify_reads(self):
+        """In an array that `_hold` made: from now on verify the chunks that are read."""
+        cdef Frame before = self.frame
+        cdef Frame frame
+        if before.trust is None or before.now.verifies:
+            return
+        frame = before.copied()
+        frame.now.verifies = True
+        frame.now.reads_direct = frame.now.writes_direct = False
+        frame.epoch = before.epoch
+        if frame.epoch is not None:
+            frame.epoch.n_users += 1
+        self.frame = frame
+
+    @property
+    def _original(self):
+        """The array that this one shows as it was; None where this is no such array."""
+        return self.original
 
     def _allocate(self, low, high, index_t limit):
         """Grow the grid to hold elements low ... high - 1; returns the rows added at the starts.
@@ -145,16 +299,17 @@ cdef class ArrayState:
         those beside the bounds counted; the grid may have grown along others then.
         """
         cdef index_t rows, extent, total
-        cdef int j
-        added = [0] * self.rank
-        for j in range(self.rank):
-            if low is None and high[j] <= self.bounds[j]:
+        cdef Frame frame = self.frame
+        cdef int j, ndim = frame.now.layout.ndim
+        added = [0] * ndim
+        for j in range(ndim):
+            if low is None and high[j] <= frame.now.bounds[j]:
                 continue
-            extent = extent_of(&self.vectors.state, j)
+            extent = extent_of(&frame.vectors.state, j)
             try:
                 fits = holding(
-                    0 if low is None else low[j], high[j], self.layout.offset[j],
-                    self.layout.chunk[j], extent, limit, &rows, &total)
+                    0 if low is None else low[j], high[j], frame.now.layout.offset[j],
+                    frame.now.layout.chunk[j], extent, limit, &rows, &total)
             except OverflowError:
                 fits = False
             if not fits:
@@ -162,10 +317,10 @@ cdef class ArrayState:
                     f"cannot grow axis {j} so far: with its chunks it would have 2**63 elements, or "
                     "nearly")
             if rows:
-                self.vectors.extend(j, START, rows)
+                frame.vectors.extend(j, START, rows)
                 added[j] = rows
             if total > rows + extent:
-                self.vectors.extend(j, END, total - rows - extent)
+                frame.vectors.extend(j, END, total - rows - extent)
         return tuple(added)
 
     def _set_bounds(self, shape, offset):
@@ -173,51 +328,66 @@ cdef class ArrayState:
 
         `offset` is what the grid has before them along each axis, in elements.
         """
+        cdef index_t bounds[MAX_NDIM]
+        cdef index_t before[MAX_NDIM]
+        cdef Frame frame
         cdef int j
-        for j in range(self.rank):
-            self.bounds[j] = shape[j]
-            self.extents[j] = extent_of(&self.vectors.state, j)
-            self.layout.offset[j] = offset[j]
-            self.layout.low[j] = -self.vectors.state.sides[START][j].extent
-            self.origins[j] = -self.layout.low[j] * self.layout.chunk[j] - offset[j]
-        self.is_cut = False     # these are later than the inner box
-        self.file_bytes = product(&self.vectors.state) * self.layout.chunk_bytes
+        for j in range(self.frame.now.layout.ndim):
+            bounds[j] = shape[j]
+            before[j] = offset[j]
+        frame = self.frame.copied()
+        for j in range(frame.now.layout.ndim):
+            frame.now.layout.offset[j] = before[j]
+        publish_bounds(frame, bounds)
         self.changes += 1
+        self.show(frame)
 
     def _watch(self, Counter cuts, uint64_t known, fill):
         """Take the counter of cuts (or None), and the number that the present bounds go with."""
-        self.cuts = cuts
-        self.fill = fill
-        self._know_cuts(known, None)
+        cdef Frame frame = self.frame.copied()
+        frame.cuts = cuts
+        frame.fill = fill
+        frame.now.cuts_known = known
+        frame.now.is_cut = False
+        self.show(frame)
 
     def _know_cuts(self, uint64_t known, inner):
         """Note up to which number the cuts are known, and what they left: (low, high), counted from
         where index 0 was at first, or None where that is all."""
+        cdef index_t low[MAX_NDIM]
+        cdef index_t high[MAX_NDIM]
         cdef bint is_cut = False
+        cdef Frame frame
         cdef int j
         if inner is not None:
-            for j in range(self.rank):
-                self.inner_low[j] = inner[0][j]
-                self.inner_high[j] = inner[1][j]
-                is_cut |= (self.inner_low[j] > -self.origins[j]
-                           or self.inner_high[j] < self.bounds[j] - self.origins[j])
-        self.is_cut = is_cut
-        self.cuts_known = known
-
-    def _note_cut(self):
-        """Tell threads that read what has been cut off that it is about to be destroyed."""
-        if self.cuts is not None:
-            self.cuts.increase()
+            for j in range(self.frame.now.layout.ndim):
+                low[j] = inner[0][j]
+                high[j] = inner[1][j]
+        frame = self.frame.copied()
+        if inner is not None:
+            for j in range(frame.now.layout.ndim):
+                frame.now.inner_low[j] = low[j]
+                frame.now.inner_high[j] = high[j]
+                is_cut |= (low[j] > -frame.now.origins[j]
+                           or high[j] < frame.now.bounds[j] - frame.now.origins[j])
+        frame.now.is_cut = is_cut
+        frame.now.cuts_known = known
+        self.show(frame)
 
     def _forget_touched(self):
         """Forget which chunks have space: a growth was undone, and took some away."""
-        if self.touched is not None:
-            self.touched = Touched()
-            self.layout.touched = self.touched.root
+        cdef Touched fresh
+        cdef Frame frame
+        if self.frame.touched is not None:
+            fresh = Touched()
+            frame = self.frame.copied()
+            frame.touched = fresh
+            frame.now.layout.touched = fresh.root
+            self.show(frame)
 
     def _abandon(self, start):
         """Leave what lies behind `start` bytes of the file to views alone, without the file."""
-        for region in (self.region, self.view_region):
+        for region in (self.frame.region, self.view_region):
             if region is not None:
                 region.abandon(start)
 
@@ -233,17 +403,17 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3), chunks=(2, 2)).axial.address((1, 0))
         2
         """
-        return self.vectors
+        return self.frame.vectors
 
     @property
     def dtype(self):
         """Data type of the elements."""
-        return self.kind
+        return self.frame.kind
 
     @property
     def order(self):
         """Order of the elements in a chunk: "C", "F", "Z" (Morton) or "H" (Hilbert)."""
-        return self.element_order
+        return self.frame.element_order
 
     @property
     def shape(self):
@@ -255,32 +425,33 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3)).shape
         (4, 3)
         """
-        cdef int j
-        return tuple([self.bounds[j] for j in range(self.rank)])
+        cdef Frame frame = self.frame
+        return as_tuple(frame.now.bounds, frame.now.layout.ndim)
 
     @property
     def ndim(self):
         """Number of axes."""
-        return self.rank
+        return self.frame.now.layout.ndim
 
     @property
     def size(self):
         """Number of elements inside the bounds."""
+        cdef Frame frame = self.frame
         cdef object size = 1
         cdef int j
-        for j in range(self.rank):
-            size *= self.bounds[j]
+        for j in range(frame.now.layout.ndim):
+            size *= frame.now.bounds[j]
         return size
 
     @property
     def itemsize(self):
         """Bytes of an element."""
-        return self.layout.itemsize
+        return self.frame.now.layout.itemsize
 
     @property
     def nbytes(self):
         """Bytes of the elements inside the bounds."""
-        return self.size * self.layout.itemsize
+        return self.size * self.frame.now.layout.itemsize
 
     @property
     def chunks(self):
@@ -292,17 +463,18 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3), chunks=(2, 2)).chunks
         (2, 2)
         """
-        return self.chunk_shape
+        return self.frame.chunk_shape
 
     @property
     def chunk_bytes(self):
         """Bytes of a chunk."""
-        return self.layout.chunk_bytes
+        return self.frame.now.layout.chunk_bytes
 
     @property
     def _grid_bytes(self):
         """Bytes of all chunks that the axial vectors know, also those that are not committed."""
-        return <object> product(&self.vectors.state) * <object> self.layout.chunk_bytes
+        cdef Frame frame = self.frame
+        return <object> product(&frame.vectors.state) * <object> frame.now.layout.chunk_bytes
 
     @property
     def grid(self):
@@ -314,8 +486,8 @@ cdef class ArrayState:
         >>> xa.zeros((4, 3), chunks=(2, 2)).grid
         (2, 2)
         """
-        cdef int j
-        return tuple([self.extents[j] for j in range(self.rank)])
+        cdef Frame frame = self.frame
+        return as_tuple(frame.now.extents, frame.now.layout.ndim)
 
     @property
     def origin(self):
@@ -331,45 +503,42 @@ cdef class ArrayState:
         >>> a.origin
         (0, 2)
         """
-        cdef int j
-        return tuple([self.origins[j] for j in range(self.rank)])
+        cdef Frame frame = self.frame
+        return as_tuple(frame.now.origins, frame.now.layout.ndim)
 
     @property
     def _frame(self):
-        """Shape and origin, both of one moment: what indices mean."""
-        cdef index_t bounds[MAX_NDIM]
-        cdef index_t origins[MAX_NDIM]
-        cdef int j, rank = self.rank
-        for j in range(rank):       # making tuples may run any code
-            bounds[j] = self.bounds[j]
-            origins[j] = self.origins[j]
-        return tuple([bounds[j] for j in range(rank)]), tuple([origins[j] for j in range(rank)])
+        """The array as it is now, for who needs more than one thing of it."""
+        return self.frame
 
     @property
     def _lead(self):
         """Elements of the first chunk of each axis that lie before index 0."""
+        cdef Frame frame = self.frame
         cdef int j
-        return tuple([self.layout.offset[j] % self.layout.chunk[j] for j in range(self.rank)])
+        return tuple([
+            frame.now.layout.offset[j] % frame.now.layout.chunk[j]
+            for j in range(frame.now.layout.ndim)])
 
     @property
     def closed(self):
         """Whether `close` was called."""
-        return not self.is_open
+        return self.frame.region is None
 
     def __len__(self):
-        if self.rank == 0:
+        if self.frame.now.layout.ndim == 0:
             raise TypeError("len() of unsized object")
-        return self.bounds[0]
+        return self.frame.now.bounds[0]
 
     @property
     def _is_mapped(self):
         """Whether transfers are loads and stores, and no system calls."""
-        return self.layout.base != NULL
+        return self.frame.now.layout.base != NULL
 
     @property
     def _region(self):
         """The region that transfers use."""
-        return self.region
+        return self.frame.region
 
     @property
     def _changes(self):
@@ -387,26 +556,26 @@ cdef class ArrayState:
         return ReadOnlyError(
             f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'")
 
-    cdef int _check_open(self) except -1:
-        if not self.is_open:
+    cdef Frame _opened(self):
+        """Take the array as it is now; it is a ClosedError where it is closed."""
+        cdef Frame frame = self.frame
+        if frame.region is None:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
-        return 0
+        return frame
 
-    cdef int _check_rank(self, int rank) except -1:
-        """Refuse what was made ready for an array of another rank; ranks only ever grow."""
-        if rank != self.rank:
-            raise ShapeError(
-                f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
-                f"has {self.rank} axes now, and had {rank}; make it anew")
-        return 0
-
-    cdef int _check_writable(self) except -1:
-        self._check_open()
-        if not self.is_writable:
+    cdef Frame _writable(self):
+        """Take the array as it is now, to write to it."""
+        cdef Frame frame = self._opened()
+        if not frame.now.is_writable:
             raise self._read_only("write to")
+        if self.original is not None:
+            self.original._writable()   # or it is closed, and has another writer by now
         self.changes += 1       # whoever asks is about to write
-        return 0
+        return frame
 
     def _check_axes(self, int ndim):
-        """Refuse to go on where the array has another number of axes."""
-        self._check_rank(ndim)
+        """Refuse what was made ready for another number of axes, which only ever grows."""
+        if ndim != self.frame.now.layout.ndim:
+            raise ShapeError(
+                f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
+                f"has {self.frame.now.layout.ndim} axes now, and had {ndim}; make it anew")

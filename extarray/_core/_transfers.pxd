@@ -3,39 +3,43 @@
 cimport numpy as cnp
 
 from ._copy cimport job_t
+from ._gather cimport Plan
 from ._query cimport query_t
 from ._selection cimport selection_t
-from ._state cimport ArrayState
+from ._state cimport ArrayState, Frame
 from ._types cimport index_t
 
 
 cdef class Transfers(ArrayState):
-    cdef void _begin(self, selection_t *s, index_t *bounds) noexcept
-    cdef int _rebase(self, selection_t *s) except -1
-    cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1
-    cdef int _move_box(self, selection_t *s, cnp.ndarray values, bint write) except -1
+    cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
+    cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
     cdef int _move_halves(
-        self, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
+        self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
     ) except -1
-    cdef int _run_large(self, job_t *job, index_t size) except -1
-    cdef bint _is_cut(self) noexcept
-    cdef int _check_transferred(self, int failure, bint write) except -1
-    cdef int _begin_query(self, query, index_t *origin) except -1
-    cdef int _check_query(self, query, const index_t *origin) except -1
+    cdef int _look_for_signals(self, bint write) except -1
+    cdef int _run_large(self, Frame frame, job_t *job, index_t size) except -1
+    cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1
+    cdef int _check_transferred(self, Frame frame, int failure, bint write) except -1
+    cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1
     cdef int _move_points(
-        self, query, const index_t *origin, cnp.ndarray values, bint write
+        self, Frame frame, query, const index_t *origin, cnp.ndarray values, bint write
     ) except -1
-    cdef int _read_watched(self, selection_t *s, cnp.ndarray values) except -1
+    cdef int _write_noted(self, Frame frame, Plan plan, index_t size, index_t total) except -1
+    cdef int _run_visited(self, Plan plan, index_t size, index_t total) except -1
+    cdef Frame _latest_cuts(self, Frame frame)
+    cdef int _read_watched(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _read_points_watched(
-        self, query, const index_t *origin, cnp.ndarray values
+        self, Frame frame, query, const index_t *origin, cnp.ndarray values
     ) except -1
-    cdef int _inner(self, int axis, index_t *low, index_t *high) except -1
-    cdef int _fill_cut(
-        self, const selection_t *s, cnp.ndarray values, const index_t *lows, const index_t *highs
-    ) except -1
-    cdef int _begin_write(self) except -1
-    cdef int _store(self, selection_t *s, cnp.ndarray values) except -1
-    cdef int _note_box(self, selection_t *s) except -1
+    cdef int _begin_write(self, Frame frame) except -1
+    cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
+    cdef int _note_box(self, Frame frame, const selection_t *s) except -1
+    cdef int _verify_box(self, Frame frame, const selection_t *s) except -1
+    cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1
+    cdef index_t _count_asked(self, Frame frame, const selection_t *s) except -1
+    cdef int _verify_visits(self, Frame frame, const query_t *q) except -1
+    cdef int _verify(self, Frame frame, addresses) except -1
+    cdef int _set_written(self, const index_t[::1] addresses) except -1
     cdef void _note_visits(self, const query_t *q) noexcept
     cdef int _tell(self, const selection_t *s) except -1
 

@@ -10,17 +10,17 @@ import numpy as np
 
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._axial cimport Axial, address_of, axial_t
-from ._copy cimport STAGE, count_pieces, job_t, piece_t, prepare, run
+from ._axial cimport address_of, axial_t
+from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan
-from ._mapping cimport Counter, Region, Touched, touched_missed, touched_set, touched_take
+from ._mapping cimport touched_missed, touched_set, touched_take
 from ._query cimport query_t
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
-from ._state cimport ArrayState
+from ._state cimport ArrayState, Frame, Writes, frame_t
 from ._threads cimport run_pieces, run_plan, worth_threads
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -39,6 +39,21 @@ cdef enum:
     WINDOW = 1 << 18            # visits to chunks that are looked up at a time
     MOST_PIECES = 1 << 18       # of a box that is moved at a time
 
+    # What of a chunk a selection has: a part, all inside the bounds, or all.
+    PART = 0
+    INSIDE = 1
+    WHOLE = 2
+
+# A way through the chunks of a selection.
+cdef struct walk_t:
+    int ndim
+    index_t low[MAX_NDIM]       # the first element that counts, as the grid counts them ...
+    index_t last[MAX_NDIM]      # ... and the last
+    index_t step[MAX_NDIM]
+    index_t n[MAX_NDIM]
+    index_t done[MAX_NDIM]
+    index_t chunk[MAX_NDIM]     # where it is, as axial_t counts
+
 cdef index_t RELEASE_BYTES = 1 << 16        # below this, releasing the GIL costs more than it gives
 cdef index_t STREAM_BYTES = 1 << 23         # results beyond the caches
 cdef index_t PART_BYTES = 1 << 28           # between parts as large, signals are looked for
@@ -46,81 +61,60 @@ cdef index_t CHECK_BYTES = 1 << 20          # above this, a look at the length o
 
 
 cdef class Transfers(ArrayState):
-    """Boxes and queries of an array, moved from and to NumPy arrays of its dtype."""
+    """Boxes and queries of an array, moved from and to NumPy arrays of its dtype.
 
-    cdef void _begin(self, selection_t *s, index_t *bounds) noexcept:
-        """Note what indices mean now: reading the brackets may run any code, and other threads."""
-        cdef int j
-        for j in range(self.rank):
-            bounds[j] = self.bounds[j]
-            s.origin[j] = self.origins[j]
-        s.is_free = False
+    Every method takes the frame that the selection was made for, and uses nothing else of the array.
+    """
 
-    cdef int _rebase(self, selection_t *s) except -1:
-        """Have a selection count from index 0 as it is now; refuse what is no longer there."""
-        cdef index_t first, last
-        cdef int j
-        if s.ndim != self.rank:
-            self._check_rank(s.ndim)
-        for j in range(self.rank):
-            s.start[j] += self.origins[j] - s.origin[j]
-            s.origin[j] = self.origins[j]
-            if s.count[j] and not s.is_free:
-                first = s.start[j]
-                last = first + (s.count[j] - 1) * s.step[j]
-                if min(first, last) < 0 or max(first, last) >= self.bounds[j]:
-                    raise BoundsError(
-                        f"the bounds of {self._name()} have moved in while a selection was used: axis "
-                        f"{j} has size {self.bounds[j]} now")
-        return 0
-
-    cdef int _transfer(self, selection_t *s, cnp.ndarray values, bint write) except -1:
+    cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection from or to an array of this dtype, which broadcasts to its shape."""
-        if self.cuts is None or write or s.is_free or selection_size(s) == 0:
-            return self._move_box(s, values, write)
-        return self._read_watched(s, values)
+        if frame.now.verifies and not write:
+            self._verify_box(frame, s)
+        if frame.cuts is None or write or selection_size(s) == 0:
+            return self._move_box(frame, s, values, write)
+        return self._read_watched(frame, s, values)
 
-    cdef int _move_box(self, selection_t *s, cnp.ndarray values, bint write) except -1:
+    cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection, whatever happens meanwhile."""
         cdef index_t stride[MAX_NDIM]
         cdef index_t room_for[MAX_NDIM]
         cdef piece_t room[ROOM]
         cdef piece_t *pieces = room
         cdef job_t job
-        cdef index_t total = 0, size = selection_size(s) * self.layout.itemsize
+        cdef index_t total = 0, size = selection_size(s) * frame.now.layout.itemsize
         cdef int j, i, failure, missing = s.result_ndim - values.ndim
         if size == 0:
             return 0
-        self._rebase(s)
-        for j in range(self.rank):
+        for j in range(s.ndim):
             stride[j] = 0
         for i in range(missing, s.result_ndim):
             if s.result_axis[i] >= 0 and values.shape[i - missing] > 1:
                 stride[s.result_axis[i]] = values.strides[i - missing]
-        count_pieces(s, self.layout.chunk, room_for)
-        for j in range(self.rank):
+        count_pieces(s, frame.now.layout.chunk, room_for)
+        for j in range(s.ndim):
             total += room_for[j]
         if total > ROOM:
             if total > MOST_PIECES:
-                return self._move_halves(s, values, write, room_for)
+                return self._move_halves(frame, s, values, write, room_for)
             pieces = <piece_t *> malloc(total * sizeof(piece_t))
             if pieces == NULL:
                 raise MemoryError(f"no memory for {total} pieces of a selection")
         try:
-            prepare(&job, &self.vectors.state, &self.layout, s, pieces, values.data, stride)
+            prepare(
+                &job, &frame.vectors.state, &frame.now.layout, s, pieces, values.data, stride)
             job.write = write
             job.stream = size >= STREAM_BYTES
-            if size < RELEASE_BYTES and self.layout.base != NULL:
+            if size < RELEASE_BYTES and frame.now.layout.base != NULL:
                 failure = run(&job, NULL, NULL)
             else:
-                failure = self._run_large(&job, size)
+                failure = self._run_large(frame, &job, size)
         finally:
             if pieces != room:
                 free(pieces)
-        return self._check_transferred(failure, write)
+        return self._check_transferred(frame, failure, write)
 
     cdef int _move_halves(
-        self, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
+        self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces
     ) except -1:
         """Move a selection of too many pieces, first one half along the axis that has most."""
         cdef selection_t part
@@ -133,23 +127,27 @@ cdef class Transfers(ArrayState):
         middle = s.result_shape[dim] // 2
         for low, high in ((0, middle), (middle, s.result_shape[dim])):
             if low:
-                PyErr_CheckSignals()
-                self._check_open()
+                self._look_for_signals(write)
             narrow(s, dim, low, high, &part)
             inner = values
             if dim >= missing and values.shape[dim - missing] > 1:
                 inner = values[(slice(None),) * (dim - missing) + (slice(low, high),)]
-            self._move_box(&part, inner, write)
+            self._move_box(frame, &part, inner, write)
         return 0
 
-    cdef int _run_large(self, job_t *job, index_t size) except -1:
+    cdef int _look_for_signals(self, bint write) except -1:
+        """Let a signal (Ctrl-C) end a transfer between two of its parts; and closing, one that writes.
+
+        What is read stays as it is, but a file that is closed may have another writer by now.
+        """
+        PyErr_CheckSignals()
+        if write:
+            self._writable()
+        return 0
+
+    cdef int _run_large(self, Frame frame, job_t *job, index_t size) except -1:
         """Run a job without the GIL, on as many threads as are worth it."""
         cdef axial_t state
-        cdef Axial axial = self.vectors
-        # Another thread may close the array, or grow it, meanwhile: what the job uses stays.
-        cdef Region _region = self.region
-        cdef Touched _touched = self.touched
-        cdef object _places = self.places
         cdef int failure
         cdef index_t shares = worth_threads(size), limit
         cdef int zeros[MAX_NDIM]
@@ -158,37 +156,60 @@ cdef class Transfers(ArrayState):
             limit = config.max_memory // (8 * max(1, config.threads))
             while job.piece < STAGE and 2 * job.piece <= limit:
                 job.piece *= 2
-        if size >= CHECK_BYTES and self._is_cut():
-            self._raise_cut()
+        if size >= CHECK_BYTES and is_truncated(frame):
+            self._raise_truncated()
         memset(zeros, 0, sizeof(zeros))
-        axial.pin(&state)
+        frame.vectors.pin(&state)
         job.axial = &state
         try:
             if size > PART_BYTES:
-                return run_parts(job, zeros, job.n_pieces)
+                return self._run_parts(job, zeros, job.n_pieces)
             if shares > 1 and job.layout.ndim > 0:
                 return run_pieces(job, zeros, job.n_pieces, shares)
             with nogil:
                 failure = run(job, NULL, NULL)
             return failure
         finally:
-            axial.unpin()
+            frame.vectors.unpin()
 
-    cdef bint _is_cut(self) noexcept:
-        """Whether somebody has cut off the file."""
-        cdef stat_t about
-        return (self.layout.fd >= 0 and fstat(self.layout.fd, &about) == 0
-                and about.st_size < self.file_bytes)
+    cdef int _run_parts(self, const job_t *job, const int *low, const int *high) except -1:
+        """Run the pieces low ... high - 1 of a job, first one half of them where they are many: between
+        two parts a signal (Ctrl-C) may end it.  One chunk is one part, however large it is."""
+        cdef int middle[MAX_NDIM]
+        cdef index_t size = job.layout.itemsize, shares
+        cdef const piece_t *last
+        cdef int j, axis = -1, failure
+        for j in range(job.layout.ndim):
+            last = &job.pieces[j][high[j] - 1]
+            size *= last.position + last.count - job.pieces[j][low[j]].position
+            if axis < 0 and high[j] - low[j] > 1:
+                axis = j
+        if size <= PART_BYTES or axis < 0:
+            shares = worth_threads(size)
+            if shares > 1 and axis >= 0:
+                return run_pieces(job, low, high, shares)
+            with nogil:
+                failure = run(job, low, high)
+            return failure
+        memcpy(middle, high, sizeof(middle))
+        middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
+        failure = self._run_parts(job, low, middle)
+        if failure:
+            return failure
+        self._look_for_signals(job.write)
+        memcpy(middle, low, sizeof(middle))
+        middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
+        return self._run_parts(job, middle, high)
 
-    def _raise_cut(self):
+    def _raise_truncated(self):
         raise TruncatedError(
             f"the file of {self._name()} is shorter than its chunks are: another program has cut it "
             "off; restore it from a copy")
 
-    cdef int _check_transferred(self, int failure, bint write) except -1:
+    cdef int _check_transferred(self, Frame frame, int failure, bint write) except -1:
         if failure:
-            if self._is_cut():
-                self._raise_cut()
+            if is_truncated(frame):
+                self._raise_truncated()
             raise self._failed(
                 failure,
                 f"{os.strerror(failure)} while {'writing to' if write else 'reading'} {self._name()}")
@@ -206,95 +227,71 @@ cdef class Transfers(ArrayState):
         of one element, which are contiguous.
         """
         cdef selection_t s
-        cdef index_t bounds[MAX_NDIM]
         cdef index_t origin[MAX_NDIM]
-        cdef int rank
-        if write:
-            self._check_writable()
-        else:
-            self._check_open()
+        cdef Frame frame = self._writable() if write else self._opened()
+        cdef int j
+        if query.frame is not None:
+            frame = query.frame
         if query.size == 0:
             return
-        rank = self._begin_query(query, origin)
+        self._begin_query(frame, query, origin)
         if (<object> values).shape[:len(query.shape)] != query.shape:
             raise ShapeError(f"memory of shape {(<object> values).shape} for a query of {query.shape}")
         if query.is_box and query.field is None:
-            self._begin(&s, bounds)
-            box_of(query, rank, &s)
-            memcpy(s.origin, origin, rank * sizeof(index_t))
+            box_of(query, frame.now.layout.ndim, &s)
+            for j in range(s.ndim):
+                s.start[j] += frame.now.origins[j] - origin[j]
             if write:
-                self._store(&s, values)
+                self._store(frame, &s, values)
             else:
                 if self.log is not None:
                     self._tell(&s)
-                self._transfer(&s, values, False)
-        elif write and self.sums is not None:
-            self._begin_write()
-            try:
-                self._move_points(query, origin, values, True)
-            finally:
-                self.writing -= 1
+                self._transfer(frame, &s, values, False)
         else:
             if self.log is not None and not write:
-                self.log.note_query(query, self.shape)
-            if self.cuts is None or write:
-                self._move_points(query, origin, values, write)
+                self.log.note_query(query, frame.shape)
+            if frame.cuts is None or write:
+                self._move_points(frame, query, origin, values, write)
             else:
-                self._read_points_watched(query, origin, values)
-        if write and self.is_durable:
+                self._read_points_watched(frame, query, origin, values)
+        if write and frame.now.is_durable:
             self._sync_elements()
 
-    cdef int _begin_query(self, query, index_t *origin) except -1:
-        """Note from which origin the indices of a query count; returns the number of axes."""
+    cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1:
+        """Note from which origin the indices of a query count; raise where the array has not got what
+        it selects from."""
         cdef tuple given = query.origin
-        cdef int j, rank = len(query.extents)
-        self._check_rank(rank)
-        for j in range(rank):
-            origin[j] = self.origins[j] if given is None else given[j]
-        self._check_query(query, origin)
-        return rank
-
-    cdef int _check_query(self, query, const index_t *origin) except -1:
-        """Raise where the array has not got what a query selects from."""
         cdef tuple extents = query.extents
         cdef index_t shift
-        cdef int j, rank = len(extents)
-        self._check_rank(rank)
-        for j in range(rank):
-            shift = self.origins[j] - origin[j]
-            if shift < 0 or <index_t> extents[j] > self.bounds[j] - shift:
+        cdef int j, ndim = frame.now.layout.ndim
+        if len(extents) != ndim:
+            self._check_axes(len(extents))
+        for j in range(ndim):
+            origin[j] = frame.now.origins[j] if given is None else given[j]
+            shift = frame.now.origins[j] - origin[j]
+            if shift < 0 or <index_t> extents[j] > frame.now.bounds[j] - shift:
                 raise BoundsError(
-                    f"the bounds of {self._name()} have moved in while a selection was used: axis {j} "
-                    f"had size {extents[j]}, and has {self.bounds[j]}")
+                    f"the bounds of {self._name()} have moved in since a selection was made: axis {j} "
+                    f"had size {extents[j]}, and has {frame.now.bounds[j]}")
         return 0
 
     cdef int _move_points(
-        self, query, const index_t *origin, cnp.ndarray values, bint write
+        self, Frame frame, query, const index_t *origin, cnp.ndarray values, bint write
     ) except -1:
         """Move what a query selects, whatever happens meanwhile."""
         cdef Plan plan
-        cdef Region _region
-        cdef Touched _touched
-        cdef object _places
         cdef query_t *q
         cdef index_t size, total, first
         cdef tuple extents = query.extents
-        cdef int failure = 0, j, rank = len(extents)
-        cdef bint noted = write and self.sums is not None
-        plan = Plan(self.vectors)
-        # Code of Python's has run since: other threads may have closed the array, grown or cut it.
-        self._check_open()
-        self._check_query(query, origin)
-        self._check_rank(plan.query.axial.ndim)
-        _region = self.region
-        _touched = self.touched
-        _places = self.places
+        cdef int failure = 0, j
+        cdef bint noted = write and frame.sums is not None
+        plan = Plan(frame.vectors)
         q = &plan.query
-        q.layout = self.layout
+        q.layout = frame.now.layout
         size = 1
-        for j in range(rank - 1, -1, -1):
+        for j in range(q.layout.ndim - 1, -1, -1):
             q.extent[j] = extents[j]
-            q.layout.offset[j] += self.origins[j] - origin[j]
+            q.layout.offset[j] += frame.now.origins[j] - origin[j]
             # A table of places counts elements in C order.
             q.unit[j] = q.layout.stride[j] if q.layout.place == NULL else size
             size *= q.layout.chunk[j]
@@ -307,158 +304,153 @@ cdef class Transfers(ArrayState):
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
             factor.add_to(plan, (<object> values).strides)
-        if write:
-            self._check_query(query, origin)    # masks are copied by code of Python's
         total = plan.n_combinations()
+        if noted:
+            return self._write_noted(frame, plan, size, total)
         for first in range(0, total, WINDOW):
             plan.look_up(first, min(total, first + WINDOW))
-            if noted:
-                self._note_visits(q)
-            try:
-                failure = run_visited(plan, size, total)
-            finally:
-                if noted:
-                    self._note_visits(q)
+            if frame.now.verifies and not write:
+                self._verify_visits(frame, q)
+            failure = self._run_visited(plan, size, total)
             if failure:
                 break
             if first + WINDOW < total:
-                PyErr_CheckSignals()
-        return self._check_transferred(failure, write)
+                self._look_for_signals(write)
+        return self._check_transferred(frame, failure, write)
+
+    cdef int _write_noted(self, Frame frame, Plan plan, index_t size, index_t total) except -1:
+        """Write what a plan says, where chunks have checksums."""
+        cdef query_t *q = &plan.query
+        cdef index_t first
+        cdef int failure = 0
+        if frame.trust is not None:
+            for first in range(0, total, WINDOW):       # before anything is written
+                plan.look_up(first, min(total, first + WINDOW))
+                self._verify_visits(frame, q)
+        self._begin_write(frame)
+        try:
+            for first in range(0, total, WINDOW):
+                if total > WINDOW or frame.trust is None:
+                    plan.look_up(first, min(total, first + WINDOW))
+                self._note_visits(q)
+                try:
+                    failure = self._run_visited(plan, size, total)
+                finally:
+                    self._note_visits(q)
+                if failure:
+                    break
+                if first + WINDOW < total:
+                    self._look_for_signals(True)
+        finally:
+            self.writes.n_going -= 1
+        return self._check_transferred(frame, failure, True)
+
+    cdef int _run_visited(self, Plan plan, index_t size, index_t total) except -1:
+        """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a job."""
+        cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
+        cdef index_t n = plan.query.n_visits, parts = ceil_div(n, most), i, first, stop
+        cdef int failure = 0
+        for i in range(parts):
+            if i:
+                self._look_for_signals(plan.query.write)
+            first = i * n // parts
+            stop = (i + 1) * n // parts
+            failure = run_plan(plan, first, stop, worth_threads(min(size, (stop - first) * each)))
+            if failure:
+                break
+        return failure
 
     # -- what is cut off meanwhile -----------------------------------------------------------
 
-    cdef int _read_watched(self, selection_t *s, cnp.ndarray values) except -1:
+    cdef Frame _latest_cuts(self, Frame frame):
+        """Take a frame that knows all cuts that were counted before this call."""
+        cdef Frame known = self._opened()
+        if known.cuts is None or known.cuts.look() != known.now.cuts_known:
+            self._look_at_cuts()
+            known = self._opened()
+        if known.now.layout.ndim != frame.now.layout.ndim:
+            self._check_axes(frame.now.layout.ndim)
+        return known
+
+    cdef int _read_watched(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Read a selection; what has been cut off meanwhile, or before, gets the fill value."""
-        cdef Counter cuts = self.cuts
-        cdef uint64_t known
+        cdef Frame known
         cdef selection_t part
         cdef index_t lows[MAX_NDIM]
         cdef index_t highs[MAX_NDIM]
-        cdef int j, dim
+        cdef int dim
         while True:
-            if cuts.look() != self.cuts_known:
-                self._look_at_cuts()
-                self._check_open()
-                cuts = self.cuts
-            known = self.cuts_known
             # What is cut off now counts as cut off, even if it grows again while it is read.
-            for j in range(self.rank):
-                self._inner(j, &lows[j], &highs[j])
-            self._move_box(s, values, False)
-            if cuts.look() == known:
+            known = self._latest_cuts(frame)
+            self._move_box(frame, s, values, False)
+            if known.cuts.look() == known.now.cuts_known:
                 break
             # Of what was cut off it may have zeros.  Smaller parts are sooner read than cut.
-            s.is_free = True
             dim = widest(s)
             if dim < 0:
                 continue
             middle = s.result_shape[dim] // 2
             for low, high in ((0, middle), (middle, s.result_shape[dim])):
                 narrow(s, dim, low, high, &part)
-                self._read_watched(&part, values[(slice(None),) * dim + (slice(low, high),)])
+                self._read_watched(
+                    frame, &part, values[(slice(None),) * dim + (slice(low, high),)])
             return 0
-        if self.is_cut or s.is_free:
-            self._fill_cut(s, values, lows, highs)
+        if what_is_left(frame, known, lows, highs):
+            fill_cut(frame, known.fill, s, values, lows, highs)
         return 0
 
     cdef int _read_points_watched(
-        self, query, const index_t *origin, cnp.ndarray values
+        self, Frame frame, query, const index_t *origin, cnp.ndarray values
     ) except -1:
         """Read what a query selects; what has been cut off meanwhile, or before, gets the fill value."""
-        cdef Counter cuts = self.cuts
-        cdef uint64_t known
-        cdef index_t low, high
+        cdef Frame known
+        cdef index_t lows[MAX_NDIM]
+        cdef index_t highs[MAX_NDIM]
         cdef int j
         while True:
-            if cuts.look() != self.cuts_known:
-                self._look_at_cuts()
-                self._check_open()
-                cuts = self.cuts
-            known = self.cuts_known
-            self._move_points(query, origin, values, False)
-            if cuts.look() == known:
+            known = self._latest_cuts(frame)
+            self._move_points(frame, query, origin, values, False)
+            if known.cuts.look() == known.now.cuts_known:
                 break
             # As for boxes; what cannot be cut is read again.
             is_cut = False
-            for part, piece in query.cut(0.5, self.chunk_shape, False):
+            for part, piece in query.cut(0.5, frame.chunk_shape, False):
                 is_cut = True
-                self._move(piece, values[part], False)
+                self._read_points_watched(frame, piece, origin, values[part])
             if is_cut:
                 return 0
-        if self.is_cut:
+        if what_is_left(frame, known, lows, highs):
             inner = []
-            for j in range(len(query.extents)):
-                self._inner(j, &low, &high)
-                inner.append((low + origin[j], high + origin[j]))
-            query.fill_outside(inner, values, self.fill)
+            for j in range(frame.now.layout.ndim):
+                inner.append((lows[j] + origin[j], highs[j] + origin[j]))
+            query.fill_outside(inner, values, known.fill)
         return 0
 
     def _look_at_cuts(self):
-        """Know all cuts that were counted before this call: whoever cuts itself knows the bounds."""
-        if self.cuts is not None:
-            self._know_cuts(self.cuts.look(), None)
-
-    cdef int _inner(self, int axis, index_t *low, index_t *high) except -1:
-        """What of an axis is not cut off, counted from where index 0 was at first."""
-        low[0] = -self.origins[axis]
-        high[0] = low[0] + self.bounds[axis]
-        if self.is_cut:
-            low[0] = max(low[0], self.inner_low[axis])
-            high[0] = max(low[0], min(high[0], self.inner_high[axis]))
-        return 0
-
-    cdef int _fill_cut(
-        self, const selection_t *s, cnp.ndarray values, const index_t *lows, const index_t *highs
-    ) except -1:
-        """Give what of a selection lies outside of a box, as `_inner` counts, the fill value."""
-        cdef index_t low, high, first, stop, step
-        cdef int j, dim
-        for j in range(s.ndim):
-            low = lows[j] + s.origin[j]
-            high = highs[j] + s.origin[j]
-            # The indices start + i * step with first <= i < stop lie in low ... high - 1.
-            step = s.step[j]
-            if step > 0:
-                first = (low - s.start[j] - 1) // step + 1 if low > s.start[j] else 0
-                stop = (high - s.start[j] - 1) // step + 1 if high > s.start[j] else 0
-            else:
-                first = (s.start[j] - high) // -step + 1 if s.start[j] >= high else 0
-                stop = (s.start[j] - low) // -step + 1 if s.start[j] >= low else 0
-            first = max(0, min(first, s.count[j]))
-            stop = max(first, min(stop, s.count[j]))
-            if first == 0 and stop == s.count[j]:
-                continue
-            for dim in range(s.result_ndim):
-                if s.result_axis[dim] == j:
-                    break
-            else:
-                values[...] = self.fill
-                return 0
-            before = (slice(None),) * dim
-            values[before + (slice(0, first),)] = self.fill
-            values[before + (slice(stop, None),)] = self.fill
-        return 0
+        """Know all cuts that were counted before this call: the class that derives from this one knows
+        how."""
+        raise NotImplementedError
 
     # -- what was written, where chunks have checksums ---------------------------------------
 
-    cdef int _begin_write(self) except -1:
+    cdef int _begin_write(self, Frame frame) except -1:
         """Have the files say that checksums are in doubt, before the first write that makes it so."""
-        while self.sums is not None and not self.sums.in_doubt:
-            self.sums.doubt()
+        while not frame.sums.in_doubt:
+            frame.sums.doubt()
         # Nobody else has run since the test; but the array may have been closed before.
-        self._check_writable()
-        self.writes += 1
-        self.writing += 1
+        self._writable()
+        self.writes.n_begun += 1
+        self.writes.n_going += 1
         return 0
 
     @property
     def _quiet(self):
         """A number that stays the same as long as nothing is written; None while something is, or
-        may be through a view, and for ever where what was written could not be noted."""
-        if self.writing or self.shown or (
-                self.written is not None and touched_missed(self.written.root)):
+        may be through a view, and for ever where what was written could not be noted, or is not."""
+        cdef Writes writes = self.writes
+        if writes is None or writes.n_going or writes.shown or touched_missed(writes.written.root):
             return None
-        return self.writes
+        return writes.n_begun
 
     def _take_written(self, index_t first, index_t limit):
         """Addresses, from `first` on, of chunks that were written since they were taken last.
@@ -467,87 +459,233 @@ cdef class Transfers(ArrayState):
         """
         addresses = np.empty(limit, np.int64)
         cdef index_t[::1] taken = addresses
-        return addresses[:touched_take(self.written.root, first, limit, &taken[0])]
+        return addresses[:touched_take(self.writes.written.root, first, limit, &taken[0])]
 
     def _note_written(self, const index_t[::1] addresses not None):
         """Have chunks count as written."""
+        cdef Frame frame = self._writable()
         cdef index_t address
-        self._begin_write()
-        self.writing -= 1
+        self._begin_write(frame)
+        self.writes.n_going -= 1
         for address in addresses:
-            touched_set(self.written.root, address)
+            if frame.trust is not None:
+                touched_set(frame.trust.known.root, address)
+            touched_set(self.writes.written.root, address)
 
     def _note_shown(self, bint last):
         """Have chunks count as written that views for writing are out of.
 
         After the `last` time, nobody is told of what is written through them.
         """
-        if self.shown:
-            self._note_written(np.fromiter(self.shown, np.int64))
+        if self.writes.shown:
+            self._note_written(np.fromiter(self.writes.shown, np.int64))
         if last:
-            self.shown.clear()
+            self.writes.shown.clear()
 
-    cdef int _store(self, selection_t *s, cnp.ndarray values) except -1:
+    cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Write an array of this dtype, which broadcasts to the shape of a selection."""
-        if self.sums is None:
-            return self._transfer(s, values, True)
-        self._begin_write()
+        if frame.sums is None:
+            return self._transfer(frame, s, values, True)
+        if frame.trust is not None:
+            self._trust_box(frame, s, False)
+        self._begin_write(frame)
         try:
             # Before, that nobody takes the checksums for right; and after, as they may have been
             # made meanwhile.
-            self._note_box(s)
+            self._note_box(frame, s)
             try:
-                return self._transfer(s, values, True)
+                return self._transfer(frame, s, values, True)
             finally:
-                self._note_box(s)
+                self._note_box(frame, s)
         finally:
-            self.writing -= 1
+            self.writes.n_going -= 1
 
-    cdef int _note_box(self, selection_t *s) except -1:
+    cdef int _note_box(self, Frame frame, const selection_t *s) except -1:
         """Note the chunks that a selection is written to."""
-        cdef index_t low[MAX_NDIM]      # the first element that counts, as the grid counts them
-        cdef index_t step[MAX_NDIM]
-        cdef index_t n[MAX_NDIM]
-        cdef index_t done[MAX_NDIM]
-        cdef index_t chunk[MAX_NDIM]
-        cdef index_t last
-        cdef int j
+        cdef walk_t w
         if selection_size(s) == 0:
             return 0
-        self._rebase(s)
-        for j in range(self.rank):
-            low[j] = s.start[j] + self.layout.offset[j]
-            last = low[j] + (s.count[j] - 1) * s.step[j]
-            # Negative in what is being added at a start.
-            low[j], last = min(low[j], last), max(low[j], last)
-            step[j] = max(1, abs(s.step[j]))
-            n[j] = s.count[j]
-            if step[j] < self.layout.chunk[j]:
-                # One element of each chunk, to the last.
-                step[j] = self.layout.chunk[j]
-                n[j] = floor_div(last, step[j]) - floor_div(low[j], step[j]) + 1
-            chunk[j] = floor_div(low[j], self.layout.chunk[j]) + self.layout.low[j]
-            done[j] = 0
+        begin_walk(&w, &frame.now.layout, s)
         while True:
-            touched_set(self.written.root, address_of(&self.vectors.state, chunk))
-            j = self.rank - 1
-            while j >= 0:
-                done[j] += 1
-                if done[j] == n[j]:
-                    done[j] = 0
-                chunk[j] = self.layout.low[j] + floor_div(
-                    low[j] + done[j] * step[j], self.layout.chunk[j])
-                if done[j]:
-                    break
-                j -= 1
-            if j < 0:
+            touched_set(self.writes.written.root, address_of(&frame.vectors.state, w.chunk))
+            if not next_chunk(&w, &frame.now.layout):
                 return 0
 
     cdef void _note_visits(self, const query_t *q) noexcept:
         """Note the chunks that a query writes to."""
         cdef index_t i
         for i in range(q.n_visits):
-            touched_set(self.written.root, q.address[i])
+            touched_set(self.writes.written.root, q.address[i])
+
+    # -- what is compared with checksums before it is used -----------------------------------
+
+    cdef int _verify_box(self, Frame frame, const selection_t *s) except -1:
+        """Verify the chunks that a selection is in."""
+        cdef walk_t w
+        cdef index_t n = self._count_asked(frame, s)
+        cdef index_t address, i = 0
+        cdef index_t[::1] asked
+        if n == 0:
+            return 0
+        addresses = np.empty(n, np.int64)
+        asked = addresses
+        begin_walk(&w, &frame.now.layout, s)
+        while i < n:
+            address = address_of(&frame.vectors.state, w.chunk)
+            if frame.trust.asks(address):
+                asked[i] = address
+                i += 1
+            if not next_chunk(&w, &frame.now.layout):
+                break
+        return self._verify(frame, addresses[:i])
+
+    cdef int _trust_box(self, Frame frame, const selection_t *s, bint parts_only) except -1:
+        """Make ready to write to a selection: verify the chunks that it has a part of.
+
+        Those that are overwritten, unless it is of these parts only, are known then: the others
+        have nothing that stays.  Where that is true of what lies inside the bounds alone, what lies
+        outside gets the fill value, if the chunk does not fit.
+        """
+        cdef walk_t w
+        cdef index_t n = self._count_asked(frame, s)
+        cdef index_t address, i = 0, n_parts = 0, n_edges = 0, n_wholes = 0
+        cdef index_t[::1] parts, edges, wholes
+        cdef int how
+        if n == 0:
+            return 0
+        addresses = np.empty((3, n), np.int64)
+        parts, edges, wholes = addresses
+        begin_walk(&w, &frame.now.layout, s)
+        while n_parts + n_edges + n_wholes < n:
+            address = address_of(&frame.vectors.state, w.chunk)
+            if frame.trust.asks(address):
+                how = coverage(&w, &frame.now, s)
+                if how == PART:
+                    parts[n_parts] = address
+                    n_parts += 1
+                elif how == INSIDE:
+                    edges[n_edges] = address
+                    n_edges += 1
+                else:
+                    wholes[n_wholes] = address
+                    n_wholes += 1
+            if not next_chunk(&w, &frame.now.layout):
+                break
+        self._verify(frame, addresses[0, :n_parts])
+        if parts_only:
+            return 0
+        if n_edges:
+            self._heal(np.sort(addresses[1, :n_edges]))
+        for i in range(n_wholes):
+            touched_set(frame.trust.known.root, wholes[i])
+        return 0
+
+    cdef index_t _count_asked(self, Frame frame, const selection_t *s) except -1:
+        """Number of the chunks of a selection that are not known."""
+        cdef walk_t w
+        cdef index_t n = 0
+        # Without memory to know chunks, none can be told from one that this session has written.
+        if selection_size(s) == 0 or touched_missed(frame.trust.known.root):
+            return 0
+        begin_walk(&w, &frame.now.layout, s)
+        while True:
+            n += frame.trust.asks(address_of(&frame.vectors.state, w.chunk))
+            if not next_chunk(&w, &frame.now.layout):
+                return n
+
+    cdef int _verify_visits(self, Frame frame, const query_t *q) except -1:
+        """Verify the chunks that a query visits."""
+        cdef index_t i, n = 0
+        cdef index_t[::1] asked
+        if frame.trust is None or touched_missed(frame.trust.known.root):
+            return 0
+        for i in range(q.n_visits):
+            n += frame.trust.asks(q.address[i])
+        if n == 0:
+            return 0
+        addresses = np.empty(n, np.int64)
+        asked = addresses
+        n = 0
+        for i in range(q.n_visits):
+            if frame.trust.asks(q.address[i]) and (n == 0 or asked[n - 1] != q.address[i]):
+                asked[n] = q.address[i]
+                n += 1
+        return self._verify(frame, addresses[:n])
+
+    cdef int _verify(self, Frame frame, addresses) except -1:
+        """Compare chunks with their checksums; those that fit are known then."""
+        cdef index_t address
+        cdef const index_t[::1] asked = addresses
+        if asked.shape[0] == 0:
+            return 0
+        wrong = self._unfit(np.sort(addresses))
+        if wrong is None:
+            return 0            # nobody can tell
+        for address in wrong:
+            # Or another thread has verified and written it since.
+            if frame.trust.asks(address):
+                raise self._damaged(frame, address)
+        for address in asked:
+            touched_set(frame.trust.known.root, address)
+        return 0
+
+    def _verify_all(self):
+        """Verify all chunks, of an array that is written to."""
+        cdef Frame frame = self._writable()
+        if frame.trust is not None and frame.sums is not None:
+            self._verify(frame, np.array(
+                self._asked(range(frame.now.file_bytes // frame.now.layout.chunk_bytes)), np.int64))
+
+    def _verify_chunks(self, addresses, bint write):
+        """Verify chunks that others than the transfers here are about to read, or to write parts of."""
+        cdef Frame frame = self._writable() if write else self._opened()
+        if (frame.trust is not None and (write or frame.now.verifies)
+                and not touched_missed(frame.trust.known.root)):
+            self._verify(frame, np.array(self._asked(addresses), np.int64))
+
+    def _begin_noted(self, const index_t[::1] addresses not None):
+        """Begin to write to chunks by others than the transfers here; they are known then."""
+        cdef Frame frame = self._writable()
+        self._begin_write(frame)
+        if frame.trust is not None:
+            self._know(addresses)
+        self._set_written(addresses)
+
+    def _end_noted(self, const index_t[::1] addresses not None):
+        """Have written to chunks."""
+        self._set_written(addresses)
+        self.writes.n_going -= 1
+
+    cdef int _set_written(self, const index_t[::1] addresses) except -1:
+        cdef index_t address
+        for address in addresses:
+            touched_set(self.writes.written.root, address)
+        return 0
+
+    def _asked(self, addresses):
+        """Those of chunks that are not known."""
+        cdef Frame frame = self._opened()
+        cdef index_t address
+        return [address for address in addresses if frame.trust.asks(address)]
+
+    def _know(self, const index_t[::1] addresses not None):
+        """Have chunks known from now on."""
+        cdef Frame frame = self._opened()
+        cdef index_t address
+        for address in addresses:
+            touched_set(frame.trust.known.root, address)
+
+    def _unfit(self, addresses):
+        """Which chunks do not fit their checksums; None where nobody can tell."""
+        raise NotImplementedError
+
+    def _heal(self, addresses):
+        """Give those chunks that do not fit their checksums the fill value, and know all."""
+        raise NotImplementedError
+
+    def _damaged(self, frame, address):
+        """The error for a chunk that does not fit its checksum."""
+        raise NotImplementedError
 
     # -- what is read ------------------------------------------------------------------------
 
@@ -560,7 +698,7 @@ cdef class Transfers(ArrayState):
         """Tell the log what is read: the extents from the first to the last element."""
         cdef int j
         cdef list extents = []
-        for j in range(self.rank):
+        for j in range(s.ndim):
             if s.count[j] == 0:
                 return 0
             extents.append((s.count[j] - 1) * (s.step[j] if s.step[j] > 0 else -s.step[j]) + 1)
@@ -572,50 +710,124 @@ cdef class Transfers(ArrayState):
         raise NotImplementedError
 
 
-cdef int run_visited(Plan plan, index_t size, index_t total) except -1:
-    """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a job."""
-    cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
-    cdef index_t n = plan.query.n_visits, parts = ceil_div(n, most), i, first, stop
-    cdef int failure = 0
-    for i in range(parts):
-        if i:
-            PyErr_CheckSignals()
-        first = i * n // parts
-        stop = (i + 1) * n // parts
-        failure = run_plan(plan, first, stop, worth_threads(min(size, (stop - first) * each)))
-        if failure:
-            break
-    return failure
+cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:
+    """Begin to go through the chunks that a selection has elements of; it has some."""
+    cdef index_t low, last
+    cdef int j
+    w.ndim = s.ndim
+    for j in range(s.ndim):
+        low = s.start[j] + layout.offset[j]
+        last = low + (s.count[j] - 1) * s.step[j]
+        # Negative in what is being added at a start.
+        w.low[j] = min(low, last)
+        w.last[j] = max(low, last)
+        w.step[j] = max(1, abs(s.step[j]))
+        w.n[j] = s.count[j]
+        if w.step[j] < layout.chunk[j]:
+            # One element of each chunk, to the last.
+            w.step[j] = layout.chunk[j]
+            w.n[j] = (floor_div(w.last[j], w.step[j]) - floor_div(w.low[j], w.step[j]) + 1)
+        w.chunk[j] = floor_div(w.low[j], layout.chunk[j]) + layout.low[j]
+        w.done[j] = 0
 
 
-cdef int run_parts(const job_t *job, const int *low, const int *high) except -1:
-    """Run the pieces low ... high - 1 of a job, first one half of them where they are many: between
-    two parts a signal (Ctrl-C) may end it.  One chunk is one part, however large it is."""
-    cdef int middle[MAX_NDIM]
-    cdef index_t size = job.layout.itemsize, shares
-    cdef const piece_t *last
-    cdef int j, axis = -1, failure
-    for j in range(job.layout.ndim):
-        last = &job.pieces[j][high[j] - 1]
-        size *= last.position + last.count - job.pieces[j][low[j]].position
-        if axis < 0 and high[j] - low[j] > 1:
-            axis = j
-    if size <= PART_BYTES or axis < 0:
-        shares = worth_threads(size)
-        if shares > 1 and axis >= 0:
-            return run_pieces(job, low, high, shares)
-        with nogil:
-            failure = run(job, low, high)
-        return failure
-    memcpy(middle, high, sizeof(middle))
-    middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
-    failure = run_parts(job, low, middle)
-    if failure:
-        return failure
-    PyErr_CheckSignals()
-    memcpy(middle, low, sizeof(middle))
-    middle[axis] = low[axis] + (high[axis] - low[axis]) // 2
-    return run_parts(job, middle, high)
+cdef bint next_chunk(walk_t *w, const layout_t *layout) noexcept:
+    """Go to the next chunk, unless this one is the last."""
+    cdef int j = w.ndim - 1
+    while j >= 0:
+        w.done[j] += 1
+        if w.done[j] == w.n[j]:
+            w.done[j] = 0
+        w.chunk[j] = layout.low[j] + floor_div(
+            w.low[j] + w.done[j] * w.step[j], layout.chunk[j])
+        if w.done[j]:
+            return True
+        j -= 1
+    return False
+
+
+cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noexcept:
+    """What of the chunk that a walk is at its selection has."""
+    cdef const layout_t *layout = &now.layout
+    cdef index_t first, stop
+    cdef bint is_dense
+    cdef int j, how = WHOLE
+    for j in range(w.ndim):
+        if layout.chunk[j] == 1:
+            continue
+        first = (w.chunk[j] - layout.low[j]) * layout.chunk[j]
+        stop = first + layout.chunk[j]
+        is_dense = s.step[j] == 1 or s.step[j] == -1 or s.count[j] == 1
+        if is_dense and w.low[j] <= first and w.last[j] >= stop - 1:
+            continue
+        first = max(first, layout.offset[j])
+        stop = min(stop, layout.offset[j] + now.bounds[j])
+        if first >= stop or (
+                w.low[j] <= first and w.last[j] >= stop - 1 if is_dense else stop - first == 1):
+            how = INSIDE
+        else:
+            return PART
+    return how
+
+
+cdef bint is_truncated(Frame frame) noexcept:
+    """Whether another program has cut off the file."""
+    cdef stat_t about
+    return (frame.now.layout.fd >= 0 and fstat(frame.now.layout.fd, &about) == 0
+            and about.st_size < frame.now.file_bytes)
+
+
+cdef bint what_is_left(Frame frame, Frame known, index_t *lows, index_t *highs) noexcept:
+    """Set what of each axis of a frame is not cut off, as another frame knows it, counted from where
+    index 0 was at first.  Returns whether anything is missing."""
+    cdef index_t low, high
+    cdef bint is_less = False
+    cdef int j
+    for j in range(frame.now.layout.ndim):
+        low = -known.now.origins[j]
+        high = low + known.now.bounds[j]
+        if known.now.is_cut:
+            low = max(low, known.now.inner_low[j])
+            high = min(high, known.now.inner_high[j])
+        lows[j] = max(low, -frame.now.origins[j])
+        highs[j] = max(lows[j], min(high, frame.now.bounds[j] - frame.now.origins[j]))
+        is_less |= (lows[j] > -frame.now.origins[j]
+                    or highs[j] < frame.now.bounds[j] - frame.now.origins[j])
+    return is_less
+
+
+cdef int fill_cut(
+    Frame frame, object fill, const selection_t *s, cnp.ndarray values, const index_t *lows,
+    const index_t *highs
+) except -1:
+    """Give what of a selection lies outside of a box, as `what_is_left` counts, the fill value."""
+    cdef index_t low, high, first, stop, step
+    cdef int j, dim
+    for j in range(s.ndim):
+        low = lows[j] + frame.now.origins[j]
+        high = highs[j] + frame.now.origins[j]
+        # The indices start + i * step with first <= i < stop lie in low ... high - 1.
+        step = s.step[j]
+        if step > 0:
+            first = (low - s.start[j] - 1) // step + 1 if low > s.start[j] else 0
+            stop = (high - s.start[j] - 1) // step + 1 if high > s.start[j] else 0
+        else:
+            first = (s.start[j] - high) // -step + 1 if s.start[j] >= high else 0
+            stop = (s.start[j] - low) // -step + 1 if s.start[j] >= low else 0
+        first = max(0, min(first, s.count[j]))
+        stop = max(first, min(stop, s.count[j]))
+        if first == 0 and stop == s.count[j]:
+            continue
+        for dim in range(s.result_ndim):
+            if s.result_axis[dim] == j:
+                break
+        else:
+            values[...] = fill
+            return 0
+        before = (slice(None),) * dim
+        values[before + (slice(0, first),)] = fill
+        values[before + (slice(stop, None),)] = fill
+    return 0
 
 
 cdef index_t block_limit() except -1:

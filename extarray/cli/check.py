@@ -1,15 +1,24 @@
-"""``extarray check PATH``: whether the files of an array are whole, and their repair."""
+"""``extarray check PATH``: whether the files of arrays are whole, and their repair."""
 
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from ..errors import ExtArrayError, MissingError
 from ._calls import wrong_calls
 from ._progress import Progress
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["add_parser", "run"]
+
+_SUFFIXES = (".xmd", ".xta")
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -17,11 +26,17 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "check",
         help="check that the files of an array are whole, and repair them",
-        description="Check that the files of an array are whole, and repair them where asked to.",
+        description="Check that the files of an array are whole, or those of all arrays in a "
+        "folder, and repair them where asked to.  Elements are looked at with --data only.",
         epilog="Exit status: 0, nothing is known to be damaged; 1, something is, or a repair was "
         "not done.",
     )
-    parser.add_argument("path", metavar="PATH", help="the array; .xmd or .xta may be left out")
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="the array, .xmd or .xta may be left out; or a folder: all arrays in it and in its "
+        "folders",
+    )
     parser.add_argument(
         "--data",
         action="store_true",
@@ -51,12 +66,54 @@ def run(args: argparse.Namespace) -> int:
         return 2
     # Where nobody looks, the report is all there is on stdout.
     progress = _Bars() if sys.stderr.isatty() else None
+
+    def check(path: Any) -> Any:
+        return xa.check(path, args.data, args.repair, args.force, progress=progress)
+
+    if os.path.isdir(args.path) and not _is_array(args.path):
+        return _check_folder(Path(args.path), check)
     with wrong_calls():
-        report = xa.check(args.path, args.data, args.repair, args.force, progress=progress)
+        report = check(args.path)
     if [problem.kind for problem in report.problems] == ["file", "file"]:
         xa.open(args.path).close()  # neither file is there: the error says what is
     print(report)
-    return 0 if report.ok and not report.refused else 1
+    return 0 if _is_fine(report) else 1
+
+
+def _is_fine(report: Any) -> bool:
+    return bool(report.ok and not report.refused)
+
+
+def _is_array(path: str) -> bool:
+    """Whether files beside a folder have its name."""
+    return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
+
+
+def _check_folder(folder: Path, check: Callable[[Any], Any]) -> int:
+    """Check all arrays in a folder and in those below; links to folders are not followed."""
+    found = {
+        os.path.join(where, stem)
+        for where, _, names in os.walk(folder, onerror=_raise)
+        for stem, suffix in map(os.path.splitext, names)
+        if suffix in _SUFFIXES
+    }
+    if not found:
+        raise MissingError(errno.ENOENT, "there is no array in this folder", str(folder))
+    n_fine = 0
+    for path in sorted(found):
+        try:
+            report = check(path)
+        except (ExtArrayError, OSError) as error:  # the others are looked at all the same
+            print(f"{path}: {' '.join(str(error).split())}")
+            continue
+        print(report)
+        n_fine += _is_fine(report)
+    print(f"{folder}: {n_fine} of {len(found)} arrays without errors")
+    return 0 if n_fine == len(found) else 1
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 class _Bars:

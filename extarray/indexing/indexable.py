@@ -66,17 +66,21 @@ class Indexable(Selections):
         def _write_selected(self, query: Query, value: Any) -> None: ...
 
     def _read_query(
-        self, key: Any, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+        self,
+        key: Any,
+        out: NDArray[Any] | None = None,
+        order: Literal["C", "F"] = "C",
+        frame: Any = None,
     ) -> NDArray[Any]:
-        """Read by an index of any kind."""
+        """Read by an index of any kind, given for a frame (None: the present one)."""
         fields = names_of(key, self.dtype)
-        query = self._query(as_query, key if fields is None else ..., self.dtype)
+        query = self._query(as_query, key if fields is None else ..., self.dtype, frame=frame)
         return self._read_fields(query, fields, out, order)
 
-    def _write_query(self, key: Any, value: Any) -> None:
-        """Write by an index of any kind."""
+    def _write_query(self, key: Any, value: Any, frame: Any = None) -> None:
+        """Write by an index of any kind, given for a frame (None: the present one)."""
         fields = names_of(key, self.dtype)
-        query = self._query(as_query, key if fields is None else ..., self.dtype)
+        query = self._query(as_query, key if fields is None else ..., self.dtype, frame=frame)
         self._write_fields(query, fields, value)
 
     def _read_fields(

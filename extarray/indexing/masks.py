@@ -249,6 +249,8 @@ def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
     -------
     Mask or Places
     """
+    if not isinstance(mask, np.ndarray):
+        mask = mask._held()
     box = tuple(slice(0, n) for n in mask.shape)
     return _selected(axis, (0,) * len(box), mask, box, dim, is_copy=False)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from extarray._core._state import Frame
 from extarray.indexing.factors import Factor, Progression, cuts
 
 if TYPE_CHECKING:
@@ -20,9 +21,22 @@ if TYPE_CHECKING:
 
     Shape: TypeAlias = tuple[int, ...]
 
-__all__ = ["Field", "Kind", "Query"]
+__all__ = ["Bounds", "Field", "Kind", "Query"]
 
 Kind: TypeAlias = Literal["basic", "mask", "advanced"]
+
+
+class Bounds(NamedTuple):
+    """The bounds of a view, in which indices do not shift.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    origin : None
+    """
+
+    shape: Shape
+    origin: None = None
 
 
 class Field(NamedTuple):
@@ -59,6 +73,8 @@ class Query:
     origin : tuple of int, optional
         That of the array when it had these extents: its indices may have shifted since.  None: they
         have not.
+    frame : Frame, optional
+        The array as it was then.  None: a query on what the array is when it is run.
     """
 
     extents: Shape
@@ -67,20 +83,25 @@ class Query:
     field: Field | None = None
     kind: Kind = "basic"
     origin: Shape | None = None
+    frame: Frame | None = None
 
-    def counted_from(self, origin: Shape | None) -> Query:
-        """The query, with the origin that the array had when its indices were given.
+    def on(self, frame: Frame | Bounds) -> Query:
+        """Return the query as one on what an array, or a view, was when its indices were given.
 
         Parameters
         ----------
-        origin : tuple of int or None
+        frame : Frame or Bounds
+            Of an array, which the query keeps as it is: for one that is run at once.
 
         Returns
         -------
         Query
         """
+        whole = frame if isinstance(frame, Frame) else None
         # Several times faster than `replace`.
-        return Query(self.extents, self.shape, self.factors, self.field, self.kind, origin)
+        return Query(
+            self.extents, self.shape, self.factors, self.field, self.kind, frame.origin, whole
+        )
 
     @property
     def size(self) -> int:

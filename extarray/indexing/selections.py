@@ -29,7 +29,7 @@ class Selections:
     if TYPE_CHECKING:
 
         @property
-        def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...] | None]: ...
+        def _frame(self) -> Any: ...  # Frame, or Bounds of a view
         @property
         def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
         @property
@@ -50,10 +50,10 @@ class Selections:
         result = self._read_fields(query, fields, out)
         return result if out is not None else result[()]
 
-    def _query(self, make: Callable[..., Query], key: Any, *args: Any) -> Query:
+    def _query(self, make: Callable[..., Query], key: Any, *args: Any, frame: Any = None) -> Query:
         """A query on what the array is now, whatever it has become when the query is run."""
-        shape, origin = self._frame
-        return make(key, shape, *args).counted_from(origin)
+        frame = self._frame if frame is None else frame
+        return make(key, frame.shape, *args).on(frame)
 
     def _blocks(self, selection: Any) -> Query:
         return self._query(block_query, selection, self.chunks, self._lead)

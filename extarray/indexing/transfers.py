@@ -129,6 +129,7 @@ def write_query(array: ArrayCore, query: Query, value: Any) -> None:
     shape = (*query.shape, *inner)
     values = array._as_values(value, dtype.base)
     if isinstance(values, Source):
+        values = values._verified()
         values = _Late(values, tuple(slice(0, n) for n in values.shape))
     check_values(query, values.shape, shape)
     while values.ndim > len(shape):
@@ -156,14 +157,15 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
     if query.size == 0:
         return
     dtype = array.dtype if query.field is None else query.field.dtype
-    tables = query.table_bytes(array.chunks)
+    chunks = array.chunks if query.frame is None else query.frame.chunks
+    tables = query.table_bytes(chunks)
     blocks = 0 if direct else query.size * _block_bytes(values, dtype)
-    share = min(config.max_memory // 2 / max(tables + blocks, 1), query.share(array.chunks))
+    share = min(config.max_memory // 2 / max(tables + blocks, 1), query.share(chunks))
     if array._is_mapped and any(isinstance(factor, Mask) for factor in query.factors):
         share = min(share, _CACHED / tables)
     if share < 1:
         is_cut = False
-        for part, piece in query.cut(share, array.chunks, tables > blocks):
+        for part, piece in query.cut(share, chunks, tables > blocks):
             is_cut = True
             _run(array, piece, _cut(values, part, query, len(dtype.shape)), write, direct)
         if is_cut:

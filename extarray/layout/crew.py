@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from extarray.config import config
 from extarray.errors import StorageError
 from extarray.layout.execute import Mover
+from extarray.passing import Passing
 from extarray.shares import run_together
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Crew:
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # what is done behind a template that is not
         self._elements = 0  # that were moved, and not told of
+        # Of the source and of the target.
+        self._itemsize = 2 * dtype.itemsize
         self._is_stopped = False
 
     def move(self, templates: Iterable[Template], tell: Callable[[int], None]) -> None:
@@ -96,8 +99,11 @@ class Crew:
     def _lead(
         self, mover: Mover, left: Iterator[tuple[int, Template]], tell: Callable[[int], None]
     ) -> None:
+        passing = Passing()
         for _ in self._work(mover, left):
-            tell(self._moved())
+            elements = self._moved()
+            tell(elements)
+            passing.add(elements * self._itemsize)
 
     def _help(self, mover: Mover, left: Iterator[tuple[int, Template]]) -> None:
         for _ in self._work(mover, left):

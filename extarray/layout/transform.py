@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from extarray.layout.plan import (
     plan_passes,
 )
 from extarray.leftovers import remove_left_overs
+from extarray.passing import Passing
 from extarray.policy import EXACT
 from extarray.progress import Progress
 
@@ -115,7 +117,7 @@ def fill(new: Any, source: Any) -> None:
     source : ExtArray or LazyView
         Of its shape and dtype.
     """
-    in_memory = new.path is None
+    in_memory, source = new.path is None, source._verified()
     for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
         crew = Crew(p, source, new, source.dtype, config.max_memory)
         crew.move(p.templates(), lambda _: None)
@@ -206,6 +208,8 @@ class Transformation:
             check_free(path)
         places = self.places(path)
         first, new = self.beginning(places, path, resume)
+        if new is not None or first:
+            self.say(f"goes on with what was begun for '{path}'")
         try:
             new = self._pass_by_pass(places, first, new)
             with _closed_on_error(new):
@@ -271,6 +275,36 @@ class Transformation:
         """
         total = sum(p.bytes_written for p in self.passes)
         return Progress(total, "rechunk", self.progress)
+
+    def say(self, what: str) -> None:
+        """Say on stderr what becomes of the work, unless nothing is to be shown.
+
+        Parameters
+        ----------
+        what : str
+            Goes on from the name of the work.
+        """
+        if self.progress:
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be anything
+                print(f"rechunk {what}", file=sys.stderr)
+
+    def is_finished(self, path: Path) -> bool:
+        """Whether the pair of files at a path is what this work makes.
+
+        Parameters
+        ----------
+        path : Path
+
+        Returns
+        -------
+        bool
+            False also where there is none.
+        """
+        try:
+            with self.kind._open(path, "r", 0, "auto") as found:
+                return bool(found._store.header.work == self.header.work != b"")
+        except (MissingError, FormatError):
+            return False
 
     @property
     def what(self) -> list[Any]:
@@ -345,6 +379,7 @@ class Transformation:
             fill=bytes(dtype.itemsize),
             sparse=False,
             checksum=False,
+            work=b"",
         )
 
     def _begin(self, places: list[Path], i: int) -> Any:
@@ -436,7 +471,7 @@ class Transformation:
     ) -> None:
         """Move the templates of a pass that are not done yet."""
         itemsize = new.dtype.itemsize
-        crew = Crew(p, source, new, source.dtype, self.memory)
+        crew = Crew(p, source._verified(), new, source.dtype, self.memory)
         templates = p.templates()
         first = 0 if journal is None else journal.done
         for template in itertools.islice(templates, first):
@@ -468,7 +503,9 @@ class Transformation:
         limit = max((p.memory for p in self.passes), default=0) // 4
         grain = tuple(max(1, min(c, n)) for c, n in zip(new.chunks, new.shape, strict=True))
         boxes = blocks(new.shape, grain, new.itemsize, limit)
+        passing = Passing()
         for box in itertools.islice(boxes, rank, None, self.ranks):
+            passing.add(2 * limit)
             wanted = self.source._fetch(box).astype(new.dtype, copy=False)
             if not _agree(wanted, new._fetch(box)):
                 where = ", ".join(f"{s.start}:{s.stop}" for s in box)

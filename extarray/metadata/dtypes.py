@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import reprlib
 import warnings
@@ -13,10 +14,21 @@ from extarray.errors import ArgumentError, DTypeError, FormatError
 
 __all__ = ["check_dtype", "decode_dtype", "encode_dtype"]
 
-# Records in records; printing NumPy's types, say, is recursive.
+# Types around a type: records and sub-arrays; printing NumPy's types, say, is recursive.
 _DEEPEST = 32
 # What a description of a data type says of a type without parts.
-_TYPE_STRING = re.compile(r"[<>|][biufcSUVMm][0-9]+(\[[0-9]*[A-Za-z]+\])?")
+_TYPE_STRING = re.compile(
+    r"\|(b1|[iu]1|[SV](0|[1-9][0-9]*))"
+    r"|[<>]([iu][248]|f[248]|c(8|16)|U(0|[1-9][0-9]*))"
+    r"|[<>][Mm]8(\[([1-9][0-9]*)?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
+)
+# Floats that are longer are those of the machine: of a type string, what they have is not known.
+_LONG_STRING = re.compile(r"[<>](f(12|16)|c(24|32))")
+# The keys of objects: those that there must be, and those that there may be.
+_OF_RECORD = {"fields", "itemsize", "aligned"}, {"base"}
+_OF_FIELD = {"name", "type", "offset"}, {"title"}
+_OF_EXTENSION = {"extension", "itemsize"}, set[str]()
+_OF_LONG = {"longdouble", "digits"}, set[str]()
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
@@ -56,7 +68,9 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
     if result.itemsize == 0:
         raise DTypeError(f"elements of {result!r} have 0 bytes; give a length, e.g. 'S20'")
     if _depth(result) > _DEEPEST:
-        raise DTypeError(f"a type of records in records, deeper than {_DEEPEST}; make it flatter")
+        raise DTypeError(
+            f"a type of records or sub-arrays in others, deeper than {_DEEPEST}; make it flatter"
+        )
     return result
 
 
@@ -82,15 +96,20 @@ def _understood(dtype: Any) -> np.dtype[Any]:
 
 
 def _depth(dtype: np.dtype[Any]) -> int:
-    """How deep records are nested, not counted far beyond what is allowed."""
-    depth, level = 0, [dtype]
+    """How many types lie around the innermost, not counted far beyond what is allowed."""
+    depth, level = -1, [dtype]
     while level and depth <= _DEEPEST:
-        below = [part.base.fields for part in level if part.base.fields is not None]
-        level = list(
-            {id(entry[0]): entry[0] for fields in below for entry in fields.values()}.values()
-        )
+        parts = [part for outer in level for part in _parts(outer)]
+        level = list({id(part): part for part in parts}.values())
         depth += 1
     return depth
+
+
+def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
+    """The types that a record or a sub-array consists of."""
+    if dtype.subdtype is not None:
+        return [dtype.subdtype[0]]
+    return [entry[0] for entry in (dtype.fields or {}).values()]
 
 
 def encode_dtype(dtype: np.dtype[Any]) -> Any:
@@ -104,7 +123,8 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
     -------
     str, list or dict
         A type string such as ``"<f8"``; ``[type, [extents]]`` for a sub-array; a dict for a
-        structured type; ``{"extension": name, "itemsize": n}`` for a type from another package.
+        structured type; ``{"extension": name, "itemsize": n}`` for a type from another package;
+        ``{"longdouble": type string, "digits": n}`` for floats that machines have in several ways.
 
     Examples
     --------
@@ -124,12 +144,21 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
                 field["title"] = entry[2]
             fields.append(field)
         record = {"fields": fields, "itemsize": dtype.itemsize, "aligned": dtype.isalignedstruct}
-        if dtype.type is not np.void:
-            record["base"] = dtype.str  # a number whose parts have names
+        if dtype.type is not np.void:  # a number whose parts have names
+            extension = np.dtype(dtype.type)
+            base = extension if extension.isbuiltin == 2 else np.dtype(dtype.str)
+            record["base"] = encode_dtype(base)
         return record
     if dtype.isbuiltin == 2:
         return {"extension": dtype.name, "itemsize": dtype.itemsize}
+    if _LONG_STRING.fullmatch(dtype.str):
+        return {"longdouble": dtype.str, "digits": _long_digits()}
     return dtype.str
+
+
+def _long_digits() -> int:
+    """Binary digits of this machine's `long double`: 64 on x86, 113 on others."""
+    return int(np.finfo(np.longdouble).nmant) + 1
 
 
 def decode_dtype(value: Any) -> np.dtype[Any]:
@@ -165,7 +194,7 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
 
 def _decoded(value: Any, depth: int) -> np.dtype[Any]:
     """Data type of a description, or of a part of one that lies so deep in it."""
-    if depth > 2 * _DEEPEST:  # a list for each record, where there are sub-arrays
+    if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):
         if not _TYPE_STRING.fullmatch(value):
@@ -173,28 +202,68 @@ def _decoded(value: Any, depth: int) -> np.dtype[Any]:
         return np.dtype(value)
     if isinstance(value, list):
         base, extents = value
+        if not extents or not all(type(n) is int and n >= 0 for n in extents):
+            raise ValueError("a sub-array has extents")  # which NumPy takes for more than that
         return np.dtype((_decoded(base, depth + 1), tuple(extents)))
+    if "longdouble" in value:
+        return _long_dtype(value)
     if "extension" in value:
-        return _extension_dtype(value["extension"])
+        return _extension_dtype(value)
+    return _record_dtype(value, depth)
+
+
+def _check_keys(value: dict[str, Any], keys: tuple[set[str], set[str]]) -> None:
+    """Raise where an object lacks a key, or has one that could mean anything."""
+    needed, possible = keys
+    if not needed <= set(value) <= needed | possible:
+        raise ValueError(f"it has the keys {sorted(value)}, which do not make a type")
+
+
+def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
+    _check_keys(value, _OF_RECORD)
     fields = value["fields"]
-    titles = [field.get("title") for field in fields]
+    for field in fields:
+        _check_keys(field, _OF_FIELD)
     description = {
         "names": [field["name"] for field in fields],
         "formats": [_decoded(field["type"], depth + 1) for field in fields],
         "offsets": [field["offset"] for field in fields],
         "itemsize": value["itemsize"],
     }
-    if any(title is not None for title in titles):
-        if not all(title is None or isinstance(title, str) for title in titles):
+    titles = [field["title"] for field in fields if "title" in field]
+    if titles:
+        if not all(isinstance(title, str) for title in titles):
             raise TypeError("a title is a text")
-        description["titles"] = titles
+        description["titles"] = [field.get("title") for field in fields]
+    if not isinstance(value["aligned"], bool):
+        raise TypeError("a record is aligned or not")
+    parts = np.dtype(description)  # type: ignore[call-overload]
     if "base" in value:
-        parts = np.dtype(description)  # type: ignore[call-overload]
-        return np.dtype((_decoded(value["base"], depth + 1), parts))
-    return np.dtype(description, align=bool(value["aligned"]))  # type: ignore[call-overload, no-any-return]
+        base = _decoded(value["base"], depth + 1)
+        if base.type is np.void or "fields" in value["base"]:
+            raise ValueError("its base is no number, and no text")
+        return np.dtype((base, parts))
+    if value["aligned"]:
+        with contextlib.suppress(ValueError):  # other machines align otherwise
+            parts = np.dtype(description, align=True)  # type: ignore[call-overload]
+    return parts  # type: ignore[no-any-return]
 
 
-def _extension_dtype(name: Any) -> np.dtype[Any]:
+def _long_dtype(value: dict[str, Any]) -> np.dtype[Any]:
+    _check_keys(value, _OF_LONG)
+    if not _LONG_STRING.fullmatch(value["longdouble"]):
+        raise ValueError("it is no long double")
+    found: np.dtype[Any] = np.dtype(value["longdouble"])
+    if value["digits"] != _long_digits():
+        raise ValueError(
+            f"a long double has {_long_digits()} binary digits here, and {value['digits']} there"
+        )
+    return found
+
+
+def _extension_dtype(value: dict[str, Any]) -> np.dtype[Any]:
+    _check_keys(value, _OF_EXTENSION)
+    name = value["extension"]
     if not isinstance(name, str):
         raise TypeError("the name of an extension is a text")
     try:
@@ -207,4 +276,6 @@ def _extension_dtype(name: Any) -> np.dtype[Any]:
         found = np.dtype(getattr(require("ml_dtypes", "dtypes"), name))
     if found.isbuiltin != 2:
         raise ValueError("it is no type of another package")
+    if found.itemsize != value["itemsize"]:
+        raise ValueError(f"it has {found.itemsize} bytes here")
     return found

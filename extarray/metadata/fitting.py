@@ -43,7 +43,11 @@ def values_fit(block: Superblock, header: Header) -> bool:
 
 
 def places_fit(
-    block: Superblock, header: Header, extents: Sequence[int], sums: Sequence[int] = ()
+    block: Superblock,
+    header: Header,
+    extents: Sequence[int],
+    sums: Sequence[int] = (),
+    others: Sequence[tuple[int, int]] = (),
 ) -> bool:
     """Whether all that a superblock points to has its place in ``.xmd``, and nothing two.
 
@@ -55,6 +59,8 @@ def places_fit(
         Offsets of the extents that its records lie in.
     sums : sequence of int
         Offsets of the extents of the table of checksums.
+    others : sequence of (int, int)
+        Offsets and lengths of what must lie apart, and may lie behind what the superblock knows.
 
     Returns
     -------
@@ -70,8 +76,9 @@ def places_fit(
     if block.spare_offset or block.spare_capacity:
         places.append((block.spare_offset, block.spare_capacity))
     free = header.first_extent
-    for offset, length in sorted(places):
+    for offset, length in sorted([*places, *others]):
         if offset < free:
             return False
         free = offset + length
-    return free <= block.end <= LAST_END and block.attrs_bytes <= block.attrs_capacity
+    last = max(offset + length for offset, length in places)
+    return last <= block.end <= LAST_END and block.attrs_bytes <= block.attrs_capacity

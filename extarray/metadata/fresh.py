@@ -6,8 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from extarray._core._crc import crc32c
-from extarray.metadata.header import Header, encode_header
-from extarray.metadata.places import LIVE_SLOTS, SUMS_BLOCK
+from extarray.metadata.directory import (
+    BLOCK_BYTES,
+    BlockKind,
+    encode_entry,
+    entry_offset,
+)
+from extarray.metadata.header import Header, encode_header, header_bytes_of
+from extarray.metadata.places import LIVE_SLOTS, SECTOR
 from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
     encode_extent_head,
@@ -19,7 +25,7 @@ from extarray.metadata.sumstable import encode_sums
 from extarray.metadata.superblock import Superblock, encode_superblock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Fresh", "attrs_room", "encode_fresh"]
 
@@ -53,6 +59,7 @@ def encode_fresh(
     records: Sequence[tuple[int, int, tuple[int, ...]]],
     attrs: str,
     slots: Sequence[int],
+    blocks: Mapping[BlockKind, bytes] | None = None,
 ) -> Fresh:
     """A fresh ``.xmd`` that tells of one state.
 
@@ -67,17 +74,21 @@ def encode_fresh(
         Attributes, a JSON text.
     slots : sequence of int
         Superblocks that hold the state.
+    blocks : mapping of BlockKind to bytes, optional
+        What optional blocks begin with, where there are any.
 
     Returns
     -------
     Fresh
     """
     first_bytes = encode_header(header)
-    header = replace(header, header_bytes=len(first_bytes))
+    header = replace(
+        header, header_bytes=header_bytes_of(first_bytes), content_bytes=len(first_bytes)
+    )
     size, uuid = record_bytes(header.ndim), header.uuid
     pieces = [(0, first_bytes), (header.copy_offset, first_bytes)]
     if header.checksum:
-        pieces.append((header.superblock_offset(SUMS_BLOCK), encode_sums(True, [], header.uuid)))
+        pieces.append((header.sums_offset, encode_sums(True, [], header.uuid)))
     extents: list[int] = []
     end, done = header.first_extent, 0
     while done < len(records) or not extents:
@@ -99,12 +110,18 @@ def encode_fresh(
         attrs_crc=crc32c(blob),
         spare_offset=0,
         spare_capacity=0,
-        end=end + room,
+        end=end + room,  # optional blocks are known by themselves
     )
     for slot in slots:
         block = state if slot in LIVE_SLOTS else state._replace(sealed=False)
         pieces.append((header.superblock_offset(slot), encode_superblock(block)))
-    image = bytearray(end + room)
+    length = end + room
+    for kind, data in (blocks or {}).items():
+        at = -(-length // SECTOR) * SECTOR
+        length = at + BLOCK_BYTES[kind]
+        pieces.append((at, data))
+        pieces.append((entry_offset(header, kind), encode_entry(at, kind, uuid)))
+    image = bytearray(length)
     for offset, piece in pieces:
         image[offset : offset + len(piece)] = piece
     return Fresh(image, header, state, extents)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from extarray._core._crc import crc32c
 from extarray.errors import CorruptError, FormatError, TruncatedError, VersionError
 from extarray.metadata.dtypes import decode_dtype, encode_dtype
-from extarray.metadata.places import BLOCK, COPY_BLOCK, CUTS_BYTES, HOLDER_BYTES
+from extarray.metadata.places import (
+    BLOCK,
+    CELL,
+    COPY_AT,
+    COUNTERS_AT,
+    DIRECTORY_AT,
+    HOLDER_AT,
+    LIVE_SLOTS,
+    SECTOR,
+    SPARED_AT,
+    SUMS_AT,
+)
 from extarray.order import ORDERS
 
 if TYPE_CHECKING:
@@ -28,11 +38,13 @@ __all__ = [
 ]
 
 MAGIC = b"\x89XTA\r\n\x1a\n"
-VERSION = (1, 0)
+VERSION = (2, 0)
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")
 _SPARSE = 1
 _CHECKSUM_FLAG = 2
+_WORK_FLAG = 4
+_WORK_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,9 @@ class Header:
     sparse: bool
     checksum: bool = False
     version: tuple[int, int] = VERSION
-    header_bytes: int = BLOCK
+    header_bytes: int = field(default=BLOCK, compare=False)
+    content_bytes: int = field(default=0, compare=False)
+    work: bytes = b""  # of `rechunk`, that has made the array: see `extarray.rechunking`
 
     @property
     def ndim(self) -> int:
@@ -65,25 +79,42 @@ class Header:
     @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
-        return self.copy_offset + self.header_bytes
+        return self.copy_offset + -(-self.content_bytes // SECTOR) * SECTOR
 
     @property
     def copy_offset(self) -> int:
         """Offset of the copy of the header."""
-        return self.superblock_offset(COPY_BLOCK)
+        return self.header_bytes + COPY_AT
 
     @property
     def cuts_offset(self) -> int:
         """Offset of the number of cuts."""
-        return self.header_bytes - HOLDER_BYTES - CUTS_BYTES
+        return self.header_bytes + COUNTERS_AT
+
+    @property
+    def holder_offset(self) -> int:
+        """Offset of the note that tells who writes."""
+        return self.header_bytes + HOLDER_AT
+
+    @property
+    def sums_offset(self) -> int:
+        """Offset of what tells where the checksums of the chunks are."""
+        return self.header_bytes + SUMS_AT
+
+    @property
+    def directory_offset(self) -> int:
+        """Offset of the directory of optional blocks."""
+        return self.header_bytes + DIRECTORY_AT
 
     def superblock_offset(self, slot: int) -> int:
-        """Offset of a superblock, or of a block behind them."""
-        return self.header_bytes + slot * BLOCK
+        """Offset of a superblock."""
+        if slot < len(LIVE_SLOTS):
+            return self.header_bytes + slot * CELL
+        return self.header_bytes + SPARED_AT + (slot - len(LIVE_SLOTS)) * CELL
 
 
 def encode_header(header: Header) -> bytes:
-    """Bytes of a header, `header_bytes` of them.
+    """Bytes of a header, without the zeros that follow them up to `header_bytes`.
 
     Parameters
     ----------
@@ -95,8 +126,9 @@ def encode_header(header: Header) -> bytes:
     """
     description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
     variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
+    variable += header.work
     used = _HEADER.size + len(variable) + 4
-    size = -(-(used + CUTS_BYTES + HOLDER_BYTES) // BLOCK) * BLOCK
+    size = -(-used // BLOCK) * BLOCK
     fixed = _HEADER.pack(
         MAGIC,
         *header.version,
@@ -104,29 +136,31 @@ def encode_header(header: Header) -> bytes:
         header.uuid,
         header.ndim,
         header.order.encode(),
-        (_SPARSE if header.sparse else 0) | (_CHECKSUM_FLAG if header.checksum else 0),
+        (_SPARSE if header.sparse else 0)
+        | (_CHECKSUM_FLAG if header.checksum else 0)
+        | (_WORK_FLAG if header.work else 0),
         header.dtype.itemsize,
         len(description),
         0,
     )
     body = fixed + variable
-    return (body + struct.pack("<I", crc32c(body))).ljust(size, b"\0")
+    return body + struct.pack("<I", crc32c(body))
 
 
-def header_bytes_of(fd: int) -> int:
-    """Bytes of the header of an open ``.xmd``, unchecked.
+def header_bytes_of(data: bytes) -> int:
+    """Bytes of a header, unchecked.
 
     Parameters
     ----------
-    fd : int
+    data : bytes
+        Its first 16, or more.
 
     Returns
     -------
     int
         `BLOCK` where the file is too short.
     """
-    data = os.pread(fd, 4, 12)
-    return int.from_bytes(data, "little") if len(data) == 4 else BLOCK
+    return int.from_bytes(data[12:16], "little") if len(data) >= 16 else BLOCK
 
 
 def decode_header(data: bytes) -> Header:
@@ -157,9 +191,15 @@ def decode_header(data: bytes) -> Header:
             f"written in format {major}.{minor}; this version of extarray reads formats up to "
             f"{VERSION[0]}: install a newer one"
         )
-    used = _HEADER.size + 8 * ndim + description_bytes + itemsize
-    free = size - CUTS_BYTES - HOLDER_BYTES
-    if len(data) < used + 4 or free < used + 4 or size % BLOCK:
+    if major < VERSION[0]:
+        raise VersionError(
+            f"written in format {major}.{minor}, which was before the first release and is read no "
+            f"more; this version of extarray reads format {VERSION[0]}: copy the array into a "
+            "fresh one, through NumPy, with the version that wrote it"
+        )
+    work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
+    used = _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes
+    if len(data) < used + 4 or size < used + 4 or size % BLOCK:
         raise CorruptError("the header is damaged: its lengths do not fit")
     (crc,) = struct.unpack_from("<I", data, used)
     if crc32c(data[:used]) != crc:
@@ -183,6 +223,8 @@ def decode_header(data: bytes) -> Header:
         checksum=bool(flags & _CHECKSUM_FLAG),
         version=(major, minor),
         header_bytes=size,
+        content_bytes=used + 4,
+        work=bytes(data[at + itemsize : used]),
     )
     if (
         dtype.itemsize != itemsize
@@ -196,7 +238,7 @@ def decode_header(data: bytes) -> Header:
 
 
 def header_content(data: bytes) -> bytes:
-    """The part of a header that never changes: what its checksum covers, and the checksum.
+    """The part of a header that means something: what its checksum covers, and the checksum.
 
     Parameters
     ----------
@@ -207,5 +249,6 @@ def header_content(data: bytes) -> bytes:
     -------
     bytes
     """
-    ndim, itemsize, description_bytes = data[32], *struct.unpack_from("<II", data, 36)
-    return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + 4]
+    ndim, flags, itemsize, description_bytes = struct.unpack_from("<BxHII", data, 32)
+    work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
+    return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes + 4]

@@ -7,11 +7,14 @@ import struct
 __all__ = [
     "BEGUN_SLOT",
     "BLOCK",
+    "CELL",
     "CHECKSUM",
-    "COPY_BLOCK",
+    "COPY_AT",
+    "COUNTERS_AT",
     "CUTS_BYTES",
+    "DIRECTORY_AT",
     "FLUSHED_SLOTS",
-    "GROUP_BLOCK",
+    "HOLDER_AT",
     "HOLDER_BYTES",
     "LAST_END",
     "LIMIT",
@@ -19,9 +22,10 @@ __all__ = [
     "PENDING_SLOTS",
     "SEAL_BYTES",
     "SEAL_MAGIC",
+    "SECTOR",
+    "SPARED_AT",
     "SPARED_SLOTS",
-    "SUMS_BLOCK",
-    "WRITERS_BLOCK",
+    "SUMS_AT",
 ]
 
 # Bytes of all chunks, and elements of an axis, with those that only its chunks have; file offsets
@@ -29,25 +33,32 @@ __all__ = [
 LIMIT = 2**63 - 4096
 # Offsets in ``.xmd`` stay below, so that room for more can be named.
 LAST_END = 2**62
-# Superblocks lie on device blocks of their own, so that a torn write of one spares the others.
+# The unit of the header, and of what is added when it is first used.
 BLOCK = 4096
-# Commits alternate between the first two.  The others are not touched by commits, and so survive
-# whatever a power cut leaves of those: two for the last flushes, one for the state with which the
-# last writer began.
+# A disk writes sectors whole, of 512 bytes at least.  What commits write is apart, in such cells,
+# from what they must not touch, so that a torn write of one spares the others.
+CELL = 1024
+SECTOR = 512
+# Commits alternate between the first two superblocks.  The others are not touched by commits, and
+# so survive whatever a power cut leaves of those: two for the last flushes, one for the state with
+# which the last writer began.
 LIVE_SLOTS = (0, 1)
 FLUSHED_SLOTS = (2, 3)
 BEGUN_SLOT = 4
 SPARED_SLOTS = (*FLUSHED_SLOTS, BEGUN_SLOT)
-# Blocks behind them, for what several arrays or several writers agree on.
-GROUP_BLOCK = 5
-WRITERS_BLOCK = 6
 # States that count with the decision of another array: the last two, in turn.
-PENDING_SLOTS = (7, 8)
-# Where the checksums of the chunks are; and a copy of the header, from which it can be restored.
-SUMS_BLOCK = 9
-COPY_BLOCK = 10
-# The end of the header, which its checksum does not cover: the number of cuts, and a note.
+PENDING_SLOTS = (5, 6)
+# Where cells begin behind the header: numbers that writers raise, with a note; where the checksums
+# of the chunks are; superblocks that commits do not touch; where the optional blocks are; and a
+# copy of the header, from which it can be restored.
+COUNTERS_AT = 2 * CELL
+SUMS_AT = 3 * CELL
+SPARED_AT = BLOCK
+DIRECTORY_AT = SPARED_AT + len(SPARED_SLOTS) * CELL
+COPY_AT = 2 * BLOCK
+# Of the counters: the number of cuts, and a note.
 CUTS_BYTES = 8
+HOLDER_AT = COUNTERS_AT + 64
 HOLDER_BYTES = 64
 # What stands before the uuid at the end of a sealed ``.xta``.
 SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"

@@ -26,7 +26,7 @@ __all__ = [
 
 EXTENT_HEAD_BYTES = 16
 
-_FIRST_EXTENT = 64  # records
+_FIRST_EXTENT = 8  # records
 _RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
 _EXTENT_HEAD = struct.Struct("<QII")
 
@@ -146,7 +146,7 @@ def extent_of_record(number: int) -> int:
 
     Examples
     --------
-    >>> extent_of_record(63), extent_of_record(64), extent_of_record(191), extent_of_record(192)
+    >>> extent_of_record(7), extent_of_record(8), extent_of_record(23), extent_of_record(24)
     (0, 1, 1, 2)
     """
     # Extent e has the records from (2**e - 1) times those of the first extent on.

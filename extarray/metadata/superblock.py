@@ -10,7 +10,6 @@ from extarray._core._superblock import (
     superblock_bytes,
     superblock_fields,
 )
-from extarray.metadata.places import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,20 +103,18 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
     return block if block.sequence <= LAST_SEQUENCE else None
 
 
-def latest_sequence(data: bytes, slots: Sequence[int]) -> int:
+def latest_sequence(data: bytes, places: Sequence[int]) -> int:
     """The greatest number that superblocks or pending states say they have, unchecked.
 
     Parameters
     ----------
     data : bytes
-        From the block of the first of the slots on.
-    slots : sequence of int
-        In increasing order.
+    places : sequence of int
+        Where they stand in it.
 
     Returns
     -------
     int
         0 where nothing was written; past the end of the data there is nothing.
     """
-    places = (8 + (slot - slots[0]) * BLOCK for slot in slots)
-    return max(int.from_bytes(data[at : at + 8], "little") for at in places)
+    return max(int.from_bytes(data[at + 8 : at + 16], "little") for at in places)

@@ -27,7 +27,7 @@ WRITER_SLOTS = BLOCK // WRITER_BYTES - 1
 # A writer's ticket beyond is none: each has a byte to be locked, whose number has 63 bits.
 _LAST_TICKET = 2**61
 _WRITERS_HEAD = struct.Struct("<QB")
-_WRITER = struct.Struct("<IBBBxQQqq")
+_WRITER = struct.Struct("<IBBBxQQqq24s")
 
 
 class WritersHead(NamedTuple):
@@ -81,6 +81,8 @@ class Writer(NamedTuple):
         Number of its last append or wait, in the order of their coming.
     start, stop : int
         Of the append: its place along the axis, in elements from the start of the initial grid.
+    host : str
+        Of the process: its name, cut to 24 bytes of UTF-8.
     """
 
     pid: int
@@ -91,6 +93,7 @@ class Writer(NamedTuple):
     ticket: int = 0
     start: int = 0
     stop: int = 0
+    host: str = ""
 
 
 def encode_writers_head(head: WritersHead) -> bytes:
@@ -118,7 +121,7 @@ def encode_writer(writer: Writer) -> bytes:
     -------
     bytes
     """
-    return _WRITER.pack(*writer).ljust(WRITER_BYTES, b"\0")
+    return _WRITER.pack(*writer[:-1], writer.host.encode())
 
 
 def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
@@ -147,15 +150,18 @@ def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Write
     cut, unsettled = _WRITERS_HEAD.unpack_from(data)
     writers = []
     for offset in range(WRITER_BYTES, BLOCK, WRITER_BYTES):
-        pid, kind, axis, at_start, seen, ticket, *place = _WRITER.unpack_from(data, offset)
+        fields = _WRITER.unpack_from(data, offset)
+        pid, kind, axis, at_start, seen, ticket, start, stop, host = fields
         if pid == 0:
             break  # slots are taken from the first one on
         appends = kind == WriterKind.APPENDS
         if (
             kind > WriterKind.WAITS
             or ticket > _LAST_TICKET
-            or (appends and (axis >= ndim or not -LIMIT < place[0] <= place[1] < LIMIT))
+            or (appends and (axis >= ndim or not -LIMIT < start <= stop < LIMIT))
         ):
             raise CorruptError("the table of writers is damaged")
-        writers.append(Writer(pid, WriterKind(kind), axis, bool(at_start), seen, ticket, *place))
+        name = host.rstrip(b"\0").decode(errors="ignore")
+        turn = WriterKind(kind), axis, bool(at_start), seen, ticket, start, stop
+        writers.append(Writer(pid, *turn, name))
     return WritersHead(cut, bool(unsettled)), writers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from extarray.array import ExtArray
 from extarray.errors import ArgumentError
@@ -65,6 +65,8 @@ class ParallelArray(CollectiveChanges):
         stage: int,
     ) -> ParallelArray:
         """The array of all ranks, given that of each rank's store."""
+        if array._store.sums is not None:
+            array._store.sums.alone = False
         self = cls._from_store(array._store, array.axial)
         self.comm = agreement.comm
         self._adding = threading.Lock()
@@ -93,8 +95,13 @@ class ParallelArray(CollectiveChanges):
             f"cannot {what} under a communicator; open it without comm, in one rank"
         )
 
-    def refresh(self) -> bool:
+    def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what a writer outside has committed; collective.
+
+        Parameters
+        ----------
+        on_replaced : {"raise"}
+            Under a communicator there is no other way: open the array again, on all ranks.
 
         Returns
         -------
@@ -111,6 +118,10 @@ class ParallelArray(CollectiveChanges):
         False
         """
         with self._step_of_change() as step:
+            if on_replaced != "raise":
+                raise ArgumentError(
+                    "an array under a communicator cannot become its successor; open it again"
+                )
             step.arguments = "refresh"
         store = cast("FileStore", self._store)
         before, ndim = store.state.sequence, self.ndim
@@ -127,7 +138,8 @@ class ParallelArray(CollectiveChanges):
 
         Notes
         -----
-        What a rank wrote before, every rank on every host sees after.
+        What a rank wrote before, every rank on every host sees after.  Where chunks have checksums,
+        each rank makes those of the chunks that it wrote to, and rank 0 writes them.
 
         Examples
         --------
@@ -136,9 +148,7 @@ class ParallelArray(CollectiveChanges):
         with self._step_of_change() as step:
             step.arguments = "flush"
         self._sync_together()
-        with self._agreement.step():
-            if not self.comm.rank:
-                ExtArray.flush(self)
+        self._flush_together()
 
     def follow(self, *args: Any, **kwargs: Any) -> Any:
         """Not possible: ranks would see news at different times.
@@ -187,6 +197,7 @@ class ParallelArray(CollectiveChanges):
         with self._agreement.step() as step:  # nobody reads or writes any more
             step.arguments = "close"
         try:
+            self._flush_last()
             with self._agreement.step(), contextlib.ExitStack() as parts:
                 parts.callback(ExtArray.close, self)
                 for views in (self._alone, self._views):

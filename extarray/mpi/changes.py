@@ -257,6 +257,7 @@ class CollectiveChanges(ParallelIO):
             self._check("add an axis to")
             step.arguments = f"add an axis at {at} with name {name!r} and chunks of {extent}"
         self._sync_together()  # as far as the disk goes, there is no older state then
+        self._flush_together()  # the sums go with the chunks
         self._change(lambda: ExtArray.add_axis(self, at, name, extent))
 
     def _set_policy(self, growth: Policy) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.filesystem import File
     from extarray.mpi.plans import Job, Plan
 
 __all__ = ["FileViews", "Rounds"]
@@ -174,22 +175,22 @@ class FileViews:
         finally:
             info.Free()
 
-    def check(self, fd: int) -> None:
+    def check(self, file: File) -> None:
         """Raise where the file is not the one that is open already.
 
         MPI opens names, and they may have become those of another pair.
 
         Parameters
         ----------
-        fd : int
-            Descriptor of the file, open as it shall be here.
+        file : File
+            The file as it shall be here.
 
         Raises
         ------
         PartnerError
             A ValueError: another file has taken the name.
         """
-        if not os.path.samestat(os.stat(self._opened), os.fstat(fd)):
+        if not os.path.samestat(os.stat(self._opened), file.stat()):
             raise PartnerError(f"'{self._path}' was overwritten since it was opened; open it again")
 
     def transfer(

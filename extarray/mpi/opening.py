@@ -55,15 +55,14 @@ def create_together(
                 raise ArgumentError(
                     "an array under a communicator lies in files; give a path, or leave comm away"
                 )
-            if header.checksum:
-                raise _no_checksums("create")
             place, hints = resolve_path(path), _check_info(info)
             check_engine(engine, "mpi-io")
             step.arguments = (
                 f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
                 f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
-                f"sparse {header.sparse}, overwrite {overwrite}, attributes {attrs}, engine "
-                f"{engine}, durability {durability}, growth policy {growth}, info {hints}"
+                f"sparse {header.sparse}, checksum {header.checksum}, overwrite {overwrite}, "
+                f"attributes {attrs}, engine {engine}, durability {durability}, "
+                f"growth policy {growth}, info {hints}"
             )
         return _joined(
             agreement,
@@ -79,7 +78,7 @@ def create_together(
 def open_together(
     comm: Any,
     info: Mapping[str, Any] | None,
-    check: Callable[[], tuple[Path, str, float | None, str, str]],
+    check: Callable[[], tuple[Path, str, float | None, str, str, str]],
 ) -> ParallelArray:
     """Open an array; collective.
 
@@ -89,7 +88,7 @@ def open_together(
     info : mapping or None
         Hints for MPI-IO.
     check : callable
-        Gives path, mode, timeout, engine and durability, checked.
+        Gives path, mode, timeout, engine, durability, and what is verified, checked.
 
     Returns
     -------
@@ -97,38 +96,20 @@ def open_together(
     """
     with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
-            place, mode, timeout, engine, durability = check()
+            place, mode, timeout, engine, durability, verify = check()
             hints = _check_info(info)
             check_engine(engine, "mpi-io")
             step.arguments = (
                 f"open '{place}' with mode {mode!r}, engine {engine}, durability {durability}, "
-                f"info {hints}"
+                f"verify {verify!r}, info {hints}"
             )
         return _joined(
             agreement,
             place,
             engine,
             hints,
-            lambda engine: _open_alone(place, mode, timeout, engine, durability),
+            lambda engine: ExtArray._open(place, mode, timeout, engine, durability, verify),
         )
-
-
-def _open_alone(
-    path: Path, mode: str, timeout: float | None, engine: str, durability: str
-) -> ExtArray:
-    """The array of rank 0."""
-    array = ExtArray._open(path, mode, timeout, engine, durability)
-    if array._store.sums is not None:
-        array.close()
-        raise _no_checksums("write to")
-    return array
-
-
-def _no_checksums(what: str) -> ArgumentError:
-    return ArgumentError(
-        f"cannot {what} an array with checksums under a communicator: a rank cannot tell which "
-        "chunks others have written; leave out checksum=True, or comm"
-    )
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
@@ -177,15 +158,15 @@ def _joined(
             if array is None:
                 store = ReplicaStore(path, pair, own)
                 array = ExtArray._from_store(store, store.axial)
-        fd = cast("FileStore", array._store)._data
-        hints = {**default_hints(fd), **hints}
+        file = cast("FileStore", array._store)._data
+        hints = {**default_hints(file), **hints}
         with agreement.step():
             if through_mpi:
                 name, writable = f"{pair.path}.xta", pair.mode == "r+"
                 views = FileViews(comm, name, writable, hints, pair.hidden)
         with agreement.step():
             if views is not None:
-                views.check(fd)
+                views.check(file)
         if pair.hidden is not None:
             with agreement.step():
                 if not comm.rank:
@@ -196,7 +177,7 @@ def _joined(
         if array is not None:
             array.close()
         raise
-    return ParallelArray._join(array, agreement, hints, views, stage_bytes(fd))
+    return ParallelArray._join(array, agreement, hints, views, stage_bytes(file))
 
 
 def _is_one_host(agreement: Agreement) -> bool:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from extarray.errors import StorageError, TruncatedError
+import numpy as np
+
+from extarray.errors import ExtArrayError, StorageError, TruncatedError
+from extarray.filesystem import family
 from extarray.mpi import additions, direct, transfers
 from extarray.mpi.fileviews import FileViews, Rounds
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
 from extarray.mpi.zoned import ZonedArray
+from extarray.sums import SUMS_AT_ONCE
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
+    from extarray.mpi.plans import Job
     from extarray.mpi.requests import Request
     from extarray.mpi.transfers import Transfer
     from extarray.store import FileStore
+    from extarray.sums import Sums
 
 __all__ = ["ParallelIO"]
 
@@ -347,30 +354,33 @@ class ParallelIO(ZonedArray):
         transfer, result, is_done = None, None, False
         failure, rounds = None, Rounds()
         while True:
-            with self._agreement.step() as step:
-                step.arguments = what
-                if failure is not None:
-                    raise failure
-                if transfer is None:
-                    self._check(verb)
-                    transfer = plan()
-                rounds.finish()
-                job = next(transfer.jobs, None)
-                if job is None and not is_done:
-                    result, is_done = transfer.finish(), True
-                rounds = Rounds(job, self._stage)
-                step.numbers = [job is not None, rounds.n_views, rounds.n_pieces]
-            more, n_views, n_pieces = step.numbers
-            if not more:
-                return result
-            failure = views.transfer(rounds, what != "read", n_views, n_pieces)
+            with contextlib.ExitStack() as writing:
+                with self._agreement.step() as step:
+                    step.arguments = what
+                    if failure is not None:
+                        raise failure
+                    if transfer is None:
+                        self._check(verb)
+                        transfer = plan()
+                    rounds.finish()
+                    job = next(transfer.jobs, None)
+                    if job is None and not is_done:
+                        result, is_done = transfer.finish(), True
+                    writing.enter_context(self._noted(job))
+                    rounds = Rounds(job, self._stage)
+                    step.numbers = [job is not None, rounds.n_views, rounds.n_pieces]
+                more, n_views, n_pieces = step.numbers
+                if not more:
+                    return result
+                failure = views.transfer(rounds, what != "read", n_views, n_pieces)
 
     def _carry_out(self, transfer: Transfer) -> Any:
         """Carry out a transfer alone."""
         for job in transfer.jobs:
-            rounds = Rounds(job, self._stage)
-            self._own_views().transfer_alone(rounds, transfer.write)
-            rounds.finish()
+            with self._noted(job):
+                rounds = Rounds(job, self._stage)
+                self._own_views().transfer_alone(rounds, transfer.write)
+                rounds.finish()
         result = transfer.finish()
         if transfer.write and self._store.is_durable:
             self._sync_elements()
@@ -385,6 +395,115 @@ class ParallelIO(ZonedArray):
             if failure is not None:
                 raise failure
             self._sync_elements()
+
+    # -- checksums ---------------------------------------------------------------------------
+
+    def _flush(self, last: bool = False) -> None:
+        """Bring what rank 0 knows to the disk; checksums are made by all ranks together."""
+        if not self.comm.rank:
+            self._store.flush()
+
+    def _flush_together(self, last: bool = False) -> None:
+        """Bring the metadata to the disk, and before that the checksums up to date; collective.
+
+        What all ranks have written is on the disk.
+        """
+        store = cast("FileStore", self._store)
+        sums = store.sums
+        with self._agreement.step() as step:
+            step.numbers[0] = int(sums is not None and sums.in_doubt)
+        in_doubt, quiet = step.numbers[0], None
+        if sums is not None and in_doubt:
+            with self._agreement.step():
+                self._note_shown(last)
+            quiet = self._quiet
+            self._renew_together(store, sums)
+        with self._agreement.step():
+            self._flush()
+        if sums is not None and in_doubt:
+            self._settle_together(sums, quiet)
+
+    def _renew_together(self, store: FileStore, sums: Sums) -> None:
+        """Have rank 0 write the checksums of the chunks that any rank has written to.
+
+        Each rank sums its own.  A chunk that several have written to is the same for all of them.
+        """
+        first, n_chunks = 0, store.state.data_bytes // store.header.chunk_bytes
+        taken = []
+        try:
+            while True:
+                found = None
+                with self._agreement.step() as step:
+                    addresses = self._take_written(first, SUMS_AT_ONCE)
+                    taken.append(addresses)
+                    step.numbers[0] = len(addresses)
+                    known = addresses[addresses < n_chunks]  # a growth may have failed
+                    with family("cannot sum chunks of '{}'", self.path):
+                        found = known, sums.entries(store._data, known)
+                if not step.numbers[0]:
+                    return
+                if len(addresses):
+                    first = int(addresses[-1]) + 1
+                parts = self.comm.gather(found)
+                with self._agreement.step():
+                    for part in parts or ():
+                        store.put_sums(*part)
+        except BaseException:
+            for addresses in taken:
+                self._note_written(addresses)
+            raise
+
+    def _settle_together(self, sums: Sums, quiet: int | None) -> None:
+        """Say that checksums are right, unless a rank has written since `quiet`."""
+        with sums._lock:  # from here on, who begins to write waits
+            sums.in_doubt = False
+            try:
+                with self._agreement.step() as step:
+                    step.numbers[0] = int(
+                        quiet is None or self._quiet != quiet or sums.inherited or sums.lost
+                    )
+                sums.in_doubt = bool(step.numbers[0])
+                if sums.in_doubt:
+                    return
+                with self._agreement.step():
+                    if not self.comm.rank:
+                        with family("cannot write the checksums of '{}'", self.path):
+                            sums.note(False)
+                            sums.file.datasync()
+            except BaseException:
+                sums.in_doubt = True
+                raise
+
+    def _flush_last(self) -> None:
+        """Bring checksums up to date, before the array is closed; what fails leaves doubt."""
+        if not self._store.header.checksum or self._store.mode != "r+":
+            return
+        with contextlib.suppress(ExtArrayError, OSError):
+            with self._agreement.step():
+                self._give_back_freed()
+            self._sync_together()
+            self._flush_together(last=True)
+
+    @contextlib.contextmanager
+    def _noted(self, job: Job | None) -> Iterator[None]:
+        """Verify the chunks of a job where that is asked, and note those that it writes to."""
+        header = self._store.header
+        if job is None or not header.checksum:
+            yield
+            return
+        addresses, places = np.unique(job.plan.offsets // header.chunk_bytes, return_inverse=True)
+        if not job.write:
+            self._verify_chunks(addresses, False)
+            yield
+            return
+        written = np.zeros(len(addresses), np.int64)
+        np.add.at(written, places.reshape(-1), job.plan.nbytes)
+        self._verify_chunks(addresses[written < header.chunk_bytes], True)
+        self._begin_noted(addresses)
+        try:
+            yield
+        finally:
+            self._end_noted(addresses)
 
     def _own_views(self) -> FileViews:
         """The file, open through MPI-IO for this rank alone."""

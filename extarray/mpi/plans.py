@@ -49,6 +49,10 @@ class Plan(Protocol):
     """Parts of a transfer, by rising place in the file."""
 
     @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Bytes of the file before each part, which lies in one chunk."""
+
+    @property
     def nbytes(self) -> NDArray[np.int64]:
         """Bytes of each part in the staging buffer."""
 
@@ -457,6 +461,7 @@ class _Elements:
         self._places, self._starts = np.unique(places[self._order], return_index=True)
         self._ends = np.append(self._starts[1:], len(places))
         self._size = size
+        self.offsets = self._places
         self.nbytes = np.full(len(self._places), size, np.int64)
         self.n_runs = np.ones(len(self._places), np.int64)
 

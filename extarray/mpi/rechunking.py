@@ -8,13 +8,14 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from extarray.array import ExtArray
-from extarray.errors import ArgumentError
+from extarray.config import config
 from extarray.layout.execute import Mover
 from extarray.layout.transform import check_free, finish_move, remove_pair
 from extarray.mpi.agreement import Agreement
 from extarray.mpi.opening import create_together, open_together
 from extarray.mpi.runtime import check_comm
 from extarray.mpi.sharing import shared_templates
+from extarray.passing import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,12 +52,6 @@ def rechunk_together(
     try:
         with agreement.step() as step:
             path, work = prepare()
-            if work.header.checksum:
-                raise ArgumentError(
-                    "cannot rechunk an array with checksums under a communicator: the new one "
-                    "would have them, too, and a rank cannot tell which chunks others have "
-                    "written; leave comm away"
-                )
             work.ranks = agreement.comm.size
             work.progress = work.progress and not agreement.comm.rank
             step.arguments = (
@@ -94,14 +89,19 @@ class _Shared:
             progress.skip(sum(p.bytes_written for p in work.passes[:first]))
             for i in range(first, len(places)):
                 self._pass(i, places, is_begun and i == first, progress, path)
-        return open_together(self._comm, None, lambda: (path, "r+", 0.0, "auto", "flush"))
+        return open_together(
+            self._comm, None, lambda: (path, "r+", 0.0, "auto", "flush", config.verify)
+        )
 
     def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
         """The pass to go on with, and whether it has begun."""
-        if resume and finish_move(path):
+        if resume and (finish_move(path) or self._work.is_finished(path)):
+            self._work.say(f"has nothing left to do: '{path}' is complete")
             return len(places), False
         check_free(path)
         first, new = self._work.beginning(places, path, resume)
+        if new is not None or first:
+            self._work.say(f"goes on with what was begun for '{path}'")
         if new is not None:
             new.close()
         return first, new is not None
@@ -138,7 +138,9 @@ class _Shared:
         """The array that a pass writes."""
         work = self._work
         if is_begun:
-            return open_together(self._comm, None, lambda: (place, "r+", 0.0, "auto", "flush"))
+            return open_together(
+                self._comm, None, lambda: (place, "r+", 0.0, "auto", "flush", config.verify)
+            )
         return create_together(
             self._comm,
             None,
@@ -158,9 +160,10 @@ class _Shared:
         """Move the templates of a pass that are not done yet, each rank its part."""
         rank = self._comm.rank
         journal = None if rank else self._work.journal(i, _files_of(new))
-        mover = Mover(p, source, new, source.dtype)
+        mover = Mover(p, source._verified(), new, source.dtype)
         templates = shared_templates(p, self._work.ranks)
         done = self._comm.bcast(0 if journal is None else journal.done)
+        passing = Passing()
         try:
             for n, parts in enumerate(templates, 1):
                 size = sum(math.prod(b - a for a, b in part) for part in parts)
@@ -173,6 +176,7 @@ class _Shared:
                         if all(a < b for a, b in part):
                             for _ in mover.move(part):
                                 pass
+                            passing.add(2 * new.itemsize * math.prod(b - a for a, b in part))
                     step.numbers[0] = journal is not None and journal.is_due
                 progress.add(size * new.itemsize)
                 if journal is not None:

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray._core._state import Trust
 from extarray.engine import choose_engine, maps_no_holes
-from extarray.errors import PartnerError
-from extarray.filesystem import family, file_names
-from extarray.metadata.header import decode_header, encode_header
+from extarray.errors import CorruptError, PartnerError
+from extarray.filesystem import File, family, file_names
+from extarray.metadata.header import Header, decode_header, encode_header
+from extarray.metadata.places import CELL, LIMIT
+from extarray.metadata.sumstable import decode_sums, encode_sums
 from extarray.metadata.superblock import decode_superblock, encode_superblock
 from extarray.pair.names import open_data
 from extarray.store import FileStore
+from extarray.sums import Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Growth", "News", "Pair", "ReplicaStore", "growth_since", "news_since", "pair_of"]
-
-_OPEN_FLAGS = os.O_CLOEXEC
-
 
 # Axes, sides and grids of segments.
 _Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
@@ -135,6 +136,57 @@ def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None)
     )
 
 
+class RankSums(Sums):
+    """What a rank that commits nothing has to do with checksums: it says that they are in doubt.
+
+    Parameters
+    ----------
+    name : str
+        Of ``.xmd``.
+    header : Header
+    """
+
+    def __init__(self, name: str, header: Header) -> None:
+        super().__init__(File(), header, [], False, os.path.splitext(name)[0])
+        self._name = name
+        self.alone = False
+
+    def take(self, header: Header) -> None:
+        """Have the header of an array with an axis more.
+
+        Parameters
+        ----------
+        header : Header
+        """
+        self._header, self._offset = header, header.sums_offset
+
+    @property
+    def file(self) -> File:
+        """The file of the table: opened when it is first needed, and where another has the name."""
+        if self._file.closed or not self._file.is_at(self._name):
+            before, self._file = self._file, File.open(self._name, os.O_RDWR)
+            before.close()
+        return self._file
+
+    def doubt(self) -> None:
+        """Have the files say that sums are in doubt, as `Sums.doubt`: any rank may be the first."""
+        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+            if self.in_doubt:
+                return
+            file, uuid = self.file, self._header.uuid
+            found = decode_sums(file.read(CELL, self._offset), uuid)
+            if found is None:
+                raise CorruptError(f"'{self._name}': the block of the checksums is damaged")
+            # Rank 0 changes the rest of it in the midst of a flush only.
+            file.write(encode_sums(True, found[1], uuid), self._offset)
+            file.datasync()
+            self.in_doubt = True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
 class Pair(NamedTuple):
     """A pair of files that rank 0 has open, for those who open it after it.
 
@@ -148,6 +200,9 @@ class Pair(NamedTuple):
     hidden : str or None
         Name of that file in a new pair, until the pair takes its names.
     is_durable : bool
+    verify : str
+    n_stored : int or None
+        Chunks that can be verified; None: none can.
     news : News
     """
 
@@ -156,6 +211,8 @@ class Pair(NamedTuple):
     number: int
     hidden: str | None
     is_durable: bool
+    verify: str
+    n_stored: int | None
     news: News
 
 
@@ -175,9 +232,11 @@ def pair_of(store: FileStore, axial: Axial) -> Pair:
     return Pair(
         store.absolute,
         store.mode,
-        os.fstat(store._data).st_ino,
+        store._data.stat().st_ino,
         None if making is None else making.fresh[1],
         store.is_durable,
+        store.verify,
+        None if store.trust is None else LIMIT if store.mode == "r" else axial.size,
         news_since(store, axial, 0, None),
     )
 
@@ -205,17 +264,22 @@ class ReplicaStore(FileStore):
         self.mode = pair.mode
         self.is_durable = pair.is_durable
         self.attrs = "{}"
+        self.verify = pair.verify
         self._take_header(pair.news)
         writable = self.mode == "r+"
+        if pair.n_stored is not None:
+            self.trust = Trust(pair.n_stored)
+        if writable and self.header.checksum:
+            self.sums = RankSums(self._names[0], self.header)
         try:
             with family("cannot open '{}'", path):
-                flags = (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS
+                flags = os.O_RDWR if writable else os.O_RDONLY
                 if pair.hidden is None:
                     self._data = open_data(self._names, self.header.uuid, flags)
                 else:
-                    self._data = os.open(pair.hidden, flags)
+                    self._data = File.open(pair.hidden, flags)
             self.watch_file()
-            if os.fstat(self._data).st_ino != pair.number:
+            if self._data.stat().st_ino != pair.number:
                 raise PartnerError(
                     f"'{path}' was overwritten while it was opened, or is another file on this "
                     "host than on that of rank 0; open it again, from a place that all hosts share"
@@ -244,24 +308,23 @@ class ReplicaStore(FileStore):
     def _take_header(self, news: News) -> None:
         assert news.header is not None
         self.header = decode_header(news.header)
+        if isinstance(self.sums, RankSums):
+            self.sums.take(self.header)
         growth = news.growth
         self.axial = Axial._replay(*growth.columns(self.header.ndim), growth.grid)
 
     def watch_file(self) -> None:
-        """Know how to learn of cuts that a writer outside makes, where holes do not hold the fill.
+        """Know how to learn of cuts that a writer outside makes, and of checksums.
 
-        Anew where there are other axes: then the metadata are another file.
+        Of cuts where holes do not hold the fill value.  Anew where there are other axes: then the
+        metadata are another file.
         """
-        if self.mode != "r" or not any(self.header.fill):
+        if self.mode != "r" or not (any(self.header.fill) or self.trust is not None):
             return
         header = self.header
         with family("cannot watch '{}'", self.path):
-            fd = os.open(self._names[0], os.O_RDONLY | _OPEN_FLAGS)
-            if self._metadata < 0:
-                self._metadata = fd
-            else:
-                os.dup2(fd, self._metadata, inheritable=False)
-                os.close(fd)
+            before, self._metadata = self._metadata, File.open(self._names[0], os.O_RDONLY)
+            before.close()
             self._read_header()
             if self.header != header:
                 self.header = header
@@ -295,5 +358,7 @@ class ReplicaStore(FileStore):
         return self.state.end
 
     def close(self) -> None:
-        """Close the file.  Rank 0 seals and unlocks."""
+        """Close the files.  Rank 0 seals and unlocks."""
         self._close_files()
+        if isinstance(self.sums, RankSums):
+            self.sums.close()

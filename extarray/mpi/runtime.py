@@ -20,6 +20,8 @@ from extarray.stored import as_int
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from extarray._core._file import FileCore
+
 __all__ = [
     "check_comm",
     "check_rank",
@@ -139,28 +141,26 @@ def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
     return int(r)
 
 
-def default_hints(fd: int) -> dict[str, str]:
+def default_hints(file: FileCore) -> dict[str, str]:
     """Hints for MPI-IO, by the file system.
 
     Parameters
     ----------
-    fd : int
-        Open descriptor of the file.
+    file : FileCore
 
     Returns
     -------
     dict
     """
-    return _EXACT_WRITES if is_remote(fd) else {**_EXACT_WRITES, **_PLAIN_READS}
+    return _EXACT_WRITES if is_remote(file) else {**_EXACT_WRITES, **_PLAIN_READS}
 
 
-def stage_bytes(fd: int) -> int:
+def stage_bytes(file: FileCore) -> int:
     """Size of the staging buffer, by the file system.
 
     Parameters
     ----------
-    fd : int
-        Open descriptor of the file.
+    file : FileCore
 
     Returns
     -------
@@ -172,7 +172,7 @@ def stage_bytes(fd: int) -> int:
     without which every small write costs several times more.  File systems of several hosts want
     larger requests.
     """
-    return 1 << 24 if is_remote(fd) else 1 << 18
+    return 1 << 24 if is_remote(file) else 1 << 18
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:

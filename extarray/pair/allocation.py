@@ -8,27 +8,13 @@ import os
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
-from extarray._core._mapping import (
-    Region,
-    Views,
-    exceeds_disk,
-    punch_range,
-    reserve_range,
-    write_back_ends,
-    zero_range,
-)
+from extarray._core._mapping import Region, Users
 from extarray.errors import StorageError, storage_error
-from extarray.filesystem import (
-    CAN_RESERVE,
-    erase_range,
-    family,
-    fill_range,
-    reserve_zeros,
-    write_all,
-)
+from extarray.filesystem import CAN_RESERVE, family
 from extarray.metadata.places import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.pair.commits import Committer
-from extarray.pair.held import without
+from extarray.pair.held import Freed, without
+from extarray.pair.states import PASSED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,10 +34,10 @@ class Allocator(Committer):
 
     Attributes
     ----------
-    views : Views
-        Counts the views of chunks that are out.
-    postponed : list of (int, int)
-        Bytes to give back when no view is.
+    users : Users
+        Those who may still look at what was cut off: transfers of other threads, and views.
+    freed : Freed
+        Bytes to give back when none of them is left.
     """
 
     # Bytes of which the system's cache may keep the pages together, and write them together.
@@ -59,8 +45,8 @@ class Allocator(Committer):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.views = Views()
-        self.postponed: list[tuple[int, int]] = []
+        self.users = Users()
+        self.freed = Freed(self.users)
         self._length = 0  # of .xta, where this store has lengthened it
         self._cuts_made = 0  # as the file says
 
@@ -77,7 +63,7 @@ class Allocator(Committer):
         self._begin_growth()
         parts = [(old, new)] if runs is None else list(runs)
         taken = 0 if sparse and is_zero else sum(stop - start for start, stop in parts)
-        too_much = exceeds_disk(self._data, taken)
+        too_much = self._data.exceeds_disk(taken)
         if not is_zero and self.sums is not None:
             self.sums.doubt()
         try:
@@ -87,11 +73,11 @@ class Allocator(Committer):
                 self._lengthen(new, ahead=old > 0)
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start:
-                    reserve_zeros(self._data, start, stop - start)
+                    self._data.extend(start, stop - start)
                 if not is_zero:
-                    fill_range(self._data, fill, start, stop)
+                    self._data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
-                    fill_range(self._data, bytes(BLOCK), start, stop)
+                    self._data.fill(bytes(BLOCK), start, stop)
             if self.region is not None and not self.region.holds(new):
                 if self.held is not None:
                     self.held.outgrown.append(self.region)
@@ -126,8 +112,8 @@ class Allocator(Committer):
             old += SEAL_BYTES
         self._length = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
-            if os.fstat(self._data).st_size > old:  # what another program has cut off stays so
-                os.ftruncate(self._data, old)
+            if self._data.length > old:  # what another program has cut off stays so
+                self._data.truncate(old)
             self._length = old
 
     def _lengthen(self, least: int, ahead: bool) -> None:
@@ -135,13 +121,13 @@ class Allocator(Committer):
         if least > self._length:
             length = least + min(least // 8, LONGEST_HOLE_AHEAD) if ahead else least
             try:
-                os.ftruncate(self._data, length)
+                self._data.truncate(length)
             except OSError:
                 if length == least:
                     raise
                 # The file system's limit, perhaps, is nearer.
                 length = least
-                os.ftruncate(self._data, length)
+                self._data.truncate(length)
             self._length = length
 
     def _region_of(self, data_bytes: int) -> Region:
@@ -171,7 +157,7 @@ class Allocator(Committer):
         if self.header.sparse or not CAN_RESERVE:
             return
         with family("cannot make room in '{}'", f"{self.path}.xta"):
-            failure = reserve_range(self._data, start, stop - start)
+            failure = self._data.reserve(start, stop - start)
             if failure == errno.EOPNOTSUPP:
                 self._reserve_by_writing(start, stop)
             elif failure:
@@ -193,54 +179,49 @@ class Allocator(Committer):
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
         """What the system does where it cannot reserve: nobody else may write to this range."""
-        reserve_zeros(self._data, start, stop - start)
+        self._data.extend(start, stop - start)
 
     def renew(self, start: int, stop: int) -> None:
         """Give bytes of the grid that do not count their disk space, and the fill value."""
         self.reserve_again(start, stop)
-        fd, fill = self._data, self.header.fill
+        file, fill = self._data, self.header.fill
         with family("cannot make room in '{}'", f"{self.path}.xta"):
             if any(fill):
-                fill_range(fd, fill, start, stop)
-            elif self.header.sparse and not self.views.out:
-                punch_range(fd, start, stop - start)
-                erase_range(fd, start, stop)  # what is left of pages, or all
-            elif zero_range(fd, start, stop - start):
-                erase_range(fd, start, stop)
+                file.fill(fill, start, stop)
+            elif self.header.sparse and not self.users.are_left(self.users.ended):
+                file.punch(start, stop - start)
+                file.erase(start, stop)  # what is left of pages, or all
+            elif file.zero(start, stop - start):
+                file.erase(start, stop)
         self._make_ready_for_stores(start, stop)  # the pages that there were may be gone
 
     # -- what no longer counts -------------------------------------------------------------------
 
     def keep(self, start: int, stop: int) -> None:
         """Do not give back bytes that a growth uses again."""
-        self.postponed = without(self.postponed, start, stop)
+        self.freed.keep(start, stop)
         if self.held is not None:
             self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Have the disk space of bytes that no longer count given back by `punch_postponed`.
+        """Have the disk space of bytes that no longer count given back by `punch`, later.
 
-        As long as views of chunks are out they stay as they are: a load or store in a hole can find
-        that there is no space.
+        As long as somebody may look at them they stay as they are: a load or store in a hole can
+        find that there is no space.
         """
         if self.held is not None:
             self.held.freed.append((start, stop))
-            return
-        last = self.postponed[-1] if self.postponed else None
-        if last is not None and start <= last[1] and last[0] <= stop:
-            self.postponed[-1] = min(start, last[0]), max(stop, last[1])
         else:
-            self.postponed.append((start, stop))
+            self.freed.add(start, stop)
 
-    def punch_postponed(self) -> None:
+    def punch(self, runs: list[tuple[int, int]]) -> None:
         """Give disk space back to the file system, where it can punch holes."""
-        runs, self.postponed = self.postponed, []
         with family("cannot give back space of '{}'", f"{self.path}.xta"):
             for wait in (False, True):
                 for start, stop in runs:
-                    write_back_ends(self._data, start, stop, wait)
+                    self._data.write_back_ends(start, stop, wait)
             for start, stop in runs:
-                punch_range(self._data, start, stop - start)
+                self._data.punch(start, stop - start)
                 self._erase_split(start, stop)
 
     def _erase_split(self, start: int, stop: int) -> None:
@@ -253,7 +234,7 @@ class Allocator(Committer):
         if first < last:
             for edge in (first, last):
                 if edge % size:
-                    erase_range(self._data, edge - edge % size, edge + -edge % size)
+                    self._data.erase(edge - edge % size, edge + -edge % size)
 
     def begin_cut(self) -> None:
         """Tell readers that chunks outside the bounds are about to become holes."""
@@ -263,7 +244,14 @@ class Allocator(Committer):
     def _count_cut(self) -> None:
         """Raise the number of cuts, where holes do not hold the fill value."""
         if any(self.header.fill) and self.held is None:
-            number = (self._cuts_made + 1) % 2**64
-            data = number.to_bytes(CUTS_BYTES, "little")
-            write_all(self._metadata, data, self.header.cuts_offset)
+            number = (self._cuts_made + 1) % PASSED_ON
+            self._write_count(number)
             self._cuts_made = number
+
+    def _pass_on_count(self) -> None:
+        """Have readers who must know of cuts see that another ``.xmd`` counts them now."""
+        if any(self.header.fill):
+            self._write_count(self._read_cuts() | PASSED_ON)
+
+    def _write_count(self, number: int) -> None:
+        self._metadata.write(number.to_bytes(CUTS_BYTES, "little"), self.header.cuts_offset)

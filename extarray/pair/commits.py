@@ -6,14 +6,23 @@ superblock that makes all of it count.
 
 from __future__ import annotations
 
-import os
+import threading
 from typing import TYPE_CHECKING
 
 from extarray._core._crc import crc32c
+from extarray.comparing import Comparison
 from extarray.errors import TruncatedError, storage_error
-from extarray.filesystem import datasync, family, reserve_zeros, sync_folders, write_all
+from extarray.filesystem import family, sync_folders
+from extarray.metadata.directory import BLOCK_BYTES, BlockKind, encode_entry, entry_offset
 from extarray.metadata.fresh import attrs_room
-from extarray.metadata.places import BEGUN_SLOT, FLUSHED_SLOTS, LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC
+from extarray.metadata.places import (
+    BEGUN_SLOT,
+    FLUSHED_SLOTS,
+    LIVE_SLOTS,
+    SEAL_BYTES,
+    SEAL_MAGIC,
+    SECTOR,
+)
 from extarray.metadata.superblock import Superblock, encode_superblock, next_superblock
 from extarray.pair.following import Follower
 from extarray.pair.growthlog import append_records
@@ -23,8 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from extarray._core._array import ArrayCore
     from extarray._core._axial import Axial
+    from extarray._core._state import Trust
+    from extarray.metadata.header import Header
     from extarray.pair.held import Held
 
 __all__ = ["Committer"]
@@ -43,6 +57,12 @@ class Committer(Follower):
         What is changed is on the disk when a call returns.
     sums : Sums or None
         Checksums of the chunks, where a writer has to keep any.
+    trust : Trust or None
+        Which chunks are known to be right, where others can be verified.
+    verify : {"never", "write", "read"}
+        Before what they are.
+    healing : lock
+        Whoever gives damaged chunks the fill value has it.
     held : Held or None
         What waits for a commit of several arrays.
     """
@@ -51,6 +71,10 @@ class Committer(Follower):
         super().__init__(path)
         self.is_durable = False
         self.sums: Sums | None = None
+        self.trust: Trust | None = None
+        self.verify = "never"
+        self.healing = threading.Lock()
+        self._comparison: tuple[object, Header, Comparison] | None = None
         self.held: Held | None = None
         self._new_entry = False  # names that this store has given may not be on the disk ...
         self._found_entry = False  # ... and those that it has found
@@ -60,6 +84,7 @@ class Committer(Follower):
         # States that a power cut cannot take away; their attributes must stay where they are.
         self._durable: dict[int, Superblock] = {}
         self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
+        self._blocks_end = 0  # of the optional blocks: before it nothing is free
 
     def commit(
         self,
@@ -71,7 +96,7 @@ class Committer(Follower):
     ) -> None:
         """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
         state = self.state
-        end = state.end
+        end = self._free_from
         known = self._extents
         n_segments = axial.segments
         try:
@@ -126,7 +151,7 @@ class Committer(Follower):
 
     def _with_attrs(self, attrs: str) -> Superblock:
         """The next state, with attributes that are written to free room."""
-        state, end = self.state, self.state.end
+        state, end = self.state, self._free_from
         blob = attrs.encode()
         present = (state.attrs_offset, state.attrs_capacity)
         self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
@@ -136,9 +161,9 @@ class Committer(Follower):
             offset, capacity = min(rooms)
         else:
             offset, capacity = end, attrs_room(len(blob))
-            reserve_zeros(self._metadata, offset, capacity)
+            self._metadata.extend(offset, capacity)
             end += capacity
-        write_all(self._metadata, blob, offset)
+        self._metadata.write(blob, offset)
         return state._replace(
             sequence=state.sequence + 1,
             attrs_offset=offset,
@@ -151,6 +176,25 @@ class Committer(Follower):
             superseded=False,
         )
 
+    @property
+    def _free_from(self) -> int:
+        """Where ``.xmd`` has free space."""
+        return max(self.state.end, self._blocks_end)
+
+    def _have_block(self, kind: BlockKind) -> int:
+        """Offset of an optional block, which is made, of zeros, where there is none."""
+        blocks = self._blocks()
+        if kind in blocks:
+            return blocks[kind]
+        at = -(-max(self._free_from, self._metadata.length) // SECTOR) * SECTOR
+        self._blocks_end = at + BLOCK_BYTES[kind]
+        self._metadata.extend(at, BLOCK_BYTES[kind])
+        # On the disk before the directory tells of it, which no commit is needed for.
+        self._metadata.datasync()
+        entry = encode_entry(at, kind, self.header.uuid)
+        self._metadata.write(entry, entry_offset(self.header, kind))
+        return at
+
     def _write_superblock(self, state: Superblock) -> None:
         """Write the next commit, or keep it for one of several arrays."""
         if self.held is not None:
@@ -161,19 +205,19 @@ class Committer(Follower):
         before = self.state
         try:
             self.state = state
-            write_all(self._metadata, data, offset)
+            self._metadata.write(data, offset)
         except OSError:
             self.state = before
             raise
         except BaseException:  # an interrupt: before the write, or behind it
-            write_all(self._metadata, data, offset)
+            self._metadata.write(data, offset)
             raise
 
     def _write_durable(self, slot: int, state: Superblock) -> None:
         """Write a state where commits do not touch it.  Synchronizing is the caller's."""
         state = state._replace(sealed=False, superseded=False)
         self._durable[slot] = state  # first: its attributes must stay, come what may
-        write_all(self._metadata, encode_superblock(state), self.header.superblock_offset(slot))
+        self._metadata.write(encode_superblock(state), self.header.superblock_offset(slot))
 
     def _older(self, slots: Sequence[int]) -> int:
         """The slot of those that commits do not touch to be written next."""
@@ -206,11 +250,12 @@ class Committer(Follower):
             self._has_seal = True  # until it is gone: all of this may fail half way
             state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
             self._write_superblock(state)
+        # Not in the place of a flush, which may be the last state whose data are on the disk.
         self._write_durable(BEGUN_SLOT, state)
-        datasync(self._metadata)
+        self._metadata.datasync()
         if self._new_entry:
             self._sync_names()
-        write_all(self._data, bytes(SEAL_BYTES), state.data_bytes)
+        self._data.write(bytes(SEAL_BYTES), state.data_bytes)
         self._has_seal = False
 
     def _seal(self) -> None:
@@ -218,11 +263,11 @@ class Committer(Follower):
         self._check_length()
         if not self.state.sealed:
             end = self.state.data_bytes
-            os.ftruncate(self._data, end)  # what a failed growth may have left
-            write_all(self._data, SEAL_MAGIC + self.header.uuid, end)
+            self._data.truncate(end)  # what a failed growth may have left
+            self._data.write(SEAL_MAGIC + self.header.uuid, end)
             state = self.state
             if self.is_durable:
-                datasync(self._data)
+                self._data.datasync()
             self._write_superblock(
                 state._replace(
                     sequence=state.sequence + 1,
@@ -232,7 +277,7 @@ class Committer(Follower):
                 )
             )
             if self.is_durable:
-                datasync(self._metadata)
+                self._metadata.datasync()
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -256,7 +301,7 @@ class Committer(Follower):
 
     def _check_length(self) -> None:
         """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
-        size = os.lseek(self._data, 0, os.SEEK_END)  # costs a third of fstat
+        size = self._data.length
         least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
         if size < least:
             raise TruncatedError(
@@ -267,7 +312,7 @@ class Committer(Follower):
     def _sync_data(self) -> None:
         """Bring the data to the disk."""
         self._check_length()
-        datasync(self._data)
+        self._data.datasync()
         self._safe_bytes = self.state.data_bytes
 
     def _sync_state(self) -> None:
@@ -280,7 +325,7 @@ class Committer(Follower):
         try:
             if is_new:
                 self._write_durable(slot, state)
-            datasync(self._metadata)
+            self._metadata.datasync()
         except BaseException:
             if is_new:  # the next one is written here again, and the other one stays
                 self._durable[slot] = state._replace(sequence=-1)
@@ -319,9 +364,47 @@ class Committer(Follower):
                     # A growth that failed may have written beyond.
                     known = addresses[addresses < n_chunks]
                     if known.size:
-                        self.sums.make_room(int(known[-1]), self.state, self._write_superblock)
+                        state = self.state._replace(end=self._free_from)
+                        self.sums.make_room(int(known[-1]), state, self._write_superblock)
                         self.sums.renew(self._data, known)
                 except BaseException:
                     array._note_written(addresses)
                     raise
         return quiet
+
+    def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
+        """Write checksums that `Sums.entries` gave, of chunks that there are, in rising order."""
+        assert self.sums is not None
+        if len(addresses):
+            with family("cannot write the checksums of '{}'", self.path):
+                self.sums.make_room(int(addresses[-1]), self.state, self._write_superblock)
+                self.sums.put(addresses, sums)
+
+    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Those of some chunks, in rising order, that do not fit their checksums.
+
+        None where nobody can tell: checksums are in doubt, and were before this writer came.
+        """
+        with family("cannot compare chunks of '{}' with their checksums", self.path):
+            try:
+                return self._compared().surely_unfit(addresses)
+            except OSError:
+                self._check_length()
+                raise
+
+    def _compared(self) -> Comparison:
+        """What compares chunks with checksums: it has worked out the one of an empty chunk."""
+        metadata, header, sums, known = self._metadata, self.header, self.sums, self._comparison
+        if sums is not None and not sums.alone:  # others may have written since
+            metadata, sums = sums.file, None
+        key = metadata if sums is None else sums
+        if known is None or known[0] is not key or known[1] is not header:
+            known = key, header, Comparison(metadata, self._data, header, None, sums)
+            self._comparison = known
+        return known[2]
+
+    def empty_chunk(self, address: int) -> None:
+        """Give a chunk the fill value."""
+        with family("cannot write to '{}'", self.path):
+            size = self.header.chunk_bytes
+            self._data.fill(self.header.fill, address * size, (address + 1) * size)

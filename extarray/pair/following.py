@@ -8,19 +8,18 @@ bounds as they are now.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from extarray._core._mapping import Counter, Region
 from extarray.errors import CorruptError, FormatError, ShapeError
-from extarray.filesystem import family, read_all, same_file
+from extarray.filesystem import File, family
 from extarray.lock import is_held
 from extarray.metadata.groups import Pending
-from extarray.metadata.places import BLOCK, LIVE_SLOTS
+from extarray.metadata.places import CELL, LIVE_SLOTS
 from extarray.metadata.superblock import Superblock, superblock_bytes
 from extarray.pair.growthlog import Log, read_records
-from extarray.pair.states import ATTEMPTS, StateReader
+from extarray.pair.states import ATTEMPTS, PASSED_ON, StateReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +74,8 @@ class Follower(StateReader):
         chunks there may have no disk space: the bounds have moved in, an append failed, or the last
         writer died.
     cuts : Counter or None
-        How many times chunks have become holes; None where those hold the fill value, as all do.
+        How many times another process has made chunks holes; None where nobody does, or where those
+        hold the fill value, as all do.
     cuts_known : int
         How many at least before the state that is known.
     """
@@ -93,7 +93,6 @@ class Follower(StateReader):
         self.unclean = False
         self.cuts: Counter | None = None
         self.cuts_known = 0
-        self._cuts_then: int | None = None  # when an axis came, and the count went elsewhere
         self._extents: list[int] = []
 
     @property
@@ -122,27 +121,27 @@ class Follower(StateReader):
 
         The system may be late with the time while a writer stores through a mapping.
         """
-        return self.state.sequence, os.fstat(self._data).st_mtime_ns
+        return self.state.sequence, self._data.stat().st_mtime_ns
 
     @property
     def metadata_bytes(self) -> int:
         """Bytes of ``.xmd``."""
-        return os.fstat(self._metadata).st_size
+        return self._metadata.length
 
     @property
     def file_bytes(self) -> int:
         """Bytes of ``.xta``, holes included."""
-        return os.fstat(self._data).st_size
+        return self._data.length
 
     @property
     def disk_bytes(self) -> int:
         """Bytes that ``.xta`` takes on the disk."""
-        return 512 * os.fstat(self._data).st_blocks
+        return 512 * self._data.stat().st_blocks
 
     def _map(self, length: int, writable: bool, mapped: bool) -> Region:
         """Region of ``.xta``."""
-        with family("cannot map '{}'", f"{self.path}.xta"):
-            return Region.file(self._data, length, writable, mapped)
+        with family("cannot map '{}'", f"{self.path}.xta"), self._data as fd:
+            return Region.file(fd, length, writable, mapped)
 
     def _close_files(self) -> None:
         self.region = self.cuts = None
@@ -172,7 +171,7 @@ class Follower(StateReader):
                 if decided and decided[0][1].sequence > state.sequence:
                     state = decided[0][1]
                 try:
-                    if state.superseded and not same_file(self._metadata, self._names[0]):
+                    if state.superseded and not self._metadata.is_at(self._names[0]):
                         return self._follow_name()
                     if state.sequence <= self.state.sequence:
                         return None
@@ -206,7 +205,6 @@ class Follower(StateReader):
             if problem is not None:
                 raise problem
         self._count_cuts(False)
-        self._cuts_then = None
         self.adopt(News(found.state, None, found.extents, found.attrs, cuts))
         return found.axial
 
@@ -279,37 +277,39 @@ class Follower(StateReader):
             assert self.region is not None
             if not self.region.holds(found.state.data_bytes):
                 self.region = self._map(found.state.data_bytes, False, True)
-            # In the place of the old descriptor, in one step: other threads may be using it.
-            os.dup2(other._metadata, self._metadata, inheritable=False)
+            # In one step, as other threads may be using the old one.
+            self._metadata, other._metadata = other._metadata, self._metadata
             self.header = other.header
             self._count_cuts(False)
-            self._cuts_then = None
             self.adopt(News(found.state, None, found.extents, found.attrs, cuts))
             return found.axial
         finally:
-            other._data = -1
+            other._data = File()
             other._close_files()
 
-    def is_forsaken(self) -> bool:
-        """Whether another array has the name, and nobody writes to this one, so that none will."""
-        if self.mode != "r" or self._metadata < 0 or same_file(self._metadata, self._names[0]):
+    @property
+    def replaced(self) -> bool:
+        """Whether something else has the name, or nothing, and nobody writes to these files."""
+        if self._metadata.is_at(self._names[0]) or is_held(self._metadata):
             return False
         other = StateReader(Path(self.absolute))
         try:
             other._open_metadata()
-            return other.header.uuid != self.header.uuid and not is_held(self._metadata)
-        except (OSError, FormatError):  # nothing has the name, or no array
+            return other.header.uuid != self.header.uuid  # or it has gained an axis
+        except (FileNotFoundError, NotADirectoryError, FormatError):
+            return True
+        except OSError:  # nobody can tell
             return False
         finally:
             other._close_files()
 
     def look(self) -> tuple[int, bytes, bytes]:
         """What commits write: the number of cuts, the two newest states, and those pending."""
-        live = superblock_bytes(self.header.ndim) + BLOCK
+        live = superblock_bytes(self.header.ndim) + CELL
         with family("cannot read '{}'", f"{self.path}.xmd"):
             return (
                 self.number_of_cuts(),
-                read_all(self._metadata, live, self.header.superblock_offset(LIVE_SLOTS[0])),
+                self._metadata.read(live, self.header.superblock_offset(LIVE_SLOTS[0])),
                 self._pending_bytes(),
             )
 
@@ -328,10 +328,11 @@ class Follower(StateReader):
         """Have a counter where holes do not hold the fill value."""
         if any(self.header.fill):
             if writable:
-                self.cuts, self.cuts_known = Counter.own(), 0
+                self.cuts, self.cuts_known = None, 0  # it cuts itself, and waits for its threads
             else:
                 place = self.header.cuts_offset
-                self.cuts = Counter.file(self._metadata, place, self.engine == "mmap")
+                with self._metadata as fd:
+                    self.cuts = Counter.file(fd, place, self.engine == "mmap")
 
     def number_of_cuts(self) -> int:
         """How many times chunks have become holes, where readers must know."""
@@ -344,13 +345,13 @@ class Follower(StateReader):
         """
         with family("cannot read '{}'", self.path):
             for _ in range(ATTEMPTS):
-                number = self._read_cuts()
+                number = self._read_count()
                 blocks = self._superblocks(LIVE_SLOTS)
                 try:
                     if blocks:
                         state = blocks[0][1]
-                        if state.superseded:
-                            number = self._cuts_elsewhere(number)
+                        if state.superseded and not self._metadata.is_at(self._names[0]):
+                            number = self._watch_successor(state)
                         log, _ = self._read_records(axial, state)
                         break
                 except CorruptError:
@@ -362,32 +363,48 @@ class Follower(StateReader):
         low = [-n for n in zero]
         return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
 
-    def _cuts_elsewhere(self, number: int) -> int:
-        """Number of cuts of an array that has gained an axis: another file counts them now.
+    def _watch_successor(self, state: Superblock) -> int:
+        """Number of cuts of an array that has gained axes since `state`, where it is counted now.
 
-        `number` is that of the file we have, which was raised by one when the axis came.  What is
-        cut off since cannot be told without that axis.
+        What is cut off since cannot be told without the axes.
         """
-        if self._cuts_then is None:
-            other = StateReader(Path(self.absolute))
-            try:
-                other._open_metadata()
-                if other.header.uuid == self.header.uuid and other.header.ndim > self.header.ndim:
-                    self._cuts_then = (number - 1) % 2**64
-                    place, mapped = other.header.cuts_offset, self.engine == "mmap"
-                    self.cuts = Counter.file(other._metadata, place, mapped)
-            except FileNotFoundError:
-                pass
-            finally:
-                other._close_files()
-        if self._cuts_then is None or self.cuts is None:
-            return number
-        if self.cuts.value != self._cuts_then:
+        assert self.cuts is not None
+        number = self._read_cuts()  # the last one here, with which the next file began
+        for _ in range(ATTEMPTS):
+            cuts = self._cuts_of_successor()
+            if cuts is None:
+                break
+            found = cuts.value
+            if found == number:
+                self.cuts = cuts
+                return number
+            if not found & PASSED_ON:
+                raise ShapeError(
+                    f"'{self.path}' has gained an axis, and elements have been cut off since; "
+                    "refresh to read it"
+                )
+            # It has just been replaced, too.
+        found = self.cuts.value
+        if found != number and self._data.first_hole() < state.data_bytes:
             raise ShapeError(
-                f"'{self.path}' has gained an axis, and elements have been cut off since; refresh "
-                "to read it"
+                f"'{self.path}' has gained an axis and was replaced or moved then, and elements "
+                "have been cut off; open it again"
             )
-        return self._cuts_then
+        return found
+
+    def _cuts_of_successor(self) -> Counter | None:
+        """Counter of the ``.xmd`` that has the name, if it has more axes, or None."""
+        other = StateReader(Path(self.absolute))
+        try:
+            other._open_metadata()
+            if other.header.uuid != self.header.uuid or other.header.ndim <= self.header.ndim:
+                return None
+            with other._metadata as fd:
+                return Counter.file(fd, other.header.cuts_offset, self.engine == "mmap")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        finally:
+            other._close_files()
 
 
 def _place_of_attrs(state: Superblock) -> tuple[int, int, int]:

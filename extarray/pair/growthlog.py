@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.errors import CorruptError
-from extarray.filesystem import read_all, read_into, reserve_zeros, write_all
 from extarray.metadata.header import Header
 from extarray.metadata.records import (
     EXTENT_HEAD_BYTES,
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from extarray._core._axial import Axial
+    from extarray.filesystem import File
 
 __all__ = ["Log", "append_records", "read_records"]
 
@@ -37,14 +36,14 @@ Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any
 
 
 def read_records(
-    fd: int, header: Header, known: Sequence[int], first: int, stop: int
+    file: File, header: Header, known: Sequence[int], first: int, stop: int
 ) -> tuple[Log, list[int]]:
     """Records first ... stop - 1 of the growth log, and the extents up to them.
 
     Parameters
     ----------
-    fd : int
-        Of ``.xmd``.
+    file : File
+        ``.xmd``.
     header : Header
     known : sequence of int
         Offsets of the extents that need no reading; empty: none.
@@ -62,7 +61,7 @@ def read_records(
         Less of it is whole.
     """
     uuid, size = header.uuid, record_bytes(header.ndim)
-    length = os.fstat(fd).st_size
+    length = file.length
     if stop < first or (stop - first) * size > length:
         raise CorruptError("the growth log is shorter than the superblock says")
     # Address space and no more, as yet: what is no log fails its checksum before much is read.
@@ -76,7 +75,7 @@ def read_records(
     before = number = 0  # records in the extents before this one; number of this one
     while before < stop:
         if number == len(extents):
-            following = decode_extent_head(read_all(fd, EXTENT_HEAD_BYTES, extents[-1]), uuid)
+            following = decode_extent_head(file.read(EXTENT_HEAD_BYTES, extents[-1]), uuid)
             if not 0 < following < length:
                 raise CorruptError("the growth log is shorter than the superblock says")
             extents.append(following)
@@ -85,7 +84,7 @@ def read_records(
         if low < high:
             offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
             part = place[(low - first) * size : (high - first) * size]
-            if read_into(fd, part, offset) < len(part):
+            if file.read_into(part, offset) < len(part):
                 raise CorruptError("the growth log is cut off")
             if (high - checked) * size > CHECKED_BYTES:
                 check_records(records[checked - first : high - first], uuid, checked)
@@ -97,14 +96,14 @@ def read_records(
 
 
 def append_records(
-    fd: int, header: Header, known: Sequence[int], axial: Axial, first: int, end: int
+    file: File, header: Header, known: Sequence[int], axial: Axial, first: int, end: int
 ) -> tuple[list[int], int]:
     """Write the records of segments first, first + 1, ...
 
     Parameters
     ----------
-    fd : int
-        Of ``.xmd``.
+    file : File
+        ``.xmd``.
     header : Header
     known : sequence of int
         Offsets of the extents.
@@ -130,12 +129,12 @@ def append_records(
         number = extent_of_record(segment)
         if number == len(extents):
             room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
-            reserve_zeros(fd, end, room)
-            write_all(fd, encode_extent_head(0, uuid), end)
-            write_all(fd, encode_extent_head(end, uuid), extents[-1])
+            file.extend(end, room)
+            file.write(encode_extent_head(0, uuid), end)
+            file.write(encode_extent_head(end, uuid), extents[-1])
             extents.append(end)
             end += room
         place = segment - extent_capacity(0) * (2**number - 1)
         offset = extents[number] + EXTENT_HEAD_BYTES + place * size
-        write_all(fd, encode_record(*axial._record(segment), uuid), offset)
+        file.write(encode_record(*axial._record(segment), uuid), offset)
     return extents, end

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from extarray.errors import FormatError, StorageError
-from extarray.filesystem import datasync, family, read_all, write_all
+from extarray.filesystem import family
+from extarray.metadata.directory import BlockKind, pending_offset
 from extarray.metadata.groups import Pending, decode_members, encode_members, encode_pending
-from extarray.metadata.places import BLOCK, FLUSHED_SLOTS, GROUP_BLOCK, LIVE_SLOTS, PENDING_SLOTS
+from extarray.metadata.places import BLOCK, FLUSHED_SLOTS, LIVE_SLOTS, PENDING_SLOTS
 from extarray.metadata.superblock import NO_GROUP, Superblock, encode_superblock, superblock_bytes
 from extarray.pair.allocation import Allocator
 from extarray.pair.held import Held
@@ -113,13 +114,13 @@ class Member(Allocator):
             for other in others
         ]
         data = encode_members(members)
-        offset = self.header.superblock_offset(GROUP_BLOCK)
         with family("cannot commit '{}' with others", self.path):
-            if read_all(self._metadata, BLOCK, offset).startswith(data):
+            offset = self._have_block(BlockKind.GROUP)
+            if self._metadata.read(BLOCK, offset).startswith(data):
                 return
             self.conclude_members({uuid for uuid, _ in members})
-            write_all(self._metadata, data, offset)
-            datasync(self._metadata)
+            self._metadata.write(data, offset)
+            self._metadata.datasync()
 
     def conclude_members(self, known: Collection[bytes] = ()) -> None:
         """See to it that who took part in the last group needs its decision no more.
@@ -131,8 +132,10 @@ class Member(Allocator):
         StorageError, FormatError
             One of them is there, and cannot be asked or mended: it may need the decision.
         """
-        offset = self.header.superblock_offset(GROUP_BLOCK)
-        for uuid, path in decode_members(read_all(self._metadata, BLOCK, offset)):
+        group = self._blocks().get(BlockKind.GROUP)
+        if group is None:
+            return
+        for uuid, path in decode_members(self._metadata.read(BLOCK, group)):
             if uuid not in known:
                 place = self._place_of(path)
                 what = (
@@ -152,7 +155,7 @@ class Member(Allocator):
         with self.probe(place, uuid) as member:
             if member.fault is not None:
                 raise member.fault
-            if member._metadata < 0:  # moved or removed: it cannot find the decision either
+            if member._metadata.closed:  # moved or removed: it cannot find the decision either
                 return
             # It is to have a commit of its own, and the copy that other commits do not touch.
             done = min(
@@ -165,20 +168,21 @@ class Member(Allocator):
             ):
                 type(self).open(Path(place), "r+", 0, "auto", "flush")[0].close()
             else:
-                datasync(member._metadata)
+                member._metadata.datasync()
 
     def prepare(self, group: bytes, coordinator: Member) -> None:
         """Write the state that the group is to make count, and have it on the disk."""
         assert self.held is not None
         path = os.path.relpath(coordinator.place, self.folder)
         with family("cannot commit '{}' with others", self.path):
+            group_block = self._have_block(BlockKind.GROUP)
             state = self._outcome()
             data = encode_pending(Pending(state, group, coordinator.header.uuid, os.fsencode(path)))
             self._secure_data(state)
             self.held.slot = slot = self._older(PENDING_SLOTS)
             self._durable[slot] = self.held.outcome = state
-            write_all(self._metadata, data, self.header.superblock_offset(slot))
-            datasync(self._metadata)
+            self._metadata.write(data, pending_offset(group_block, slot))
+            self._metadata.datasync()
         self._unsettled = False
 
     def decide(self, group: bytes) -> None:
@@ -211,7 +215,7 @@ class Member(Allocator):
         assert self.held is not None and self.held.outcome is not None
         with family("'{}' and the others have changed; the disk may not have it yet", self.path):
             self._write_durable(self._older(FLUSHED_SLOTS), self.held.outcome)
-            datasync(self._metadata)
+            self._metadata.datasync()
         self._unsettled = False
 
     def keep_cut(self) -> None:
@@ -236,23 +240,17 @@ class Member(Allocator):
         with contextlib.suppress(OSError):
             if held.freed:
                 self.settle()
-                self.begin_cut()
-            # What was postponed before the block may have new checksums since, and waits.
-            postponed, self.postponed = self.postponed, []
             for start, stop in held.freed:
                 self.give_back(start, stop)
-            if not self.views.out:
-                self.punch_postponed()
-            self.postponed += postponed
 
     def _write_live(self, state: Superblock) -> None:
         offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
-        write_all(self._metadata, encode_superblock(state), offset)
+        self._metadata.write(encode_superblock(state), offset)
 
     def _secure_data(self, state: Superblock) -> None:
         """Have ``.xta`` on the disk in the length that a state needs."""
         if state.data_bytes > self._safe_bytes or self.is_durable:
-            datasync(self._data)
+            self._data.datasync()
             self._safe_bytes = state.data_bytes
 
     # -- pending states that are found -----------------------------------------------------------
@@ -266,7 +264,7 @@ class Member(Allocator):
         for place, pending in self._pendings():
             if pending.state.sequence > self.state.sequence:
                 self._clear(place)  # never to come back
-                datasync(self._metadata)
+                self._metadata.datasync()
                 continue
             self._durable[place] = pending.state
             last = max(last, pending.state.sequence)
@@ -275,15 +273,17 @@ class Member(Allocator):
                 with self.probe(self.coordinator_of(pending), pending.coordinator) as coordinator:
                     if coordinator.fault is not None:
                         raise coordinator.fault
-                    if coordinator._metadata >= 0:
-                        datasync(coordinator._metadata)
+                    if not coordinator._metadata.closed:
+                        coordinator._metadata.datasync()
         # States and decisions of groups are to be where commits do not touch them.
         spared = [block for place, block in self._durable.items() if place not in PENDING_SLOTS]
         known = {NO_GROUP, *(block.group for block in spared)}
         if self.state.group not in known or all(block.sequence < last for block in spared):
             self._write_durable(self._older(FLUSHED_SLOTS), self.state)
-            datasync(self._metadata)
+            self._metadata.datasync()
 
     def _clear(self, slot: int) -> None:
-        size = superblock_bytes(self.header.ndim)
-        write_all(self._metadata, bytes(size), self.header.superblock_offset(slot))
+        group = self._blocks().get(BlockKind.GROUP)
+        if group is not None:
+            size = superblock_bytes(self.header.ndim)
+            self._metadata.write(bytes(size), pending_offset(group, slot))

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extarray.filesystem import (
-    close_all,
+    File,
     family,
     fresh_name,
     publish,
     real_name,
-    same_file,
     sync_folders,
 )
+from extarray.lock import note_holder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from extarray.metadata.header import Header
 
 __all__ = ["Publication", "move_pair", "open_data", "remove_pair"]
 
@@ -38,19 +40,22 @@ class Publication:
         Names under which the files are made.
     names : sequence of str
     overwrite : bool
-    old : int
-        Descriptor of the metadata that are replaced, locked; -1: there are none.
+    old : File
+        The metadata that are replaced, locked; closed: there are none.
+    old_header : Header or None
+        Of these, if it is whole: they have the note of who holds the lock.
     """
 
     fresh: Sequence[str]
     names: Sequence[str]
     overwrite: bool
-    old: int = -1
+    old: File = field(default_factory=File)
+    old_header: Header | None = None
 
     @property
     def replaces(self) -> bool:
         """Whether another pair loses its names."""
-        return self.old >= 0
+        return not self.old.closed
 
     def publish(self, path: Path) -> None:
         """Give the files their names; `path` is for messages."""
@@ -64,28 +69,30 @@ class Publication:
             if not self.replaces:
                 raise
 
-    def withdraw(self, metadata: int, data: int) -> None:
-        """Remove the files, given by their descriptors, unless they have replaced another pair."""
-        if self.replaces and same_file(metadata, self.names[0]):
+    def withdraw(self, metadata: File, data: File) -> None:
+        """Remove the files unless they have replaced another pair."""
+        if self.replaces and not metadata.closed and metadata.is_at(self.names[0]):
             with contextlib.suppress(OSError):
                 os.replace(self.fresh[1], self.names[1])
         else:
             made = zip((metadata, data), self.names, strict=True)
-            named = [name for fd, name in made if same_file(fd, name)]
+            named = [name for file, name in made if not file.closed and file.is_at(name)]
             for name in (*named, *self.fresh):
                 with contextlib.suppress(OSError):
                     os.unlink(name)
         self.release()
 
-    def release(self) -> None:
-        """Drop the lock of what was replaced."""
-        fd, self.old = self.old, -1
+    def release(self, alone: bool = False) -> None:
+        """Drop the lock of what was replaced; `alone`, see `FileCore.close`."""
+        if self.old_header is not None and not alone:
+            with contextlib.suppress(OSError):
+                note_holder(self.old, self.old_header, False)
         with contextlib.suppress(OSError):  # nothing is lost: it is on the disk, or replaced
-            close_all(fd)
+            self.old.close(alone)
 
 
-def open_data(names: Sequence[str], uuid: bytes, flags: int) -> int:
-    """Descriptor of ``.xta``, also where its creator did not come to give it its name.
+def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
+    """Open ``.xta``, also where its creator did not come to give it its name.
 
     Parameters
     ----------
@@ -96,7 +103,7 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> int:
 
     Returns
     -------
-    int
+    File
 
     Raises
     ------
@@ -105,30 +112,34 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> int:
     metadata, name = names
     fresh = fresh_name(real_name(name), uuid)
     if not os.access(fresh, os.F_OK):
-        return os.open(name, flags)
+        return File.open(name, flags)
     try:
-        fd = os.open(fresh, flags)
+        file = File.open(fresh, flags)
     except FileNotFoundError:  # by now it has
-        return os.open(name, flags)
+        return File.open(name, flags)
     if flags & os.O_RDWR:
         with contextlib.suppress(OSError):
             os.replace(fresh, real_name(name))
         # What the creator leaves between a link and an unlink.
         for other in (fresh, fresh_name(real_name(metadata), uuid)):
-            if same_file(fd, name):
+            if file.is_at(name):
                 with contextlib.suppress(OSError):
                     os.unlink(other)
-    return fd
+    return file
 
 
 def move_pair(
-    fds: tuple[int, int], before: Sequence[str], names: Sequence[str], uuid: bytes, overwrite: bool
+    files: tuple[File, File],
+    before: Sequence[str],
+    names: Sequence[str],
+    uuid: bytes,
+    overwrite: bool,
 ) -> None:
     """Give an open pair other names, in the steps in which a new one takes its first.
 
     Parameters
     ----------
-    fds : (int, int)
+    files : (File, File)
     before, names : sequence of str
     uuid : bytes
     overwrite : bool
@@ -139,7 +150,7 @@ def move_pair(
     OSError
         The pair has its old names.
     """
-    metadata, data = fds
+    metadata, data = files
     fresh = fresh_name(names[1], uuid)
     # From there it is found, as soon as the metadata have their name.
     os.rename(before[1], fresh)
@@ -149,20 +160,20 @@ def move_pair(
             sync_folders(names)
         _rename(data, fresh, names[1], overwrite)
     except BaseException:
-        if not (overwrite and same_file(metadata, names[0])):
-            if same_file(metadata, names[0]):
+        if not (overwrite and metadata.is_at(names[0])):
+            if metadata.is_at(names[0]):
                 os.rename(names[0], before[0])
             os.rename(fresh, before[1])
             raise
         # It has replaced the other one; the next writer does what is left.
 
 
-def _rename(fd: int, name: str, other: str, overwrite: bool) -> None:
+def _rename(file: File, name: str, other: str, overwrite: bool) -> None:
     """Give an open file another name."""
     try:
         publish(name, other, overwrite)
     except OSError:
-        if not same_file(fd, other):
+        if not file.is_at(other):
             raise
         with contextlib.suppress(OSError):  # it has both
             os.unlink(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,10 +15,16 @@ from extarray._core._axial import Axial
 from extarray._core._crc import crc32c
 from extarray.attrs import check_attrs
 from extarray.errors import CorruptError, FormatError, PartnerError, TruncatedError
-from extarray.filesystem import absolute_names, close_all, family, file_names, read_all, same_file
+from extarray.filesystem import File, absolute_names, close_all, family, file_names
+from extarray.metadata.directory import (
+    DIRECTORY_BYTES,
+    BlockKind,
+    decode_directory,
+    pending_offset,
+)
 from extarray.metadata.fitting import places_fit, values_fit
 from extarray.metadata.groups import Pending, decode_pending
-from extarray.metadata.header import MAGIC, Header, decode_header, header_bytes_of
+from extarray.metadata.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
 from extarray.metadata.places import (
     BLOCK,
     CUTS_BYTES,
@@ -27,6 +32,7 @@ from extarray.metadata.places import (
     PENDING_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
+    SECTOR,
     SPARED_SLOTS,
 )
 from extarray.metadata.superblock import (
@@ -40,17 +46,20 @@ from extarray.pair.growthlog import read_records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ATTEMPTS", "OPEN_FLAGS", "StateReader", "WholeState"]
+__all__ = ["ATTEMPTS", "OPEN_FLAGS", "PASSED_ON", "StateReader", "WholeState"]
 
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
 # A pipe must not hold up who opens it; for files the second flag means nothing.
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+# Set in the number of cuts of an ``.xmd`` that another has replaced, which goes on with the number.
+PASSED_ON = 1 << 63
 
-_SETTLED_SLOTS = (*SPARED_SLOTS, *PENDING_SLOTS)
-_SECTOR = 512
-# The numbers of the two pending states.
-_SEQUENCES = struct.Struct(f"<8xQ{BLOCK - 8}xQ")
+# What begins a header that can be read.
+_MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
+# Where the two pending states stand, and as much as tells their numbers.
+_PENDING_PLACES = [number * BLOCK for number in range(len(PENDING_SLOTS))]
+_PENDING_HEADS = _PENDING_PLACES[-1] + 16
 
 
 class WholeState(NamedTuple):
@@ -94,8 +103,8 @@ class StateReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._metadata = -1
-        self._data = -1
+        self._metadata = File()
+        self._data = File()
         # The working directory may change.
         self._names = absolute_names(path)
         # Array with a decision that is missing, and what is wrong with it, if it is there.
@@ -125,50 +134,56 @@ class StateReader:
 
     def _open_metadata(self) -> None:
         """Open ``.xmd`` alone."""
-        self._metadata = os.open(self._names[0], os.O_RDONLY | OPEN_FLAGS)
+        self._metadata = File.open(self._names[0], os.O_RDONLY | OPEN_FLAGS)
         try:
             self._read_header()
         except BaseException:
-            fd, self._metadata = self._metadata, -1
-            os.close(fd)
+            self._metadata.close()
             raise
 
     def _read_header(self) -> None:
-        first = read_all(self._metadata, BLOCK, 0)
-        if len(first) == BLOCK and first.startswith(MAGIC) and first[8:10] == b"\1\0":
+        first = self._metadata.read(BLOCK, 0)
+        if len(first) == BLOCK and first.startswith(_MAGIC):
             # A description of many fields makes a header of several blocks.
-            wanted = min(header_bytes_of(self._metadata), os.fstat(self._metadata).st_size)
+            wanted = min(header_bytes_of(first), self._metadata.length)
             if wanted > BLOCK:
-                first = read_all(self._metadata, wanted, 0)
+                first = self._metadata.read(wanted, 0)
         self.header = decode_header(first)
 
     def _read_cuts(self) -> int:
         """How many times chunks have become holes."""
-        data = read_all(self._metadata, CUTS_BYTES, self.header.cuts_offset)
+        return self._read_count() & ~PASSED_ON
+
+    def _read_count(self) -> int:
+        """The number of cuts, and whether another file goes on with it."""
+        data = self._metadata.read(CUTS_BYTES, self.header.cuts_offset)
         return int.from_bytes(data, "little")
 
+    def _blocks(self) -> dict[BlockKind, int]:
+        """Offsets of the optional blocks that there are."""
+        data = self._metadata.read(DIRECTORY_BYTES, self.header.directory_offset)
+        return decode_directory(data, self.header, self._metadata.length)
+
     def _close_files(self) -> None:
-        fds = self._metadata, self._data
-        # First, as the system gives the numbers to the next files that are opened.
-        self._metadata = self._data = -1
-        close_all(*fds)
+        close_all(self._metadata, self._data)
 
     # -- superblocks -----------------------------------------------------------------------------
 
     def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
         """Slots and superblocks that are whole, newest first; of equal ones the first slot."""
-        size, first = superblock_bytes(self.header.ndim), min(slots)
-        length = (max(slots) - first) * BLOCK + size
-        data = read_all(self._metadata, length, self.header.superblock_offset(first))
-        return self._decode_superblocks(data, slots)
+        first = self.header.superblock_offset(min(slots))
+        last = self.header.superblock_offset(max(slots))
+        length = last + superblock_bytes(self.header.ndim) - first
+        return self._decode_superblocks(self._metadata.read(length, first), slots)
 
     def _decode_superblocks(
         self, data: bytes, slots: Sequence[int]
     ) -> list[tuple[int, Superblock]]:
-        size, first = superblock_bytes(self.header.ndim), min(slots)
+        size, first = superblock_bytes(self.header.ndim), self.header.superblock_offset(min(slots))
         found = []
         for slot in slots:
-            block = decode_superblock(data[(slot - first) * BLOCK :][:size], self.header.ndim)
+            at = self.header.superblock_offset(slot) - first
+            block = decode_superblock(data[at : at + size], self.header.ndim)
             if block is not None:
                 found.append((slot, block))
         return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
@@ -194,10 +209,18 @@ class StateReader:
     def _undisputed_state(self) -> WholeState | None:
         """The newest state of those that commits write, where nothing else claims to be newer."""
         # The others first, so that they are not newer while a writer is at work.
-        length = (_SETTLED_SLOTS[-1] - _SETTLED_SLOTS[0] + 1) * BLOCK
-        others = read_all(self._metadata, length, self.header.superblock_offset(_SETTLED_SLOTS[0]))
+        header = self.header
+        first = header.superblock_offset(SPARED_SLOTS[0])
+        others = self._metadata.read(header.directory_offset + DIRECTORY_BYTES - first, first)
+        newest = latest_sequence(
+            others, [header.superblock_offset(slot) - first for slot in SPARED_SLOTS]
+        )
+        directory = others[header.directory_offset - first :]
+        blocks = decode_directory(directory, header, self._metadata.length)
+        if BlockKind.GROUP in blocks:
+            newest = max(newest, self._newest_pending(blocks[BlockKind.GROUP]))
         for slot, state in self._superblocks(LIVE_SLOTS)[:1]:
-            if latest_sequence(others, _SETTLED_SLOTS) <= state.sequence:
+            if newest <= state.sequence:
                 with contextlib.suppress(CorruptError):
                     return self._whole(slot, state)
         return None
@@ -260,9 +283,9 @@ class StateReader:
             raise CorruptError("the superblock is damaged: its values are not possible")
 
     def _read_attrs(self, state: Superblock) -> str:
-        if state.attrs_offset + state.attrs_bytes > os.fstat(self._metadata).st_size:
+        if state.attrs_offset + state.attrs_bytes > self._metadata.length:
             raise CorruptError("the attributes are cut off")
-        blob = read_all(self._metadata, state.attrs_bytes, state.attrs_offset)
+        blob = self._metadata.read(state.attrs_bytes, state.attrs_offset)
         if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
             raise CorruptError("the attributes are damaged")
         return check_attrs(blob)
@@ -270,13 +293,14 @@ class StateReader:
     def _check_data(self, state: Superblock) -> Exception | None:
         """What is wrong with ``.xta`` in a state, if anything."""
         metadata, name = file_names(self.path)
-        size = os.fstat(self._data).st_size
+        size = self._data.length
         seal = SEAL_MAGIC + self.header.uuid
         start = max(0, size - SEAL_BYTES)
-        end = read_all(self._data, SEAL_BYTES, start)
+        end = self._data.read(SEAL_BYTES, start)
         # A loss of power tears writes between sectors: up to there our own is as it should be.
-        torn = -start % _SECTOR
-        if end.startswith(SEAL_MAGIC) and end != seal and not (torn and end[:torn] == seal[:torn]):
+        torn = -start % SECTOR
+        is_seal = len(end) == SEAL_BYTES and end.startswith(SEAL_MAGIC)
+        if is_seal and end != seal and not (torn and end[:torn] == seal[:torn]):
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
@@ -302,8 +326,16 @@ class StateReader:
         return self._decode_pendings(self._pending_bytes())
 
     def _pending_bytes(self) -> bytes:
-        offset = self.header.superblock_offset(PENDING_SLOTS[0])
-        return read_all(self._metadata, len(PENDING_SLOTS) * BLOCK, offset)
+        group = self._blocks().get(BlockKind.GROUP)
+        if group is None:
+            return b""
+        offset = pending_offset(group, PENDING_SLOTS[0])
+        return self._metadata.read(len(PENDING_SLOTS) * BLOCK, offset)
+
+    def _newest_pending(self, group: int) -> int:
+        """The greatest number that pending states say they have, unchecked."""
+        data = self._metadata.read(_PENDING_HEADS, pending_offset(group, PENDING_SLOTS[0]))
+        return latest_sequence(data, _PENDING_PLACES)
 
     def _decode_pendings(self, data: bytes) -> list[tuple[int, Pending]]:
         found = []
@@ -318,12 +350,8 @@ class StateReader:
 
         To be read before the live ones: a group that the coordinator has forgotten is there.
         """
-        first = self.header.superblock_offset(PENDING_SLOTS[0])
-        data = read_all(self._metadata, _SEQUENCES.size, first)
-        if len(data) < _SEQUENCES.size:
-            return []
-        a, b = _SEQUENCES.unpack(data)
-        if a <= known and b <= known:
+        group = self._blocks().get(BlockKind.GROUP)
+        if group is None or self._newest_pending(group) <= known:
             return []
         return [
             (slot, pending.state)
@@ -350,7 +378,7 @@ class StateReader:
 
     def newest_group(self) -> bytes | None:
         """The group that the newest whole state has decided; None where there is none."""
-        if self._metadata >= 0:
+        if not self._metadata.closed:
             try:
                 with family("cannot read '{}'", f"{self.path}.xmd"):
                     return self._whole_state([]).state.group
@@ -390,7 +418,7 @@ class StateReader:
         """Whether the metadata are another file by now, as after `add_axis`."""
         with family("cannot read '{}'", f"{self.path}.xmd"):
             return (
-                self._metadata >= 0  # or else it was probed, and is not there
-                and not same_file(self._metadata, self._names[0])
+                not self._metadata.closed  # or else it was probed, and is not there
+                and not self._metadata.is_at(self._names[0])
                 and any(block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1])
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.chunking import product
 from extarray.config import config
+from extarray.passing import Passing
 from extarray.protocols.notices import SaidOnce
 from extarray.shares import run_together
 
@@ -111,6 +112,18 @@ class Source:
     def _put(self, selection: Any, values: Any) -> None:
         """Write to a selection."""
         self.write(selection, values)
+
+    def _held(self) -> Any:
+        """Return the array as it is now, whatever becomes of its bounds, to go through it."""
+        return self
+
+    def _verified(self) -> Any:
+        """Return the same, of which chunks are verified before they are read: for copies."""
+        return self._held()
+
+    def _released(self) -> Any:
+        """Return what may outlive a call, of what was made of arrays as they were."""
+        return self
 
     # And who goes through an array part by part selects on each axis that it had when this began.
 
@@ -294,8 +307,10 @@ def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -
         if n_threads > 1:
             _share(work, boxes, n_threads)
             return
+        passing = Passing()
         for i, box in enumerate(boxes):
             work(i, box)
+            passing.add(_about_bytes(box))
 
 
 def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
@@ -305,11 +320,19 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
     stopped = threading.Event()
 
     def share() -> None:
+        passing = Passing(n_threads)
         while not stopped.is_set():
             with lock:
                 task = next(numbered, None)
             if task is None:
                 return
             work(*task)
+            passing.add(_about_bytes(task[1]))
 
     run_together([share] * n_threads, stopped.set)
+
+
+def _about_bytes(box: Box) -> int:
+    """Return about how many bytes of arrays the work on a box has gone through."""
+    elements: int = math.prod(cut.stop - cut.start for cut in box)
+    return max(BLOCK_BYTES, 8 * elements)

@@ -213,6 +213,7 @@ def _late(value: Any) -> Any:
 
 
 def _graph_of(source: Any) -> Any:
+    source = source._released()  # tasks outlive the call, and say so if the array gains an axis
     own = getattr(source, "to_dask", None)
     return to_dask(source) if own is None else own()
 

@@ -154,6 +154,8 @@ def stream(
     before anything was written.
     """
     shape = outs[0].shape
+    if any(isinstance(out, Source) for out in outs):  # damage must not get into files
+        operands = [x._verified() if isinstance(x, Source) else x for x in operands]
     operands = [apart(x, outs) for x in operands]
     selected = where is not True
     if selected:

@@ -160,19 +160,46 @@ def _has_priority(other: Any) -> bool:
     return priority > 0.0
 
 
-def _steadily(operands: Iterable[Any], call: Callable[..., Any], *args: Any) -> Any:
-    """Call what goes through arrays part by part, and refuse its result if one gained an axis."""
-    ranks = [(x, x.ndim) for x in operands if isinstance(x, Source)]
-    try:
-        result = call(*args)
-    except Exception:
-        # Whatever came of axes that were counted before and after, this is the reason.
-        for x, ndim in ranks:
-            x._check_axes(ndim)
-        raise
-    for x, ndim in ranks:
-        x._check_axes(ndim)
-    return result
+class _Held:
+    """Arrays as they are when a call begins, in the place of those of a user.
+
+    A call that goes through an array part by part sees one state of it, also while other threads
+    move its bounds.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: dict[int, tuple[Source, Any]] = {}
+
+    def exchange(self, value: Any) -> Any:
+        """Return the same arguments, with held arrays in the place of those of the user."""
+        if isinstance(value, Source):
+            pair = self._pairs.get(id(value))
+            if pair is None:
+                pair = self._pairs[id(value)] = value, value._held()
+            return pair[1]
+        kind = type(value)
+        if kind is dict:
+            return {key: self.exchange(item) for key, item in value.items()}
+        if kind is list or kind is tuple:
+            return kind(map(self.exchange, value))
+        return value
+
+    def restore(self, result: Any) -> Any:
+        """Return a result, with the arrays of the user in the place of those that were held."""
+        if isinstance(result, Source):
+            for given, held in self._pairs.values():
+                if result is held:
+                    return given
+            return result._released()
+        elif type(result) is tuple or type(result) is list:
+            return type(result)(map(self.restore, result))
+        return result
+
+
+def _steadily(call: Callable[..., Any], *args: Any) -> Any:
+    """Call what goes through arrays part by part, with arrays that nobody changes meanwhile."""
+    held = _Held()
+    return held.restore(call(*map(held.exchange, args)))
 
 
 class NumpyMixin(NDArrayOperatorsMixin, Source):
@@ -195,7 +222,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         out = kwargs.get("out", ())
         if not isinstance(out, tuple):  # Numba's ufuncs hand on what they were given
             kwargs["out"] = out = (out,)
-        return _steadily((*inputs, *out), apply, ufunc, method, inputs, kwargs)
+        return _steadily(apply, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -204,7 +231,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        return _steadily((self, *args), dispatch, function, types, args, kwargs)
+        return _steadily(dispatch, function, types, args, dict(kwargs))
 
     # -- operators ---------------------------------------------------------------------------
 

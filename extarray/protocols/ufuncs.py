@@ -69,8 +69,10 @@ def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] 
     """
     if not any(base.__module__.startswith("xarray.") for x in strangers for base in x.__mro__):
         return None
-    bare = [x.astype(x.dtype) if _has_names(x) else x for x in inputs]
-    return None if all(map(operator.is_, bare, inputs)) else bare
+    # What xarray makes of them may outlive the call.
+    lasting = [x._released() if isinstance(x, Source) else x for x in inputs]
+    bare = [x.astype(x.dtype) if _has_names(x) else x for x in lasting]
+    return None if all(map(operator.is_, bare, lasting)) else bare
 
 
 def _has_names(x: Any) -> bool:

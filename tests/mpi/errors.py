@@ -55,8 +55,6 @@ with raises(xa.ArgumentError, "no rank of the communicator", not last):
     xa.create(path + "-part", (2, 2), comm=part).close()
 if last:
     part.Free()
-with raises(xa.ArgumentError, "checksums"):
-    create(checksum=True)
 with raises(xa.ArgumentError, "share=True or comm"):
     xa.open(path, "r+", share=True, comm=comm)
 with raises(xa.ArgumentError, "takes no hint"):
@@ -245,16 +243,6 @@ assert b.closed
 with raises(xa.ReadOnlyError), xa.open(path, comm=comm, engine=engine) as b:
     b.extend(0, 1)
 xa.open(path, "r+", comm=comm, timeout=20).close()
-
-# Nobody knows of all chunks that are written, whose checksums would be needed.
-sums = path + "-sums"
-if last:
-    xa.from_array(model, sums, checksum=True).close()
-comm.Barrier()
-with raises(xa.ArgumentError, "checksums"):
-    xa.open(sums, "r+", comm=comm, engine=engine)
-with xa.open(sums, comm=comm, engine=engine) as b:
-    assert np.array_equal(b.read(), model)
 
 # Whoever has an array open keeps it when it is overwritten, and never reads another one.
 b = xa.open(path, comm=comm, engine=engine)

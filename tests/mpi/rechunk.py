@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import numpy as np
+from format_reader import wrong_sums
 from mpi4py import MPI
 from mpierrors import raises
 
@@ -113,11 +114,18 @@ square, _ = make_source((20, 20), (4, 4))
 with raises(xa.ArgumentError, "different things", several):
     axes = (0, 1) if comm.rank else (1, 0)
     xa.rechunk(square, next_path(), axes=axes, comm=comm).close()
-summed = next_path()
+summed, copy = next_path(), next_path()
 if not comm.rank:
-    xa.ones((4, 4), path=summed, checksum=True).close()
+    xa.from_array(np.arange(400).reshape(20, 20), summed, checksum=True, chunks=3).close()
 comm.Barrier()
-with raises(xa.ArgumentError, "with checksums"):
+with xa.rechunk(summed, copy, chunks=(7, 2), verify=True, comm=comm) as b:
+    assert b.info()["checksum"]
+if not comm.rank:
+    assert wrong_sums(copy) == ([], False)
+    with open(f"{summed}.xta", "r+b") as file:
+        file.write(b"oops")
+comm.Barrier()
+with raises(xa.ChecksumError, "elements are [0:3, 0:3]"):
     xa.rechunk(summed, next_path(), comm=comm)
 
 

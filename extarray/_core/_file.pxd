@@ -1,0 +1,16 @@
+# Open files.
+
+from ._types cimport index_t
+
+
+cdef class FileCore:
+    cdef int fd                 # -1: closed
+    cdef Py_ssize_t n_users     # calls at work, and blocks that the descriptor is lent to
+    cdef bint is_closed         # or will be when the last user has left
+    cdef readonly str name
+    cdef object __weakref__
+
+    cdef int enter(self) except -1
+    cdef int leave(self) except -1
+    cdef int _end(self) except -1
+    cdef index_t _read(self, char *target, index_t length, index_t offset) except -1

@@ -1,0 +1,416 @@
+"""Open files: descriptors that nobody uses after they are closed.
+
+The system gives the number of a closed descriptor to the next file that is opened.  So no part of the
+package keeps a bare number: it keeps a `FileCore`, whose calls count as users of the descriptor for as
+long as they last.  `close` closes it when the last of them has left, and a call that comes later is
+refused.  Numbers leave this module through a with statement alone.
+"""
+
+import os
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EINTR, EIO, errno as c_errno
+from libc.stdint cimport int64_t
+from posix.types cimport off_t
+from posix.unistd cimport close, ftruncate, pread, pwrite
+
+from ._types cimport index_t
+
+from extarray.errors import ClosedError
+
+cdef extern from "_system.h":
+    ctypedef struct stat_t "struct stat":
+        int64_t st_size
+    int fstat(int fd, stat_t *about) nogil
+    bint xa_exceeds_disk(int fd, off_t length) noexcept nogil
+    int xa_reserve(int fd, off_t offset, off_t length) noexcept nogil
+    int xa_punch(int fd, off_t offset, off_t length) noexcept nogil
+    void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
+    int xa_zero(int fd, off_t offset, off_t length) noexcept nogil
+    int xa_lengthen(int fd, off_t offset, off_t length) noexcept nogil
+    int xa_datasync(int fd) noexcept nogil
+    long xa_filesystem(int fd) noexcept
+    int _SC_PAGESIZE
+    long sysconf(int name) nogil
+
+
+def file_system_of(int fd):
+    """Tell the number of the type of the file system of a descriptor (statfs); 0: it is not known.
+
+    Parameters
+    ----------
+    fd : int
+        Also of a place alone (``O_PATH``).
+
+    Returns
+    -------
+    int
+    """
+    return xa_filesystem(fd)
+
+
+cdef class FileCore:
+    """An open file, which is closed when it is told to and its last user has left.
+
+    Parameters
+    ----------
+    fd : int
+        A descriptor, which is this object's own from now on; -1: it is closed from the start.
+    name : str
+        For messages.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.fd = -1
+
+    def __init__(self, int fd=-1, str name=""):
+        self.fd = fd
+        self.name = name
+        self.is_closed = fd < 0
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            close(self.fd)  # at exit, modules are gone
+
+    # -- users -------------------------------------------------------------------------------
+
+    cdef int enter(self) except -1:
+        """Count a user more; returns the descriptor."""
+        if self.is_closed:
+            raise ClosedError(
+                f"'{self.name}' was closed while it was used; open the array again with extarray.open")
+        self.n_users += 1
+        return self.fd
+
+    cdef int leave(self) except -1:
+        """Count a user less; the last one closes what is to be closed."""
+        self.n_users -= 1
+        if self.is_closed and self.n_users == 0:
+            self._end()
+        return 0
+
+    cdef int _end(self) except -1:
+        cdef int fd = self.fd
+        self.fd = -1
+        if fd >= 0:
+            os.close(fd)
+        return 0
+
+    def __enter__(self):
+        """Lend the descriptor, which stays open to the end of the block."""
+        return self.enter()
+
+    def __exit__(self, *error):
+        self.leave()
+
+    @property
+    def closed(self):
+        """Whether `close` was called."""
+        return self.is_closed
+
+    def close(self, bint alone=False):
+        """Close the file, as soon as no call uses it.  Closing twice is allowed.
+
+        Parameters
+        ----------
+        alone : bool
+            No other thread lives, as in a forked child: those that used the file never leave.
+
+        Raises
+        ------
+        OSError
+            The file system has failed; the file is closed.
+        """
+        self.is_closed = True
+        if alone or self.n_users == 0:
+            self._end()
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def read(self, index_t length, index_t offset):
+        """Read bytes: all that there are, up to a length.
+
+        Parameters
+        ----------
+        length, offset : int
+
+        Returns
+        -------
+        bytes
+            Fewer than `length` at the end of the file only.
+
+        Raises
+        ------
+        OSError, ClosedError
+        """
+        cdef index_t done
+        data = PyBytes_FromStringAndSize(NULL, length)
+        done = self._read(PyBytes_AS_STRING(data), length, offset)
+        return data if done == length else data[:done]
+
+    def read_into(self, target, index_t offset):
+        """Read bytes to where they belong: all that there are, up to the length of the target.
+
+        Parameters
+        ----------
+        target : writable bytes-like
+        offset : int
+
+        Returns
+        -------
+        int
+            Bytes that were read: fewer than wanted at the end of the file only.
+
+        Raises
+        ------
+        OSError, ClosedError
+        """
+        cdef Py_buffer view
+        PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
+        try:
+            return self._read(<char *> view.buf, view.len, offset)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef index_t _read(self, char *target, index_t length, index_t offset) except -1:
+        cdef int fd = self.enter(), failure
+        cdef index_t done = 0
+        cdef ssize_t n
+        try:
+            while done < length:
+                with nogil:
+                    n = pread(fd, target + done, length - done, offset + done)
+                    failure = c_errno
+                if n > 0:
+                    done += n
+                elif n == 0:
+                    break
+                elif failure == EINTR:
+                    PyErr_CheckSignals()
+                else:
+                    raise OSError(failure, os.strerror(failure))
+        finally:
+            self.leave()
+        return done
+
+    def write(self, data, index_t offset):
+        """Write bytes, all of them.
+
+        Parameters
+        ----------
+        data : bytes-like
+        offset : int
+
+        Raises
+        ------
+        OSError, ClosedError
+        """
+        cdef Py_buffer view
+        cdef int fd = self.enter(), failure
+        cdef index_t done = 0
+        cdef ssize_t n
+        try:
+            PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+            try:
+                while done < view.len:
+                    with nogil:
+                        n = pwrite(fd, <char *> view.buf + done, view.len - done, offset + done)
+                        failure = c_errno if n < 0 else EIO
+                    if n > 0:
+                        done += n
+                    elif n < 0 and failure == EINTR:
+                        PyErr_CheckSignals()
+                    else:
+                        raise OSError(failure, os.strerror(failure))
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            self.leave()
+
+    @property
+    def length(self):
+        """Bytes of the file."""
+        cdef int fd = self.enter(), failure
+        cdef stat_t about
+        try:
+            with nogil:
+                failure = c_errno if fstat(fd, &about) else 0
+        finally:
+            self.leave()
+        if failure:
+            raise OSError(failure, os.strerror(failure))
+        return about.st_size
+
+    def truncate(self, index_t length):
+        """Give the file another length.
+
+        Parameters
+        ----------
+        length : int
+
+        Raises
+        ------
+        OSError, ClosedError
+        """
+        cdef int fd = self.enter(), failure = EINTR
+        try:
+            while failure == EINTR:
+                with nogil:
+                    failure = c_errno if ftruncate(fd, length) else 0
+                if failure == EINTR:
+                    PyErr_CheckSignals()
+        finally:
+            self.leave()
+        if failure:
+            raise OSError(failure, os.strerror(failure))
+
+    def datasync(self):
+        """Have the bytes on the disk.
+
+        Raises
+        ------
+        OSError, ClosedError
+        """
+        cdef int fd = self.enter(), failure
+        try:
+            with nogil:
+                failure = xa_datasync(fd)
+        finally:
+            self.leave()
+        if failure:
+            raise OSError(failure, os.strerror(failure))
+
+    # -- disk space: 0, or an errno, EOPNOTSUPP where the file system cannot ------------------
+
+    def exceeds_disk(self, index_t length):
+        """Tell whether the whole disk is smaller than so many bytes; not said of less than 1 GiB.
+
+        Parameters
+        ----------
+        length : int
+
+        Returns
+        -------
+        bool
+        """
+        cdef int fd = self.enter()
+        cdef bint exceeds
+        try:
+            with nogil:
+                exceeds = xa_exceeds_disk(fd, length)
+        finally:
+            self.leave()
+        return exceeds
+
+    def lengthen(self, index_t offset, index_t length):
+        """Extend the file by zeros that have their disk space.
+
+        Parameters
+        ----------
+        offset, length : int
+
+        Returns
+        -------
+        int
+            0, or an errno.
+        """
+        cdef int fd = self.enter(), failure
+        try:
+            with nogil:
+                failure = xa_lengthen(fd, offset, length)
+        finally:
+            self.leave()
+        return failure
+
+    def reserve(self, index_t offset, index_t length):
+        """Give the pages of a range their disk space; what is there stays.
+
+        Parameters
+        ----------
+        offset, length : int
+
+        Returns
+        -------
+        int
+            0, or an errno.
+        """
+        cdef int fd = self.enter(), failure
+        try:
+            with nogil:
+                failure = xa_reserve(fd, offset, length)
+        finally:
+            self.leave()
+        return failure
+
+    def punch(self, index_t offset, index_t length):
+        """Make the pages that lie in a range a hole, which reads as zeros.
+
+        Parameters
+        ----------
+        offset, length : int
+
+        Returns
+        -------
+        int
+            0, or an errno.
+        """
+        cdef int fd = self.enter(), failure
+        try:
+            with nogil:
+                failure = xa_punch(fd, offset, length)
+        finally:
+            self.leave()
+        return failure
+
+    def zero(self, index_t offset, index_t length):
+        """Have zeros in a range, without writing them; its disk space stays.
+
+        Parameters
+        ----------
+        offset, length : int
+
+        Returns
+        -------
+        int
+            0, or an errno.
+        """
+        cdef int fd = self.enter(), failure
+        try:
+            with nogil:
+                failure = xa_zero(fd, offset, length)
+        finally:
+            self.leave()
+        return failure
+
+    def write_back_ends(self, index_t start, index_t stop, bint wait):
+        """Write the pages around both ends of a range: begin with it, or wait until it is done.
+
+        The system can part pages that it keeps as one (see `populate_ends`) where they are written.
+        So this comes before a hole is made of the range.
+
+        Parameters
+        ----------
+        start, stop : int
+        wait : bool
+        """
+        cdef off_t page = sysconf(_SC_PAGESIZE)
+        cdef off_t first = (start + page - 1) & -page, last = stop & -page
+        cdef int fd = self.enter()
+        try:
+            if first < last:
+                with nogil:
+                    xa_write_back(fd, max(first - page, <off_t> 0), 2 * page, wait)
+                    xa_write_back(fd, last - page, 2 * page, wait)
+        finally:
+            self.leave()
+
+    @property
+    def file_system(self):
+        """Number of the type of the file system that the file lies on (statfs); 0: it is not known."""
+        cdef int fd = self.enter()
+        try:
+            return xa_filesystem(fd)
+        finally:
+            self.leave()

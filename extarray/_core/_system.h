@@ -1,0 +1,99 @@
+/* What is asked of the system for an open file: its disk space, its file system, its bytes on the disk. */
+
+#ifndef XA_SYSTEM_H
+#define XA_SYSTEM_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/vfs.h>
+static inline long xa_filesystem(int fd) {
+    struct statfs about;
+    return fstatfs(fd, &about) ? 0 : (long) (unsigned int) about.f_type;
+}
+#else
+static inline long xa_filesystem(int fd) { (void) fd; return 0; }
+#endif
+
+/* Whether the whole disk is known to be smaller than so many bytes.  Some file systems would be
+ * filled before they say so, and stay full.  It takes a call of the system, which below 1 GiB is
+ * not made: so small a disk is soon filled, and soon empty. */
+static inline int xa_exceeds_disk(int fd, off_t length) {
+    struct statvfs about;
+    return length >> 30 && fstatvfs(fd, &about) == 0 && about.f_blocks != 0
+        && about.f_frsize != 0 && (uint64_t) length / about.f_frsize > about.f_blocks;
+}
+
+/* Each gives 0 or an errno; EOPNOTSUPP where the file system cannot. */
+#if defined(__linux__)
+static inline int xa_fallocate(int fd, int mode, off_t offset, off_t length) {
+    while (fallocate(fd, mode, offset, length))
+        if (errno != EINTR) return errno == ENOSYS ? EOPNOTSUPP : errno;
+    return 0;
+}
+/* Not posix_fallocate: where the file system cannot, glibc writes into the range, which may
+ * undo what another process stores there meanwhile.
+ *
+ * A store through a mapping needs space for all of its page, which may have several blocks of
+ * the file system: whole pages get space, and only whole pages lose it. */
+static inline int xa_reserve(int fd, off_t offset, off_t length) {
+    off_t page = sysconf(_SC_PAGESIZE), low = offset & -page;
+    if (xa_exceeds_disk(fd, length)) return ENOSPC;
+    return xa_fallocate(fd, FALLOC_FL_KEEP_SIZE, low, ((offset + length + page - 1) & -page) - low);
+}
+static inline int xa_punch(int fd, off_t offset, off_t length) {
+    off_t page = sysconf(_SC_PAGESIZE);
+    off_t low = (offset + page - 1) & -page, high = (offset + length) & -page;
+    if (low >= high) return 0;
+    return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
+}
+/* Write what the cache has of a range, and with `wait` until it is written. */
+static inline void xa_write_back(int fd, off_t offset, off_t length, int wait) {
+    unsigned flags = SYNC_FILE_RANGE_WRITE;
+    if (wait) flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
+    (void) sync_file_range(fd, offset, length, flags);
+}
+/* All of the range, which keeps its space. */
+static inline int xa_zero(int fd, off_t offset, off_t length) {
+    return xa_fallocate(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, length);
+}
+#else
+#define xa_reserve(fd, offset, length) EOPNOTSUPP
+#define xa_punch(fd, offset, length) EOPNOTSUPP
+#define xa_write_back(fd, offset, length, wait) ((void) 0)
+#define xa_zero(fd, offset, length) EOPNOTSUPP
+#endif
+
+/* Have the bytes of a file on its disk, and what it takes to read them. */
+static inline int xa_datasync(int fd) {
+    int failed;
+    do {
+#if defined(__APPLE__)
+        failed = fsync(fd);
+#else
+        failed = fdatasync(fd);
+#endif
+    } while (failed && errno == EINTR);
+    return failed ? errno : 0;
+}
+
+/* Lengthen a file by bytes that have their disk space; EOPNOTSUPP where the system has no such call. */
+static inline int xa_lengthen(int fd, off_t offset, off_t length) {
+#if defined(__APPLE__)
+    (void) fd; (void) offset; (void) length;
+    return EOPNOTSUPP;
+#else
+    int failure;
+    do failure = posix_fallocate(fd, offset, length); while (failure == EINTR);
+    return failure;
+#endif
+}
+
+#endif
