@@ -18,7 +18,8 @@ from setuptools import Extension, setup
 DEBUG = os.environ.get("EXTARRAY_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("EXTARRAY_SANITIZE", "")
 
-CORE = Path("extarray", "_core")
+PACKAGE = Path("extarray")
+COMPILED = ["_core", "format"]
 
 # One set for all modules: no module and no function of the core sets a directive of its own.
 directives = {
@@ -68,18 +69,19 @@ if SANITIZE:
     compile_args += [*flags, "-fno-wrapv"]
     link_args += flags
 
-headers = sorted(map(str, CORE.glob("*.h")))
+headers = sorted(str(path) for room in COMPILED for path in (PACKAGE / room).glob("*.h"))
 extensions = [
     Extension(
-        ".".join([*CORE.parts, source.stem]),
+        ".".join([*source.parent.parts, source.stem]),
         [str(source)],
-        include_dirs=[np.get_include(), str(CORE)],
+        include_dirs=[np.get_include(), str(source.parent)],
         define_macros=macros,
         depends=[*headers, "setup.py"],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
     )
-    for source in sorted(CORE.glob("*.pyx"))
+    for room in COMPILED
+    for source in sorted((PACKAGE / room).glob("*.pyx"))
 ]
 
 # What is built anew depends on the age of files alone.  So after a change of the directives or

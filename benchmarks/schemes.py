@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 import extarray as xa
-from extarray.order import ORDERS, positions
+from extarray.grid.order import ORDERS, positions
 
 from .suites.bench_policy import best, shown
 from .suites.bench_policy import table as policies

@@ -25,18 +25,29 @@ except ModuleNotFoundError as error:
         "'pip install -e .'",
         name=error.name,
     ) from None
-from extarray.advice import advise_chunks
-from extarray.array import ExtArray
-from extarray.checking import check
-from extarray.config import config
-from extarray.creation import create, empty, from_array, full, ones, open, zeros
-from extarray.errors import *  # noqa: F403
-from extarray.errors import __all__ as _error_names
-from extarray.findings import Problem, Report
-from extarray.group import commit, refresh
-from extarray.protocols.iteration import ndenumerate
-from extarray.rawfile import fromfile
-from extarray.rechunking import rechunk, rechunk_plan
+from extarray.array.array import ExtArray
+from extarray.array.creation import create, empty, from_array, full, ones, open, zeros
+from extarray.array.fromfile import fromfile
+from extarray.array.group import commit, refresh
+from extarray.array.rechunk import rechunk, rechunk_plan
+from extarray.array.together import Together, provide
+from extarray.common.config import config
+from extarray.common.errors import *  # noqa: F403
+from extarray.common.errors import __all__ as _error_names
+from extarray.maintenance.advice import advise_chunks
+from extarray.maintenance.check import check
+from extarray.numpy_api.iteration import ndenumerate
+from extarray.storage.report import Problem, Report
+
+
+def _together() -> Together:
+    from extarray.mpi.opening import create_together, open_together
+    from extarray.mpi.rechunking import rechunk_together
+
+    return Together(create_together, open_together, rechunk_together)
+
+
+provide(_together)
 
 __version__ = "0.1.0"
 

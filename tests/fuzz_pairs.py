@@ -22,7 +22,7 @@ import numpy as np
 from dice import Dice
 
 import extarray as xa
-from extarray._core._crc import crc32c
+from extarray.format._crc import crc32c
 
 __all__ = ["Image", "attack", "limit_files", "limit_memory", "seeds"]
 

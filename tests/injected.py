@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from extarray._core import _crc
+from extarray.format import _crc
 
 NOP = dis.opmap["NOP"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from preload import FAULTS, Control
 
 import extarray as xa
-from extarray.filesystem import File
+from extarray.storage.filesystem import File
 
 __all__ = ["main"]
 

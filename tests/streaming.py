@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.lazy import LazyView
-from extarray.protocols import blocks
+from extarray.array.lazy import LazyView
+from extarray.streaming import blocks
 
 __all__ = ["assert_close", "compared", "masks", "numbers", "outcome", "small_boxes", "some_nans"]
 

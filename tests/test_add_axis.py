@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from model import Model, sample
 
 import extarray as xa
-from extarray.filesystem import File
-from extarray.store import FileStore
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import File
 
 
 def grown(factory, order="C", **options):

@@ -221,7 +221,7 @@ def test_threads_lose_none_of_each_others_attributes():
 
 
 def test_what_the_files_cannot_count(path, monkeypatch):
-    monkeypatch.setattr("extarray.attrs._LONGEST", 1000)
+    monkeypatch.setattr("extarray.format.attrs._LONGEST", 1000)
     with pytest.raises(xa.errors.LimitError, match="1000 are possible"):
         xa.create(path, 3, attrs={"a": "x" * 1000})
     assert not list(path.parent.iterdir())

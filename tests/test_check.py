@@ -20,12 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray import cli, leftovers, survey
-from extarray.filesystem import File
-from extarray.metadata.directory import BlockKind, encode_entry
-from extarray.metadata.groups import Pending, encode_pending
-from extarray.metadata.header import decode_header
-from extarray.metadata.superblock import decode_superblock, encode_superblock, superblock_bytes
+from extarray import cli
+from extarray.format.directory import BlockKind, encode_entry
+from extarray.format.groups import Pending, encode_pending
+from extarray.format.header import decode_header
+from extarray.format.superblock import decode_superblock, encode_superblock, superblock_bytes
+from extarray.maintenance import inspect
+from extarray.storage import orphans
+from extarray.storage.filesystem import File
 
 SUFFIXES = (".xmd", ".xta")
 RECORD = 8 + 8 * 2
@@ -350,7 +352,7 @@ def test_impossible_values_take_no_time_and_no_memory(pair, values):
     "text", [b'{"unit":NaN}            ', b"[1]", b'"text"', b"\xff", b"{", b"[" * 5000]
 )
 def test_attributes_that_are_no_object(pair, text):
-    from extarray._core._crc import crc32c
+    from extarray.format._crc import crc32c
 
     at = pair.block(0).attrs_offset
     content = bytearray(pair.file(".xmd").read_bytes().ljust(at + 8000, b"\0"))
@@ -934,7 +936,7 @@ def test_the_next_open_for_writing_removes_left_overs(pair):
     files = [left_over(pair, suffix, age=0.0) for suffix in SUFFIXES]
     xa.open(pair.path).close()
     assert all(file.exists() for file in files)  # who reads changes nothing
-    leftovers._next_looks.clear()
+    orphans._next_looks.clear()
     xa.open(pair.path, "r+").close()
     assert not any(file.exists() for file in files)
 
@@ -961,8 +963,8 @@ def test_left_overs_of_a_creation_that_has_the_lock_stay(pair, script):
     code = """
 import os, sys
 from pathlib import Path
-from extarray import lock
-from extarray.filesystem import File
+from extarray.storage import lock
+from extarray.storage.filesystem import File
 file = File.open(sys.argv[1], os.O_RDWR)
 lock.acquire(file, Path(sys.argv[1]), 0)
 print("ready", flush=True)
@@ -1052,7 +1054,7 @@ def test_a_repair_that_is_refused_has_failed(pair, capsys):
 
 def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
     """The superblocks were read when the writer was between two commits, say."""
-    looks, look = [], survey.Survey.look
+    looks, look = [], inspect.Survey.look
 
     def once(self):
         look(self)
@@ -1061,7 +1063,7 @@ def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
             os.truncate(self.names[0], os.path.getsize(self.names[0]) + 1)
         looks.append(1)
 
-    monkeypatch.setattr(survey.Survey, "look", once)
+    monkeypatch.setattr(inspect.Survey, "look", once)
     assert pair.check().problems == []
     assert len(looks) == 2
 

@@ -15,7 +15,7 @@ from model import sample
 from strategies import built, cases
 
 import extarray as xa
-from extarray.chunking import choose_chunks
+from extarray.grid.chunking import choose_chunks
 
 
 @pytest.fixture(params=["disk", "memory"])

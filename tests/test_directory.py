@@ -12,7 +12,7 @@ from fuzz_pairs import WRITERS as WRITERS_OF_IMAGE
 from fuzz_pairs import Image
 
 import extarray as xa
-from extarray.metadata.groups import decode_members
+from extarray.format.groups import decode_members
 
 GROUP, WRITERS = 0, 1
 LENGTHS = [3 * 4096, 4096]

@@ -10,7 +10,7 @@ from compare import assert_same
 from model import sample
 
 import extarray as xa
-from extarray.metadata.dtypes import decode_dtype
+from extarray.format.dtypes import decode_dtype
 
 _KINDS = "?bBhHiIlLqQefdgFDG"
 # Of two C types of one size, NumPy's name for the file's type is the first.
@@ -108,7 +108,7 @@ def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
     """Its bytes mean something else, though NumPy calls it by the same name."""
     with xa.create(path, (2,), [("z", "G")], fill_value=(1.5,)) as array:
         assert array[0]["z"] == 1.5
-    monkeypatch.setattr("extarray.metadata.dtypes._long_digits", lambda: 113)
+    monkeypatch.setattr("extarray.format.dtypes._long_digits", lambda: 113)
     with pytest.raises(xa.FormatError, match="113 binary digits here"):
         xa.open(path)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray import store
-from extarray.filesystem import File
-from extarray.metadata.places import BLOCK
-from extarray.metadata.superblock import decode_superblock
+from extarray.format.places import BLOCK
+from extarray.format.superblock import decode_superblock
+from extarray.storage import file_store
+from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
 
@@ -111,7 +111,7 @@ def test_flush_waits_for_the_disk_and_nothing_else_does(path, engine, monkeypatc
 def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypatch):
     make(path)
     with xa.open(path, "r+", durability="commit") as array:
-        real = store.FileStore._sync_state
+        real = file_store.FileStore._sync_state
 
         def fail(self):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -121,12 +121,12 @@ def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypat
             (CHANGES["attribute"], "attributes"),
         ):
             with monkeypatch.context() as patch:
-                patch.setattr(store.FileStore, "_sync_state", fail)
+                patch.setattr(file_store.FileStore, "_sync_state", fail)
                 with pytest.raises(
                     xa.StorageError, match=f"the {what} of .* count, but may not be"
                 ):
                     change(array)
-        assert store.FileStore._sync_state is real
+        assert file_store.FileStore._sync_state is real
         assert (len(array), dict(array.attrs)) == (6, {"b": 2})
         array.append(VALUES)
         with xa.open(path) as reader:

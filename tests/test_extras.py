@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import extarray as xa
-from extarray.extras import missing, require
+from extarray.common.extras import missing, require
 
 
 def test_require_returns_the_module_itself():

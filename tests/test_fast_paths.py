@@ -15,7 +15,7 @@ from model import sample
 from strategies import built, cases, selections
 
 import extarray as xa
-from extarray.order import positions
+from extarray.grid.order import positions
 
 
 def assembled(array, offset) -> np.ndarray:

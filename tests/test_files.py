@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from model import sample
 
 import extarray as xa
-from extarray import lock
-from extarray.engine import shares_blocks
-from extarray.filesystem import File
+from extarray.storage import lock
+from extarray.storage.engine import shares_blocks
+from extarray.storage.filesystem import File
 
 
 def names(folder) -> list[str]:
@@ -507,7 +507,7 @@ else:
 
 
 WITHOUT_RANGES = """
-from extarray import lock
+from extarray.storage import lock
 lock._HAS_RANGES = False
 """
 
@@ -595,7 +595,7 @@ with open(path + ".xmd", "r+b") as file:
 xa.check(path, data=True, repair=True, progress=wait)
 """,
     "rechunk": """
-from extarray.layout.crew import Crew
+from extarray.maintenance.workers import Crew
 move = Crew.move
 def slowly(self, *given):
     wait()

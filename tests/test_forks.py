@@ -209,7 +209,7 @@ def test_one_of_several_writers(script, path, method):
 
 
 BLOCK = """
-from extarray import group
+from extarray.array import group
 a = xa.create(path, (4, 3), "i4", chunks=(2, 2), engine=engine)
 m = xa.from_array(first)
 def change():

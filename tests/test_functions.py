@@ -9,7 +9,7 @@ from numpy.testing.overrides import get_overridable_numpy_array_functions
 from streaming import outcome
 
 import extarray as xa
-from extarray.protocols import functions
+from extarray.streaming import functions
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray import group
-from extarray.filesystem import File
+from extarray.array import group
+from extarray.storage.filesystem import File
 
 
 @pytest.fixture
@@ -309,7 +309,7 @@ FORKED = """
 import os, sys
 import numpy as np
 import extarray as xa
-from extarray import group
+from extarray.array import group
 a = xa.zeros((2, 2), path=sys.argv[1], chunks=2)
 b, m = xa.zeros((2,), path=sys.argv[2]), xa.zeros((1,))
 try:
@@ -426,7 +426,7 @@ def test_links_to_files_of_other_names(tmp_path, decides):
 
 def finish(a, b, change):
     """A commit of two arrays whose writer dies when it is decided; both are left as they are."""
-    from extarray.pair import member
+    from extarray.storage import group_member
 
     class Died(BaseException):
         pass
@@ -435,8 +435,8 @@ def finish(a, b, change):
         raise Died
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(member.Member, "secure", die)
-        patch.setattr(member.Member, "finish", die)
+        patch.setattr(group_member.Member, "secure", die)
+        patch.setattr(group_member.Member, "finish", die)
         with pytest.raises(Died), xa.commit([a, b]):
             change()
     for array in (a, b):

@@ -14,7 +14,7 @@ import pytest
 from fuzz_pairs import MEMBERS, PENDING, SUMS, WRITERS, Image
 
 import extarray as xa
-from extarray.metadata.groups import decode_members
+from extarray.format.groups import decode_members
 
 
 @pytest.fixture

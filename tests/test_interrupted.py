@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray import memory
-from extarray.filesystem import File
-from extarray.store import FileStore
+from extarray.storage import memory
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import File
 
 
 def failing(monkeypatch, name, times=1):

@@ -13,164 +13,21 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent / "extarray"
 
-#: The layers, from the top down.  A module imports from lower lines only: not from its own line.
-#: "extarray" is the face; a folder with one name here (array_api, cli, interop) is one module.
-LAYERS = [
-    ["extarray.__main__"],
-    ["extarray.cli"],
-    ["extarray.array_api", "extarray.interop", "extarray.plot"],
+#: The rooms, floor by floor, from the top down.  A room uses what is on lower floors, and no other
+#: room of its own.  Inside a room a module uses those that its map, the docstring of the room's
+#: ``__init__``, lists below it.
+FLOORS = [
+    ["__main__"],
+    ["cli", "interop", "pexta", "array_api", "errors"],
     ["extarray"],
-    ["extarray.rawfile", "extarray.pexta"],
-    ["extarray.pexta.transfers", "extarray.pexta.copies"],
-    ["extarray.pexta.requests"],
-    ["extarray.pexta.diskarrays"],
-    ["extarray.pexta.session"],
-    ["extarray.pexta.hints", "extarray.pexta.sections"],
-    ["extarray.rechunking"],
-    ["extarray.creation", "extarray.group"],
-    ["extarray.sharedarray"],
-    ["extarray.mpi.rechunking"],
-    ["extarray.mpi", "extarray.mpi.opening"],
-    ["extarray.mpi.globalarray"],
-    ["extarray.mpi.collectives", "extarray.mpi.mutexes"],
-    ["extarray.mpi.access", "extarray.mpi.array"],
-    ["extarray.mpi.changes", "extarray.mpi.onesided"],
-    ["extarray.mpi.parallelio"],
-    [
-        "extarray.mpi.additions",
-        "extarray.mpi.direct",
-        "extarray.mpi.windows",
-        "extarray.mpi.zoned",
-    ],
-    ["extarray.mpi.patches", "extarray.mpi.transfers"],
-    [
-        "extarray.mpi.agreement",
-        "extarray.mpi.fileviews",
-        "extarray.mpi.replica",
-        "extarray.mpi.sharing",
-    ],
-    ["extarray.mpi.ghosts", "extarray.mpi.requests"],
-    ["extarray.mpi.plans", "extarray.mpi.runtime", "extarray.mpi.values", "extarray.mpi.zones"],
-    ["extarray.array"],
-    ["extarray.arranging", "extarray.axes"],
-    [
-        "extarray.access",
-        "extarray.copies",
-        "extarray.growth",
-        "extarray.habits",
-        "extarray.lazy",
-        "extarray.live",
-    ],
-    ["extarray.bounds", "extarray.layout.transform", "extarray.seeing"],
-    ["extarray.casting", "extarray.html", "extarray.stored", "extarray.walk"],
-    ["extarray.protocols.mixin", "extarray.protocols.standard"],
-    ["extarray.indexing.indexable"],
-    ["extarray.indexing.selections", "extarray.indexing.transfers"],
-    ["extarray.indexing.brackets", "extarray.indexing.orthogonal", "extarray.indexing.pointwise"],
-    ["extarray.indexing.entries", "extarray.indexing.fields", "extarray.indexing.parts"],
-    ["extarray.indexing.query"],
-    ["extarray.indexing.masks"],
-    ["extarray.indexing.factors"],
-    ["extarray.protocols.catalogue", "extarray.protocols.iteration", "extarray.protocols.ufuncs"],
-    ["extarray.protocols.cumulative", "extarray.protocols.quantiles"],
-    ["extarray.protocols.describing"],
-    ["extarray.protocols.accumulations", "extarray.protocols.along", "extarray.protocols.moments"],
-    ["extarray.protocols.files", "extarray.protocols.sorting", "extarray.protocols.statistics"],
-    ["extarray.protocols.pointwise", "extarray.protocols.reductions"],
-    ["extarray.protocols.choosing", "extarray.protocols.comparing", "extarray.protocols.joining"],
-    ["extarray.protocols.fourier", "extarray.protocols.linalg", "extarray.protocols.norms"],
-    ["extarray.protocols.histograms", "extarray.protocols.selection"],
-    ["extarray.protocols.folding", "extarray.protocols.functions", "extarray.protocols.lanes"],
-    ["extarray.protocols.dask", "extarray.protocols.derived"],
-    ["extarray.protocols.operands"],
-    ["extarray.protocols.elementwise"],
-    ["extarray.protocols.limits", "extarray.protocols.standins"],
-    ["extarray.protocols.blocks"],
-    ["extarray.protocols.notices"],
-    ["extarray.layout.journal"],
-    ["extarray.sharedstore"],
-    ["extarray.checking"],
-    ["extarray.repair"],
-    ["extarray.mending"],
-    ["extarray.survey"],
-    ["extarray.remains"],
-    ["extarray.store"],
-    ["extarray.pair.member"],
-    ["extarray.pair.allocation"],
-    ["extarray.pair.commits"],
-    ["extarray.comparing", "extarray.pair.following"],
-    ["extarray.memory", "extarray.pair.states", "extarray.sums"],
-    ["extarray.pair.growthlog", "extarray.pair.held", "extarray.pair.names"],
-    ["extarray.leftovers", "extarray.salvage"],
-    ["extarray.filesystem"],
-    ["extarray.layout.crew"],
-    ["extarray.passing"],
-    ["extarray.engine", "extarray.lock"],
-    ["extarray._core._array"],
-    ["extarray._core._transfers"],
-    ["extarray._core._state", "extarray._core._threads"],
-    ["extarray._core._gather", "extarray._core._parts"],
-    ["extarray._core._lists", "extarray._core._visits"],
-    ["extarray._core._query"],
-    ["extarray._core._copy"],
-    ["extarray._core._axial", "extarray._core._mapping", "extarray._core._selection"],
-    ["extarray._core._file"],
-    ["extarray._core._types"],
-    ["extarray.advice"],
-    ["extarray.coords"],
-    [
-        "extarray.attrs",
-        "extarray.chunking",
-        "extarray.dims",
-        "extarray.masked",
-        "extarray.metadata.fresh",
-    ],
-    ["extarray.metadata.directory", "extarray.metadata.fitting", "extarray.metadata.groups"],
-    [
-        "extarray.metadata.header",
-        "extarray.metadata.records",
-        "extarray.metadata.sumstable",
-        "extarray.metadata.superblock",
-        "extarray.metadata.writers",
-    ],
-    ["extarray.metadata.dtypes", "extarray.metadata.places"],
-    ["extarray.policy"],
-    ["extarray.shares"],
-    ["extarray.layout.execute", "extarray.layout.report"],
-    ["extarray.layout.plan"],
-    ["extarray.config", "extarray.layout.axis", "extarray.order", "extarray.progress"],
-    ["extarray._core._superblock"],
-    ["extarray._core._crc"],
-    [
-        "extarray._core",
-        "extarray.extras",
-        "extarray.findings",
-        "extarray.forks",
-        "extarray.info",
-    ],
-    [
-        "extarray.indexing",
-        "extarray.layout",
-        "extarray.metadata",
-        "extarray.pair",
-        "extarray.protocols",
-    ],
-    ["extarray.errors"],
+    ["mpi", "plot"],
+    ["array"],
+    ["maintenance", "numpy_api", "selection"],
+    ["storage", "streaming"],
+    ["_core", "format", "grid"],
+    ["common"],
 ]
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-
-FOLDERS = {"extarray.array_api", "extarray.cli", "extarray.interop"}
-
-#: What stands beside the array uses its public face, and what interprets its attributes.
-BESIDE = {*FOLDERS, "extarray.plot", "extarray.__main__"}
-PUBLIC = {
-    *BESIDE,
-    "extarray",
-    "extarray.coords",
-    "extarray.errors",
-    "extarray.extras",
-    "extarray.info",
-}
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 SOURCES = sorted(p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
 MODULES = {".".join([ROOT.name, *p.relative_to(ROOT).with_suffix("").parts]) for p in SOURCES}
@@ -187,11 +44,20 @@ def full_name(path: Path) -> str:
     return name.removesuffix(".__init__")
 
 
-def layer_of(name: str) -> str:
-    """The entry of LAYERS that a module belongs to."""
-    while name not in LEVEL and "." in name:
-        name = name.rpartition(".")[0]
-    return name
+def room_of(name: str) -> str:
+    """The room that a module is in; that of the face is "extarray"."""
+    return (name.split(".") + [ROOT.name])[1]
+
+
+def listed(room: str) -> list[str]:
+    """The modules of a room, as its map lists them from the top down."""
+    text = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8")))
+    return [
+        n for line in re.findall(r"^(``.+``)$", text or "", re.M) for n in re.findall(r"\w+", line)
+    ]
+
+
+MAPS = {p.parent.name: listed(p.parent.name) for p in ROOT.glob("*/__init__.py")}
 
 
 def imports(text: str, path: Path):
@@ -231,56 +97,69 @@ def imports(text: str, path: Path):
 
 def violations(text: str, path: Path) -> list[str]:
     """What a source imports that it must not."""
-    here = layer_of(full_name(path))
+    here = full_name(path)
     problems = []
     for line, target in sorted(set(imports(text, path))):
         top = target.partition(".")[0]
-        if top != "extarray":
+        if top != ROOT.name:
             known = {*sys.stdlib_module_names, "numpy"}
             if path.suffix != ".py":
                 known |= {"cpython", "cython", "libc", "posix"}  # Cython's own declarations
             if top not in known:
                 problems.append(f"{path.name}:{line}: imports {target}, not through `extras`")
-            continue
-        there = layer_of(target)
-        if there == here:
-            continue
-        if LEVEL[there] <= LEVEL[here]:
-            problems.append(f"{path.name}:{line}: {here} imports {there}, which is not below it")
-        elif here in BESIDE and there not in PUBLIC:
-            problems.append(f"{path.name}:{line}: {here} imports {there}, not the public face")
+        elif not is_below(target, here):
+            problems.append(f"{path.name}:{line}: {here} imports {target}, which is not below it")
     return problems
+
+
+def is_below(target: str, here: str) -> bool:
+    """Tell whether a module may be imported by another."""
+    own, other = room_of(here), room_of(target)
+    if own != other:
+        return FLOOR[own] < FLOOR[other]
+    inner, outer = (name.split(".")[2:3] for name in (target, here))
+    if not (inner and outer):  # a room's face has all of it; the room has nothing of its face
+        return bool(inner) or target == here
+    order = MAPS[own]
+    return target == here or order.index(inner[0]) > order.index(outer[0])
 
 
 def test_there_are_sources():
     assert {p.suffix for p in SOURCES} == {".py", ".pyx", ".pxd"}
 
 
+def test_rooms():
+    inside = {p.name for p in ROOT.iterdir() if p.name != "__pycache__"}
+    files = {"__init__.py", "__main__.py", "py.typed"}
+    assert inside - files == set(FLOOR) - {"extarray", "__main__"}
+    assert len(inside - files) <= 17
+
+
+@pytest.mark.parametrize("room", sorted(MAPS))
+def test_a_map_lists_its_modules(room):
+    there = {p.stem for p in (ROOT / room).iterdir() if p.suffix in {".py", ".pyx", ".pxd"}}
+    assert sorted(MAPS[room]) == sorted(there - {"__init__"})
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_go_down(path):
-    name = full_name(path)
-    assert name in LEVEL or layer_of(name) in FOLDERS, f"give {name} a line in LAYERS"
     assert violations(path.read_text(encoding="utf-8"), path) == []
-
-
-def test_layers_name_modules_that_exist():
-    assert sorted(set(LEVEL) - {full_name(p) for p in SOURCES}) == []
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("order.py", "from .array import ExtArray"),
-        ("order.py", "from . import store"),
-        ("order.py", "import extarray"),
-        ("order.py", "def f():\n    from extarray.plot import composite"),
-        ("order.py", "from .config import config"),
-        ("metadata/header.py", "import h5py"),
-        ("plot.py", "import matplotlib.pyplot"),
-        ("plot.py", "from .metadata import Header"),
-        ("cli/demo.py", "from .. import store"),
+        ("grid/order.py", "from ..array.array import ExtArray"),
+        ("grid/order.py", "from .. import storage"),
+        ("grid/order.py", "import extarray"),
+        ("grid/order.py", "from extarray.format import header"),
+        ("grid/chunking.py", "def f():\n    from extarray.grid.address_runs import region"),
+        ("storage/states.py", "from extarray.storage.file_store import FileStore"),
+        ("format/header.py", "import h5py"),
+        ("plot/__init__.py", "import matplotlib.pyplot"),
+        ("cli/demo.py", "from ..pexta import open"),
         ("_core/_axial.pyx", "from ._copy cimport layout_t, job_t"),
-        ("_core/_axial.pyx", "from extarray.store import (\n    Store,\n)"),
+        ("_core/_axial.pyx", "from extarray.storage.memory import (\n    MemoryStore,\n)"),
         ("_core/_axial.pyx", "from . cimport _array"),
         ("_core/_axial.pxd", "from ._array cimport ArrayCore"),
         ("_core/_copy.pyx", "import scipy"),
@@ -293,10 +172,14 @@ def test_a_violation_is_found(name, text):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("array.py", "import os, numpy as np\nfrom ._core._array import ArrayCore"),
+        ("array/array.py", "import os, numpy as np\nfrom .._core._array import ArrayCore"),
         ("cli/demo.py", "from . import info\nfrom .. import __version__\nimport extarray as xa"),
         ("_core/_copy.pyx", "from ._axial cimport (\n    a,\n    b,\n)\ncimport numpy as cnp"),
-        ("_core/_copy.pyx", "from libc.stdint cimport int64_t\nfrom ..errors import LimitError"),
+        (
+            "_core/_copy.pyx",
+            "from libc.stdint cimport int64_t\nfrom ..common.errors import LimitError",
+        ),
+        ("mpi/__init__.py", "from extarray.mpi.array import ParallelArray"),
     ],
 )
 def test_what_is_allowed_is_no_violation(name, text):

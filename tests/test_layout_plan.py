@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.layout import plan as planning
-from extarray.layout.axis import Axis
-from extarray.layout.plan import (
+from extarray.grid.axis import Axis
+from extarray.maintenance import rechunk_plan as planning
+from extarray.maintenance.rechunk_plan import (
     Pass,
     Task,
     intermediates,

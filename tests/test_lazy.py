@@ -16,9 +16,9 @@ from strategies import built, cases, fancy_selections, selections
 from streaming import assert_close, small_boxes
 
 import extarray as xa
-from extarray.lazy import LazyView
-from extarray.protocols.blocks import tiles
-from extarray.protocols.operands import chunks_of
+from extarray.array.lazy import LazyView
+from extarray.streaming.blocks import tiles
+from extarray.streaming.operands import chunks_of
 
 numeric = st.sampled_from([np.dtype(d) for d in ["i4", "f8", ">i2", "u1"]])
 

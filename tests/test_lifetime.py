@@ -12,8 +12,8 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray.filesystem import File
-from extarray.protocols import elementwise
+from extarray.storage.filesystem import File
+from extarray.streaming import elementwise
 
 FILL = 1
 SHAPE = (1500, 1200)

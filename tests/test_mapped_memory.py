@@ -14,7 +14,7 @@ SIDE = 1 << 11  # 32 MiB of float64
 PEAK = """
 import sys
 import extarray as xa
-from extarray.protocols import blocks
+from extarray.streaming import blocks
 
 def resident():
     with open("/proc/self/status") as status:

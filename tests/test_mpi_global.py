@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpirun import Launcher
 
-from extarray import lock
-from extarray.filesystem import File
 from extarray.mpi.ghosts import ghost_boxes
 from extarray.mpi.patches import Box, Layout
 from extarray.mpi.zones import Distribution, Zones
+from extarray.storage import lock
+from extarray.storage.filesystem import File
 
 # What tells MPICH to take the ranks for those of several hosts, and how many share memory then.
 HOSTS = {"one": {}, "each": {"MPIR_CVAR_NOLOCAL": "1"}, "two": {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}}
@@ -47,8 +47,8 @@ def test_additions_to_files(mpirun, path, ranks, engine):
 
 HOLDER = """
 import os, sys
-from extarray.filesystem import File
-from extarray.lock import holding
+from extarray.storage.filesystem import File
+from extarray.storage.lock import holding
 with holding(File.open(sys.argv[1], os.O_RDWR), 3, 2):
     print("HELD", flush=True)
     sys.stdin.read()

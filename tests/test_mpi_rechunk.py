@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tasks import Counted, tasks
 
-from extarray.layout.execute import Mover
-from extarray.layout.plan import Task, plan_passes
+from extarray.maintenance.execute import Mover
+from extarray.maintenance.rechunk_plan import Task, plan_passes
 from extarray.mpi.sharing import shared_templates
 
 

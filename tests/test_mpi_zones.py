@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.indexing.brackets import as_query
 from extarray.mpi import fileviews, plans
 from extarray.mpi.fileviews import Rounds
 from extarray.mpi.plans import Layout, query_jobs
 from extarray.mpi.zones import Distribution, Zones, default_process_grid
+from extarray.selection.brackets import as_query
 
 FIGURE_1 = {
     "extensions": [[1, 1], [0, 1], [0, 1], [1, 1], [0, 1], [1, 1], [0, 1]],

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extarray import errors, order
+from extarray import errors
+from extarray.grid import order
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "orders.md"
 CURVES = ("Z", "H")

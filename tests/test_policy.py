@@ -16,7 +16,7 @@ from model import Model, sample
 from strategies import sides
 
 import extarray as xa
-from extarray.policy import decode_policy, encode_policy
+from extarray.grid.policy import decode_policy, encode_policy
 
 POLICIES = ["exact", ("linear", 4), ("exponential", 1.5), ("exponential", 2.125), "cubical"]
 policies = st.sampled_from(POLICIES)

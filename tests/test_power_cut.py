@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray.filesystem import File
+from extarray.storage.filesystem import File
 
 SECTOR = 512
 

@@ -351,9 +351,9 @@ def test_what_is_listed():
 
 def test_source_that_is_not_built_says_so(tmp_path):
     source = Path(xa.__file__).parent
-    for name in ("__init__.py", "errors.py", "_core/__init__.py"):
+    for name in ("__init__.py", "errors/__init__.py", "common/errors.py", "_core/__init__.py"):
         target = tmp_path / "extarray" / name
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((source / name).read_bytes())
     command = [sys.executable, "-c", "import extarray"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -14,8 +14,8 @@ import places
 import pytest
 
 import extarray as xa
-from extarray import filesystem, store
-from extarray.pair import names as names_module
+from extarray.storage import file_store, filesystem
+from extarray.storage import names as names_module
 
 SUFFIXES = (".xmd", ".xta")
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
@@ -177,7 +177,7 @@ def between(request, path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(names_module, "publish", publish)
-        patch.setattr(store.FileStore, "_withdraw", lambda *rest: None)
+        patch.setattr(file_store.FileStore, "_withdraw", lambda *rest: None)
         with pytest.raises(KeyboardInterrupt):
             xa.create(path, VALUES.shape, "i4", chunks=2, overwrite=request.param, attrs={"a": 1})
     assert names == [f"{path}.xmd"]

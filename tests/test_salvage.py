@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.metadata.header import decode_header
-from extarray.salvage import box_text
+from extarray.format.header import decode_header
+from extarray.maintenance.salvage import box_text
 
 
 @st.composite
@@ -106,7 +106,7 @@ def test_boxes_are_told_as_indices_have_them(box, text):
 
 
 def test_of_very_many_chunks_whole_rows_are_kept(path, monkeypatch):
-    monkeypatch.setattr("extarray.salvage._MOST_CHUNKS", 4)
+    monkeypatch.setattr("extarray.maintenance.salvage._MOST_CHUNKS", 4)
     with xa.create(path, (4, 4), "u1", chunks=(1, 1)) as a:
         a[...] = np.arange(1, 17).reshape(4, 4)
     os.truncate(path.with_name(path.name + ".xta"), 7)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray.chunking import product
-from extarray.protocols.blocks import Grain, cuts
-from extarray.sums import read_sums
+from extarray.grid.chunking import product
+from extarray.storage.checksums import read_sums
+from extarray.streaming.blocks import Grain, cuts
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_more_points_than_words_have_room_for(path):
 
 def test_points_in_chunks_so_large_that_few_are_listed_at_once(monkeypatch):
     """As in chunks of more than 2**40 elements."""
-    monkeypatch.setattr("extarray.indexing.factors._WORD", 12)
+    monkeypatch.setattr("extarray.selection.factors._WORD", 12)
     rng = np.random.default_rng(5)
     values = rng.integers(0, 256, (60, 70), "u1")
     points = rng.integers(0, 60, 500), rng.integers(0, 70, 500)

@@ -19,10 +19,11 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray import lock, sharedarray, sharedstore
-from extarray.filesystem import File
-from extarray.metadata import writers
-from extarray.metadata.places import BLOCK
+from extarray.array import shared
+from extarray.format import writers
+from extarray.format.places import BLOCK
+from extarray.storage import lock, shared_store
+from extarray.storage.filesystem import File
 
 needs_ranges = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
 pytestmark = needs_ranges
@@ -812,7 +813,7 @@ def test_an_interrupt_at_every_place(path, change):
         one.append(rows(1, 2, 3))
         with (
             contextlib.suppress(KeyboardInterrupt),
-            injected.interrupted(number, sharedarray, sharedstore, lock) as interrupt,
+            injected.interrupted(number, shared, shared_store, lock) as interrupt,
         ):
             change(one)
         where = f"{number}, {interrupt.place}"

@@ -12,7 +12,7 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray import lock
+from extarray.storage import lock
 
 pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
 

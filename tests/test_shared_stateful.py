@@ -16,7 +16,7 @@ from model import Model, sample
 from strategies import cases, sides
 
 import extarray as xa
-from extarray import lock
+from extarray.storage import lock
 
 pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
 

@@ -18,9 +18,9 @@ from strategies import built, cases, sides
 
 import extarray as xa
 from extarray._core._mapping import Counter
-from extarray.filesystem import File
-from extarray.growth import Extendible
-from extarray.metadata.places import LIMIT
+from extarray.array.growth import Extendible
+from extarray.format.places import LIMIT
+from extarray.storage.filesystem import File
 
 FILLS = [0, 7]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import fancy_selections, selections, sides
 
 import extarray as xa
-from extarray.store import FileStore
+from extarray.storage.file_store import FileStore
 
 FILL = -7
 OLD, NEW = 1000, 5000  # values that tell where they come from

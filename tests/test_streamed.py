@@ -12,7 +12,7 @@ from operands import check, check_out
 from streaming import compared, outcome, small_boxes
 
 import extarray as xa
-from extarray.protocols.functions import streamed
+from extarray.streaming.functions import streamed
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "numpy-functions.md"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extarray._core._crc import crc32c_bytewise
-from extarray.metadata.superblock import (
+from extarray.format._crc import crc32c_bytewise
+from extarray.format.superblock import (
     LAST_SEQUENCE,
     Superblock,
     decode_superblock,

@@ -14,9 +14,10 @@ from compare import assert_same
 from model import sample
 
 import extarray as xa
-from extarray import shares
-from extarray.layout import transform
-from extarray.protocols import folding, joining
+from extarray.common import threads as pool
+from extarray.maintenance import transform
+from extarray.numpy_api import joining
+from extarray.streaming import folding
 
 
 def run_together(*works):
@@ -223,7 +224,7 @@ def test_arrays_of_their_own(disk):
 
 @pytest.mark.parametrize("can_start", [True, False])
 def test_fill_values_on_several_threads(factory, monkeypatch, can_start):
-    monkeypatch.setattr(shares, "_SHARE", 1000)
+    monkeypatch.setattr(pool, "_SHARE", 1000)
     if not can_start:
 
         def fail(self):
@@ -242,10 +243,10 @@ def test_fill_values_on_several_threads(factory, monkeypatch, can_start):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_range_in_shares(threads, monkeypatch):
-    monkeypatch.setattr(shares, "_SHARE", 1000)
+    monkeypatch.setattr(pool, "_SHARE", 1000)
     parts = []
     with xa.config.set(threads=threads):
-        shares.run_in_shares(lambda low, high: parts.append((low, high)), 12, 10_007, 12)
+        pool.run_in_shares(lambda low, high: parts.append((low, high)), 12, 10_007, 12)
         parts.sort()
         assert len(parts) == threads
         assert [low for low, _ in parts] == [12, *(high for _, high in parts[:-1])]
@@ -258,7 +259,7 @@ def test_a_range_in_shares(threads, monkeypatch):
                     raise OSError(28, "no space")
 
             with pytest.raises(OSError, match="no space"):
-                shares.run_in_shares(fail, 12, 10_007, 12)
+                pool.run_in_shares(fail, 12, 10_007, 12)
 
 
 class Stops(BaseException):
@@ -285,7 +286,7 @@ def test_threads_are_waited_for_however_often_that_is_interrupted(monkeypatch, e
 
     monkeypatch.setattr(threading.Event, "wait", interrupted)
     with pytest.raises(error, match="last"):
-        shares.run_together([lambda: wait(begun), work], stopped.set)
+        pool.run_together([lambda: wait(begun), work], stopped.set)
     assert stopped.is_set()
     assert next(interrupts, None) is None
 
@@ -304,7 +305,7 @@ def test_an_interrupt_while_a_thread_is_started(monkeypatch, behind):
     monkeypatch.setattr(threading.Thread, "start", interrupted)
     calls = [lambda n=n: made.append(n) for n in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        shares.run_together(calls)
+        pool.run_together(calls)
     before = list(made)
     for thread in threads:
         if behind:
@@ -329,9 +330,9 @@ def test_an_interrupt_at_every_place_of_shared_work():
 
         with (
             contextlib.suppress(KeyboardInterrupt),
-            injected.interrupted(number, shares) as interrupt,
+            injected.interrupted(number, pool) as interrupt,
         ):
-            shares.run_together([partial(call, n) for n in range(3)], stopped.set)
+            pool.run_together([partial(call, n) for n in range(3)], stopped.set)
         before = list(made)
         for thread in {*threading.enumerate()} - others:
             thread.join()
@@ -355,7 +356,7 @@ def test_calls_that_no_thread_is_to_be_had_for(monkeypatch, error, number):
 
     monkeypatch.setattr(threading.Thread, "start", fail)
     made = []
-    shares.run_together([lambda n=n: made.append(n) for n in range(4)])
+    pool.run_together([lambda n=n: made.append(n) for n in range(4)])
     assert sorted(made) == [0, 1, 2, 3]
     array = xa.from_array(np.arange(2.0**21))
     with xa.config.set(threads=3):

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.chunking import elements_of_chunk
 from extarray.errors import ChecksumError, CorruptError
+from extarray.grid.chunking import elements_of_chunk
 
 SHAPE, CHUNKS = (5, 7), (2, 3)
 # Elements of chunk 4, in the middle; of chunk 8, at the end of the bounds.

@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extarray import Axial, walk
-from extarray.walk import address_runs, runs_between, runs_together, segment_boxes
+from extarray import Axial
+from extarray.grid.address_runs import (
+    address_runs,
+    chunk_indices,
+    count_runs,
+    runs_between,
+    runs_together,
+    segment_boxes,
+)
 
 EIGHTHS = st.just((0, 8)) | st.tuples(st.integers(0, 8), st.integers(0, 8))
 GROWTHS = st.lists(
@@ -44,7 +51,7 @@ def test_runs_are_the_addresses_of_a_box(history, eighths, looked_up):
     start, stop = box(axial, eighths)
     expected = addresses(axial, start, stop)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "_LOOKED_UP", looked_up)
+        patch.setattr("extarray.grid.address_runs._LOOKED_UP", looked_up)
         runs = list(address_runs(axial, start, stop))
     assert all(first < last for first, last in runs)
     assert sorted(itertools.chain.from_iterable(itertools.starmap(range, runs))) == expected
@@ -99,17 +106,17 @@ def test_runs_are_counted_without_looking_them_up():
     axial.grow(0, 2**40, "start")
     axial.grow(1, 2**10)
     n = axial.grid[0]
-    assert walk.count_runs(axial, (0, 0), axial.grid) == 3
-    assert walk.count_runs(axial, (0, 1), (n, 4)) == n + 1
+    assert count_runs(axial, (0, 0), axial.grid) == 3
+    assert count_runs(axial, (0, 1), (n, 4)) == n + 1
 
 
 @pytest.mark.parametrize("order", ["address", "grid"])
 @pytest.mark.parametrize("grid", [(2**61,), (2, 2**60), (2**60, 2), (2**30, 2**30)])
 def test_the_first_of_more_chunks_than_can_be_held(grid, order):
-    indices = walk.chunk_indices(Axial(grid), (0,) * len(grid), grid, order)
+    indices = chunk_indices(Axial(grid), (0,) * len(grid), grid, order)
     expected = np.ndindex(*(min(n, 9) for n in grid))
     assert list(itertools.islice(indices, 2)) == list(itertools.islice(expected, 2))
 
 
 def test_no_chunk_of_many_rows_without_any():
-    assert list(walk.chunk_indices(Axial((2**60, 1)), (0, 1), (2**60, 1), "grid")) == []
+    assert list(chunk_indices(Axial((2**60, 1)), (0, 1), (2**60, 1), "grid")) == []

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import extarray as xa
-from extarray._core._crc import crc32c
+from extarray.format._crc import crc32c
 
 #: Side of a cube of float32, and of its chunks.
 SIDE, CHUNK = 320, 32

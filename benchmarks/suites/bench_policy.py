@@ -16,8 +16,8 @@ from contextlib import contextmanager
 import numpy as np
 
 import extarray as xa
-from extarray.info import Info
-from extarray.policy import Growth
+from extarray.common.info import Info
+from extarray.grid.policy import Growth
 
 POLICIES = (
     "exact",

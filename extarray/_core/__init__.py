@@ -23,6 +23,8 @@ From the top down; each module uses some of those below it, and none above:
 ``_visits``
     Queries carried out chunk by chunk, in the order of their addresses.  ``_gather.h`` has the
     loops over points, masks and lists, for this module and the one before.
+``_query``
+    What a query is, as the kernels have it.  Declarations alone.
 ``_parts``
     Parts of chunks in the order of the file: the runs of bytes of a file view, and the copying
     between its staging buffer and the user's memory.
@@ -41,35 +43,12 @@ From the top down; each module uses some of those below it, and none above:
     chunks that all threads may change.
 ``_selection``
     What stands between the brackets, as numbers (``selection_t``), or NumPy's error.
-``_types.pxd``, ``_query.pxd``
-    ``index_t``, checked arithmetic, division that rounds down; and what a query is.  Declarations
-    alone.
-``_superblock``
-    The bytes of a superblock, which every commit writes.  Beside the others, as is ``_crc``.
-``_crc``
-    CRC-32C of the metadata.
+``_file``
+    `File`: a counted descriptor, closed when its last user leaves, and what is asked of it.
+``_types``
+    ``index_t``, checked arithmetic, and division that rounds down.  Declarations alone.
 
-===============  ==================================================
-module           cimported by
-===============  ==================================================
-``_array``       nobody
-``_transfers``   ``_array``
-``_state``       ``_transfers``
-``_threads``     ``_transfers``
-``_gather``      ``_transfers``, ``_threads``
-``_lists``       ``_gather``
-``_visits``      ``_gather``, ``_threads``
-``_parts``       nobody
-``_copy``        all above but ``_array``
-``_axial``       all above but ``_threads`` and ``_parts``
-``_mapping``     ``_array``, ``_transfers``, ``_state``, ``_copy``
-``_selection``   ``_array``, ``_transfers``, ``_copy``
-``_types.pxd``   all above it
-``_superblock``  nobody
-``_crc``         ``_superblock``
-===============  ==================================================
-
-Of the package's Python modules the core imports `extarray.errors`, and ``_transfers`` and
-``_threads`` also `extarray.config`; no others.
+Of the package's Python modules the core imports `extarray.common.errors`, and ``_transfers`` and
+``_threads`` also `extarray.common.config`; no others.
 A ``.pxd`` is what other modules of the core may use; a ``.pyi`` is what Python may.
 """

@@ -30,7 +30,7 @@ from ._state cimport Frame, frame_t
 from ._transfers cimport Transfers, block_limit
 from ._types cimport MAX_NDIM, index_t
 
-from extarray.errors import (
+from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     CastingError,

@@ -27,7 +27,7 @@ from libc.string cimport memcpy, memset
 
 from ._types cimport MAX_NDIM, index_t, xa_add_overflows, xa_mul_overflows
 
-from extarray.errors import (
+from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisError,

@@ -18,7 +18,7 @@ from posix.unistd cimport close, ftruncate, pread, pwrite
 
 from ._types cimport index_t
 
-from extarray.errors import ClosedError
+from extarray.common.errors import ClosedError
 
 cdef extern from "_system.h":
     ctypedef struct stat_t "struct stat":

@@ -26,7 +26,7 @@ from ._query cimport factor_t, part_t, query_t
 from ._types cimport MAX_NDIM, index_t
 from ._visits cimport sort_visits
 
-from extarray.errors import BoundsError, SelectionError
+from extarray.common.errors import BoundsError, SelectionError
 
 cnp.import_array()
 

@@ -25,7 +25,7 @@ from posix.unistd cimport _SC_PAGESIZE, close, pread, sysconf
 
 from ._types cimport index_t
 
-from extarray.errors import ReserveError
+from extarray.common.errors import ReserveError
 
 cdef extern from *:
     """

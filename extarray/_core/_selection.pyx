@@ -1,7 +1,7 @@
 """NumPy's basic indexing: integers, slices, Ellipsis, newaxis -> a box of elements.
 
 Errors have NumPy's classes and NumPy's words.  What may be another kind of index (masks, arrays,
-lists, names of fields, and whatever NumPy refuses) is left to `extarray.indexing`.
+lists, names of fields, and whatever NumPy refuses) is left to `extarray.selection`.
 """
 
 import operator
@@ -12,7 +12,7 @@ from cpython.slice cimport PySlice_Check
 
 from ._types cimport MAX_NDIM, index_t
 
-from extarray.errors import BoundsError
+from extarray.common.errors import BoundsError
 
 cdef extern from "Python.h":
     int PySlice_Unpack(object slice, Py_ssize_t *start, Py_ssize_t *stop, Py_ssize_t *step) except -1

@@ -7,7 +7,7 @@ from typing_extensions import Self, disjoint_base
 
 from extarray._core._axial import Axial
 from extarray._core._mapping import Counter, Region, Users
-from extarray.errors import ReadOnlyError
+from extarray.common.errors import ReadOnlyError
 
 # Checksums, as the core sees them.
 @type_check_only

@@ -12,7 +12,7 @@ from ._types cimport (
     MAX_NDIM, ceil_div, floor_div, index_t, xa_add_overflows, xa_mul_overflows,
 )
 
-from extarray.errors import ClosedError, LimitError, ReadOnlyError, ShapeError
+from extarray.common.errors import ClosedError, LimitError, ReadOnlyError, ShapeError
 
 
 cdef bint holding(

@@ -12,7 +12,7 @@ from ._gather cimport Plan
 from ._types cimport MAX_NDIM, index_t
 from ._visits cimport run_visits
 
-from extarray.config import config
+from extarray.common.config import config
 
 cdef index_t THREAD_BYTES = 1 << 23         # the least share of a thread
 

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extarray._core._state import ArrayState, Frame
-from extarray.errors import ExtArrayError
+from extarray.common.errors import ExtArrayError
 
 class Transfers(ArrayState):
     # For the array class that derives from this one.

@@ -24,8 +24,8 @@ from ._state cimport ArrayState, Frame, Writes, frame_t
 from ._threads cimport run_pieces, run_plan, worth_threads
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
-from extarray.config import config
-from extarray.errors import BoundsError, ShapeError, StorageError, TruncatedError
+from extarray.common.config import config
+from extarray.common.errors import BoundsError, ShapeError, StorageError, TruncatedError
 
 cnp.import_array()
 
@@ -223,7 +223,7 @@ cdef class Transfers(ArrayState):
     def _move(self, query, cnp.ndarray values not None, bint write):
         """Move what a query selects from or (write) to an array of its shape and dtype.
 
-        `query` is one of `extarray.indexing.query`; behind its dimensions `values` may have those
+        `query` is one of `extarray.selection.query`; behind its dimensions `values` may have those
         of one element, which are contiguous.
         """
         cdef selection_t s

@@ -14,6 +14,19 @@ have are here too, for libraries that look for them here, but not listed; they g
 <extarray.ExtArray: shape (2,), float64, chunks (2,), in memory>
 >>> xp.mean(a, axis=0)[...]
 array([2., 3.])
+
+Its modules, from the top down; each uses some of those below it:
+
+``fft``
+    The standard's extension of Fourier transforms: NumPy's functions, which give arrays of
+    ours.
+``linalg``
+    The standard's extension of linear algebra: NumPy's functions, which give arrays of
+    ours.
+``functions``
+    Functions that the standard defines otherwise than NumPy: by signature, or by result.
+``results``
+    What functions of NumPy return, as arrays of the namespace.
 """
 
 from __future__ import annotations

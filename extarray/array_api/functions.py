@@ -8,7 +8,7 @@ import numpy as np
 
 import extarray as xa
 from extarray.array_api.results import as_arrays
-from extarray.errors import ArgumentError
+from extarray.common.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

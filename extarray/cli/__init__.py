@@ -6,6 +6,28 @@ and its name in `COMMANDS`.  All are imported to build the parser, so a module i
 heavy or optional inside ``run``.
 
 Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 interrupted.
+
+Its modules, from the top down; each uses some of those below it:
+
+``check``
+    ``extarray check PATH``: whether the files of arrays are whole, and their repair.
+``demo``
+    ``extarray demo``: a real scene arrives in pieces, the array grows, another process
+    reads it.
+``info``
+    ``extarray info PATH``: what an array is, and how it grew.
+``_calls``
+    Calls of commands that make no sense.
+``_progress``
+    Progress of long work: a bar on a terminal, plain lines elsewhere.
+``_reader``
+    The second process of the demo: it reads the array while the first one lets it grow.
+``_report``
+    What the demo prints.
+``_checks``
+    What the two processes of the demo check, each for itself.
+``_scene``
+    The scene of the demo, and the order in which its pieces arrive.
 """
 
 from __future__ import annotations
@@ -16,8 +38,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import ExtArrayError
-from ._calls import WrongCall
+from extarray.cli._calls import WrongCall
+from extarray.common.errors import ExtArrayError
 
 __all__ = ["COMMANDS", "main"]
 
@@ -27,7 +49,7 @@ COMMANDS = ("check", "demo", "info")
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    from .. import __version__
+    from extarray import __version__
 
     parser = argparse.ArgumentParser(
         prog="extarray",

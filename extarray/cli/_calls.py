@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from ..errors import ArgumentError
+from extarray.common.errors import ArgumentError
 
 __all__ = ["WrongCall", "wrong_calls"]
 

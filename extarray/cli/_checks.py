@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ExtArrayError
-from ._scene import Layout
+from extarray.cli._scene import Layout
+from extarray.common.errors import ExtArrayError
 
 __all__ = ["CheckError", "Checker", "grid_addresses"]
 

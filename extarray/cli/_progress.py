@@ -8,7 +8,7 @@ import sys
 from types import TracebackType
 from typing import Any, final
 
-from ..extras import require
+from extarray.common.extras import require
 
 __all__ = ["Progress"]
 

@@ -20,9 +20,9 @@ from typing import Any, final
 
 import numpy as np
 
-from ..errors import ExtArrayError
-from ._checks import Checker, CheckError
-from ._scene import Layout, load
+from extarray.cli._checks import Checker, CheckError
+from extarray.cli._scene import Layout, load
+from extarray.common.errors import ExtArrayError
 
 __all__ = ["Reader", "main"]
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..info import format_bytes
-from ._checks import Checker
-from ._scene import AXES, Arrival, Scene
+from extarray.cli._checks import Checker
+from extarray.cli._scene import AXES, Arrival, Scene
+from extarray.common.info import format_bytes
 
 __all__ = [
     "Growth",
@@ -65,7 +65,7 @@ def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
 
 def print_history(a: Any) -> None:
     """The growth history, a line a segment."""
-    from ..plot import segments
+    from extarray.plot import segments
 
     print("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
     rows: list[tuple[str, ...]] = [

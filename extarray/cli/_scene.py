@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ArgumentError, MissingError
-from ..extras import missing, require
+from extarray.common.errors import ArgumentError, MissingError
+from extarray.common.extras import missing, require
 
 __all__ = ["AXES", "Arrival", "Layout", "Scene", "default_path", "load", "schedule"]
 

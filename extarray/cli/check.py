@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ExtArrayError, MissingError
-from ._calls import wrong_calls
-from ._progress import Progress
+from extarray.cli._calls import wrong_calls
+from extarray.cli._progress import Progress
+from extarray.common.errors import ExtArrayError, MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,14 +18,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ExistsError, ExtArrayError
-from ..extras import require
-from . import _report
-from ._calls import WrongCall
-from ._checks import Checker, CheckError
-from ._progress import Progress
-from ._reader import Reader
-from ._scene import AXES, Arrival, Layout, Scene, load, schedule
+from extarray.cli import _report
+from extarray.cli._calls import WrongCall
+from extarray.cli._checks import Checker, CheckError
+from extarray.cli._progress import Progress
+from extarray.cli._reader import Reader
+from extarray.cli._scene import AXES, Arrival, Layout, Scene, load, schedule
+from extarray.common.errors import ExistsError, ExtArrayError
+from extarray.common.extras import require
 
 __all__ = ["add_parser", "run"]
 
@@ -335,7 +335,7 @@ def _draw(
     out: Path,
 ) -> list[Path]:
     """The composite, as stored and as it is, and the growth map."""
-    from ..plot import composite, growth_map
+    from extarray.plot import composite, growth_map
 
     figures = require("matplotlib.figure", "demo", "extarray demo")
     layout = Layout(a.attrs["pieces"])

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from ._calls import wrong_calls
+from extarray.cli._calls import wrong_calls
 
 __all__ = ["add_parser", "run"]
 

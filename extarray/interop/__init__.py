@@ -2,4 +2,19 @@
 
 A bridge stands beside the array: it uses its public face alone, and imports its library through
 `extras.require`.
+
+Its modules, from the top down; each uses some of those below it:
+
+``xarray``
+    xarray: arrays as datasets, and datasets as arrays.
+``xarray_write``
+    From xarray to files: variables are encoded, everything is checked, and then it is
+    written.
+``xarray_store``
+    What is stored, as xarray's variables: one array with its coordinates, or a folder of
+    arrays.
+``values``
+    NumPy's values as JSON: for attributes that JSON does not have, and for coordinates.
+``xarray_lazy``
+    Elements of an array for xarray: read when they are needed, by any kind of index.
 """

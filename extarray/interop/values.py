@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

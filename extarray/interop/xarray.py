@@ -19,7 +19,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from extarray.extras import require
+from extarray.common.extras import require
 from extarray.interop.xarray_store import ArrayStore, FolderStore, arrays_in
 from extarray.interop.xarray_write import write_array, write_dataset
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import BoundsError
-from extarray.extras import require
+from extarray.common.errors import BoundsError
+from extarray.common.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

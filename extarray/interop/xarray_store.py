@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import extarray as xa
-from extarray.coords import DATASET_ORIGIN, first_labels, known_origin
-from extarray.errors import (
+from extarray.common.errors import (
     ArgumentError,
     FormatError,
     MissingError,
     storage_error,
 )
-from extarray.extras import require
+from extarray.common.extras import require
+from extarray.format.labels import DATASET_ORIGIN, first_labels, known_origin
 from extarray.interop.values import decode, decode_array, encode, encode_array
 from extarray.interop.xarray_lazy import LazyArray
 

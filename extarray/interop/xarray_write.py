@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import extarray as xa
-from extarray.coords import DATASET_ORIGIN
-from extarray.errors import (
+from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     CastingError,
@@ -27,7 +26,8 @@ from extarray.errors import (
     VariableError,
     storage_error,
 )
-from extarray.extras import require
+from extarray.common.extras import require
+from extarray.format.labels import DATASET_ORIGIN
 from extarray.interop.values import encode
 from extarray.interop.xarray_store import (
     DATASET,

@@ -15,8 +15,8 @@
     What one rank reads, writes and adds to, of any part of a global array.
 ``onesided``, ``windows``
     How that moves to and from the memory of others, and that memory.
-``ghosts``, ``patches``
-    The elements around a zone; which part of a selection lies where: pure functions.
+``ghosts``
+    The elements around a zone.
 ``array``
     `ParallelArray`: how it is followed, flushed and closed.
 ``changes``
@@ -27,8 +27,10 @@
     Which rank has which part of an array.
 ``additions``
     Additions to elements in files, of which none is lost.
-``transfers``, ``direct``
+``direct``, ``transfers``
     What a rank moves, through MPI-IO or by its own engine.
+``patches``
+    Which part of a selection lies where: pure functions.
 ``fileviews``
     A file view, a staging buffer, and rounds that all ranks make together.
 ``plans``

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
-from extarray.errors import (
+from extarray.common.errors import (
     ArgumentTypeError,
     CastingError,
     ClosedError,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.chunking import blocks
-from extarray.filesystem import family
-from extarray.lock import holding
+from extarray.grid.chunking import blocks
 from extarray.mpi.patches import Box
 from extarray.mpi.values import scaled, spread
+from extarray.storage.filesystem import family
+from extarray.storage.lock import holding
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

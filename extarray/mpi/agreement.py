@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError, ExtArrayError
+from extarray.common.errors import ArgumentError, ExtArrayError
 from extarray.mpi.runtime import check_comm, library
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from extarray.array import ExtArray
-from extarray.errors import ArgumentError
+from extarray.array.array import ExtArray
+from extarray.common.errors import ArgumentError
 from extarray.mpi.agreement import is_agreed, leave_together
 from extarray.mpi.changes import CollectiveChanges
 from extarray.mpi.replica import ReplicaStore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from extarray.mpi.agreement import Agreement
     from extarray.mpi.fileviews import FileViews
-    from extarray.store import FileStore
+    from extarray.storage.file_store import FileStore
 
 __all__ = ["ParallelArray"]
 

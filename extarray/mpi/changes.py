@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 
-from extarray.array import ExtArray
-from extarray.bounds import count, is_start, moved
-from extarray.chunking import check_shape
-from extarray.errors import CastingError, ShapeError
-from extarray.growth import as_source
+from extarray.array.array import ExtArray
+from extarray.array.base import as_int
+from extarray.array.growth import as_source
+from extarray.array.resizing import count, is_start, moved
+from extarray.common.errors import CastingError, ShapeError
+from extarray.grid.chunking import check_shape
+from extarray.grid.policy import encode_policy
 from extarray.mpi.agreement import agreed, portable, received
 from extarray.mpi.parallelio import ParallelIO
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
 from extarray.mpi.zones import shifted
-from extarray.policy import encode_policy
-from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.bounds import Side
+    from extarray.array.resizing import Side
+    from extarray.grid.policy import Growth as Policy
     from extarray.mpi.agreement import Step
     from extarray.mpi.transfers import Transfer
-    from extarray.policy import Growth as Policy
-    from extarray.store import FileStore
+    from extarray.storage.file_store import FileStore
 
 __all__ = ["CollectiveChanges"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.mpi.access import OneSidedAccess
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.runtime import library

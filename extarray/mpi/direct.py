@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.array import ExtArray
+from extarray.array.array import ExtArray
 from extarray.mpi.transfers import (
     Transfer,
     cast_blocks,

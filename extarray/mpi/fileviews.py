@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import PartnerError, StorageError, TruncatedError
+from extarray.common.errors import PartnerError, StorageError, TruncatedError
 from extarray.mpi.runtime import library, loses_errors, make_info, storage_error_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.filesystem import File
     from extarray.mpi.plans import Job, Plan
+    from extarray.storage.filesystem import File
 
 __all__ = ["FileViews", "Rounds"]
 

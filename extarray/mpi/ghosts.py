@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex
 
-from extarray.errors import ShapeError
+from extarray.array.base import as_int
+from extarray.common.errors import ShapeError
 from extarray.mpi.zones import extents
-from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

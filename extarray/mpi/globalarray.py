@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 import numpy as np
 
-from extarray.bounds import count, is_start
-from extarray.chunking import check_chunks, check_shape
-from extarray.errors import ArgumentError, ArgumentTypeError
-from extarray.metadata.dtypes import check_dtype
+from extarray.array.base import as_axis
+from extarray.array.resizing import count, is_start
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.format.dtypes import check_dtype
+from extarray.grid.chunking import check_chunks, check_shape
 from extarray.mpi.agreement import Agreement, is_agreed, leave_together
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
@@ -18,7 +19,6 @@ from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.patches import Layout
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
-from extarray.stored import as_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from extarray.bounds import Side
+    from extarray.array.resizing import Side
 
 __all__ = ["GlobalArray"]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from extarray.errors import ArgumentError, BoundsError, ClosedError
+from extarray.array.base import as_int
+from extarray.common.errors import ArgumentError, BoundsError, ClosedError
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.runtime import library
-from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

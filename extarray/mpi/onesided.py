@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import DTypeError
+from extarray.common.errors import DTypeError
 from extarray.mpi.requests import WindowRequest
 from extarray.mpi.runtime import library
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from extarray.array import ExtArray
-from extarray.config import check_engine
-from extarray.engine import is_remote
-from extarray.errors import ArgumentError, ArgumentTypeError
-from extarray.filesystem import resolve_path
-from extarray.metadata.dtypes import encode_dtype
+from extarray.array.array import ExtArray
+from extarray.common.config import check_engine
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.format.dtypes import encode_dtype
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.fileviews import FileViews
 from extarray.mpi.replica import ReplicaStore, pair_of
 from extarray.mpi.runtime import default_hints, library, make_info, stage_bytes
+from extarray.storage.engine import is_remote
+from extarray.storage.filesystem import resolve_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from extarray.metadata.header import Header
-    from extarray.store import FileStore
+    from extarray.format.header import Header
+    from extarray.storage.file_store import FileStore
 
 __all__ = ["create_together", "open_together"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from extarray.errors import ExtArrayError, StorageError, TruncatedError
-from extarray.filesystem import family
+from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.mpi import additions, direct, transfers
 from extarray.mpi.fileviews import FileViews, Rounds
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
 from extarray.mpi.zoned import ZonedArray
-from extarray.sums import SUMS_AT_ONCE
+from extarray.storage.checksums import SUMS_AT_ONCE
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     import threading
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from extarray.mpi.plans import Job
     from extarray.mpi.requests import Request
     from extarray.mpi.transfers import Transfer
-    from extarray.store import FileStore
-    from extarray.sums import Sums
+    from extarray.storage.checksums import Sums
+    from extarray.storage.file_store import FileStore
 
 __all__ = ["ParallelIO"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from extarray.errors import BoundsError, SelectionError, ShapeError
-from extarray.indexing.brackets import as_query
-from extarray.indexing.factors import Progression
+from extarray.common.errors import BoundsError, SelectionError, ShapeError
 from extarray.mpi.zones import extents
+from extarray.selection.brackets import as_query
+from extarray.selection.factors import Progression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from extarray._core._parts import Parts
-from extarray.errors import BoundsError
-from extarray.indexing.factors import Points, Progression
-from extarray.indexing.masks import Trues
-from extarray.order import positions
+from extarray.common.errors import BoundsError
+from extarray.grid.order import positions
+from extarray.selection.factors import Points, Progression
+from extarray.selection.masks import Trues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
-    from extarray.indexing.query import Query
+    from extarray.selection.query import Query
 
 __all__ = ["Job", "Layout", "Plan", "Range", "box_jobs", "query_jobs"]
 

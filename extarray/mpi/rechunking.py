@@ -7,25 +7,25 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from extarray.array import ExtArray
-from extarray.config import config
-from extarray.layout.execute import Mover
-from extarray.layout.transform import check_free, finish_move, remove_pair
+from extarray.array.array import ExtArray
+from extarray.common.config import config
+from extarray.maintenance.execute import Mover
+from extarray.maintenance.transform import check_free, finish_move, remove_pair
 from extarray.mpi.agreement import Agreement
 from extarray.mpi.opening import create_together, open_together
 from extarray.mpi.runtime import check_comm
 from extarray.mpi.sharing import shared_templates
-from extarray.passing import Passing
+from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from extarray.layout.plan import Pass
-    from extarray.layout.transform import Transformation
+    from extarray.common.progress import Progress
+    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.maintenance.transform import Transformation
     from extarray.mpi.array import ParallelArray
-    from extarray.progress import Progress
-    from extarray.store import FileStore
+    from extarray.storage.file_store import FileStore
 
 __all__ = ["rechunk_together"]
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._state import Trust
-from extarray.engine import choose_engine, maps_no_holes
-from extarray.errors import CorruptError, PartnerError
-from extarray.filesystem import File, family, file_names
-from extarray.metadata.header import Header, decode_header, encode_header
-from extarray.metadata.places import CELL, LIMIT
-from extarray.metadata.sumstable import decode_sums, encode_sums
-from extarray.metadata.superblock import decode_superblock, encode_superblock
-from extarray.pair.names import open_data
-from extarray.store import FileStore
-from extarray.sums import Sums
+from extarray.common.errors import CorruptError, PartnerError
+from extarray.format.checksum_table import decode_sums, encode_sums
+from extarray.format.header import Header, decode_header, encode_header
+from extarray.format.places import CELL, LIMIT
+from extarray.format.superblock import decode_superblock, encode_superblock
+from extarray.storage.checksums import Sums
+from extarray.storage.engine import choose_engine, maps_no_holes
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import File, family, file_names
+from extarray.storage.names import open_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

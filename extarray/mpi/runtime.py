@@ -6,16 +6,16 @@ import errno
 from functools import cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from extarray.engine import is_remote
-from extarray.errors import (
+from extarray.array.base import as_int
+from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     BoundsError,
     MissingExtraError,
     StorageError,
 )
-from extarray.extras import require
-from extarray.stored import as_int
+from extarray.common.extras import require
+from extarray.storage.engine import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.chunking import blocks, grain
-from extarray.config import config
-from extarray.errors import ArgumentError, ArgumentTypeError, ShapeError
-from extarray.indexing.brackets import as_query
-from extarray.indexing.factors import Progression
-from extarray.indexing.fields import dtype_of_fields, field_of, names_of
-from extarray.indexing.query import Query
-from extarray.indexing.transfers import check_values
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.grid.chunking import blocks, grain
 from extarray.mpi.plans import Layout, Range, box_jobs, query_jobs
 from extarray.mpi.values import surely_cast
+from extarray.selection.brackets import as_query
+from extarray.selection.factors import Progression
+from extarray.selection.fields import dtype_of_fields, field_of, names_of
+from extarray.selection.query import Query
+from extarray.selection.transfers import check_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from extarray.array import ExtArray
+    from extarray.array.array import ExtArray
     from extarray.mpi.plans import Job
     from extarray.mpi.zones import Zone
 

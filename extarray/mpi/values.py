@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import CastingError, DTypeError, LimitError, ShapeError
+from extarray.common.errors import CastingError, DTypeError, LimitError, ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

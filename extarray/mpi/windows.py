@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.errors import ReserveError
+from extarray.common.errors import ReserveError
 from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 
-from extarray.array import ExtArray
-from extarray.bounds import count, is_start
-from extarray.errors import ArgumentError, BoundsError, ShapeError
+from extarray.array.array import ExtArray
+from extarray.array.base import as_int
+from extarray.array.resizing import count, is_start
+from extarray.common.errors import ArgumentError, BoundsError, ShapeError
 from extarray.mpi.runtime import check_rank
 from extarray.mpi.zones import Distribution, Zones, shifted
-from extarray.stored import as_int
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from extarray.bounds import Side
+    from extarray.array.resizing import Side
     from extarray.mpi.agreement import Agreement
 
 __all__ = ["ZonedArray"]

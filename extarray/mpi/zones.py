@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, SupportsIndex
 
-from extarray.chunking import integers
-from extarray.errors import ArgumentError, BoundsError, ShapeError
+from extarray.common.errors import ArgumentError, BoundsError, ShapeError
+from extarray.grid.chunking import integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

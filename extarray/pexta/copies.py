@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, SupportsIndex
 
-from extarray.filesystem import resolve_path
+from extarray.array.rechunk import rechunk
 from extarray.pexta.diskarrays import NAME, Mode, check_mode, check_name, check_open, open
 from extarray.pexta.hints import chunks_for
 from extarray.pexta.session import current
-from extarray.rechunking import rechunk
+from extarray.storage.filesystem import resolve_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

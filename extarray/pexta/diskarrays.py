@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 
-from extarray import creation
-from extarray.attrs import encode_attrs
-from extarray.chunking import check_shape
-from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
-from extarray.filesystem import family, resolve_path
-from extarray.info import Info
-from extarray.metadata.dtypes import check_dtype
+from extarray.array import creation
+from extarray.array.base import as_int
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ClosedError,
+    ReadOnlyError,
+    ShapeError,
+)
+from extarray.common.info import Info
+from extarray.format.attrs import encode_attrs
+from extarray.format.dtypes import check_dtype
+from extarray.grid.chunking import check_shape
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
-from extarray.stored import as_int
+from extarray.storage.filesystem import family, resolve_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from extarray.mpi.array import ParallelArray
-    from extarray.store import FileStore
+    from extarray.storage.file_store import FileStore
 
 __all__ = [
     "C_DBL",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from extarray.chunking import TARGET_BYTES, integers
-from extarray.errors import ArgumentError, ChunksError
-from extarray.stored import as_int
+from extarray.array.base import as_int
+from extarray.common.errors import ArgumentError, ChunksError
+from extarray.grid.chunking import TARGET_BYTES, integers
 
 __all__ = ["UNSPECIFIED", "chunks_for", "io_hints"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from extarray.errors import ExtArrayError
+from extarray.common.errors import ExtArrayError
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.chunking import integers
-from extarray.errors import BoundsError, ShapeError
+from extarray.common.errors import BoundsError, ShapeError
+from extarray.grid.chunking import integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,8 +6,8 @@ import errno
 import math
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
-from extarray.config import config
-from extarray.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
 from extarray.mpi.agreement import Agreement
 from extarray.mpi.runtime import library
 from extarray.pexta.hints import UNSPECIFIED, io_hints

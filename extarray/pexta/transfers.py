@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from extarray.mpi.globalarray import GlobalArray
 from extarray.mpi.runtime import library
 from extarray.pexta.diskarrays import Mode, check_open

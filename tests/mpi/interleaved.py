@@ -14,7 +14,7 @@ from mpicalls import Together, local_of
 from workload import Twin, create, draw
 
 import extarray as xa
-import extarray.creation
+import extarray.array.creation
 
 PHASES, CALLS = 6, 8
 #: These leave the elements that there are as they are, wherever they are read meanwhile.
@@ -23,7 +23,7 @@ GROWTH = ("extend", "append", "reserve", "attrs")
 path, engine, seed = sys.argv[1:]
 is_serial = engine == "serial"
 # Two runs shall leave the same bytes.
-extarray.creation.uuid4 = lambda: uuid.UUID(int=int(seed))
+extarray.array.creation.uuid4 = lambda: uuid.UUID(int=int(seed))
 rng = random.Random(seed)
 options = {}
 own = random.Random(seed)

@@ -13,18 +13,18 @@ from mpi4py import MPI
 from mpierrors import raises
 
 import extarray as xa
-from extarray import rechunking
-from extarray.layout import journal, plan
-from extarray.layout.execute import Mover
+from extarray.array import rechunk
+from extarray.maintenance import journal, rechunk_plan
+from extarray.maintenance.execute import Mover
 from extarray.mpi.rechunking import _Shared
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
 several = comm.size > 1
 # Small arrays go through as many templates and steps as large ones.
-plan.STEP_BYTES = plan.SWEPT_BYTES = 1
+rechunk_plan.STEP_BYTES = rechunk_plan.SWEPT_BYTES = 1
 # Two runs shall leave the same bytes, the mark at the end of the file among them.
-rechunking.uuid4 = lambda: uuid.UUID(int=1)
+rechunk.uuid4 = lambda: uuid.UUID(int=1)
 names = (f"a{i}" for i in itertools.count())
 
 

@@ -1,0 +1,51 @@
+"""`ExtArray`: how it is made, grows, is viewed and shown.
+
+From the top down; each module uses some of those below it, and none above:
+
+``fromfile``
+    Arrays from raw files, which have elements and nothing else.
+``group``
+    Several arrays that change together: one commit for all, and one look at all.
+``rechunk``
+    Other chunks, permuted axes, another order or dtype: of a whole array, in bounded
+    memory.
+``creation``
+    Making and opening arrays.
+``shared``
+    One of several writers of an array.
+``together``
+    What a communicator brings: arrays that its ranks make, open and relay together.
+``array``
+    The array: NumPy's behaviour on a store of chunks.
+``access_log``
+    What is read of an array: a sample of selections, from which chunk shapes are advised.
+``axes``
+    An axis more: an array of k axes becomes one entry of an array of k + 1.
+``copies``
+    The elements elsewhere: copies, pickles, other dtypes, and dask's graphs.
+``display``
+    How an array is shown: its facts, a line of text, and a picture for notebooks.
+``follow``
+    Live data: what arrives in an array while it is read.
+``growth``
+    Growth and shrinking: room first, then data, then one commit, and last what the commit
+    freed.
+``h5py_compat``
+    What users of h5py's datasets are used to, where NumPy has no word for it.
+``view_functions``
+    NumPy's functions that give views: with the axes in another order, with more or fewer of
+    them.
+``html``
+    An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
+``lazy``
+    Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
+``resizing``
+    Bounds that move: what a change of them makes new, and what it cuts off.
+``base``
+    What an array is, by what its store says: place, mode, attributes; and whether it may be
+    used.
+``casting``
+    An array in another dtype, without a copy: what `ExtArray.astype` gives.
+
+May use: storage, selection, numpy_api, and what is below them.
+"""

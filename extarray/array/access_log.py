@@ -1,0 +1,160 @@
+"""What is read of an array: a sample of selections, from which chunk shapes are advised."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from extarray.array.base import StoredArray
+from extarray.selection.factors import Points, Progression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["AccessLog", "AccessMixin"]
+
+#: Selections that are kept.  More would not change an advice.
+_SAMPLE = 4096
+
+
+class AccessLog:
+    """A sample of what was read: made by `ExtArray.record_access`.
+
+    Attributes
+    ----------
+    count : int
+        Selections that were read, also those that are not in the sample.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.zeros((100, 20))
+    >>> with a.record_access() as log:
+    ...     for i in range(3):
+    ...         row = a[i]
+    >>> log.access, log.count
+    ([((1, 20), 3)], 3)
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sample: list[tuple[tuple[int, ...], int]] = []
+        self._random = random.Random(0)
+
+    @property
+    def access(self) -> list[tuple[tuple[int, ...], int]]:
+        """Extents of requests and how often they were made, the most frequent first.
+
+        An `extarray.advise_chunks` takes them, or the log itself.
+        """
+        total: Counter[tuple[int, ...]] = Counter()
+        for extents, weight in self._sample:
+            total[extents] += weight
+        return total.most_common()
+
+    def __repr__(self) -> str:
+        return f"<extarray.AccessLog: {self.count} selections, {len(self.access)} kinds>"
+
+    # Called while reading.
+
+    def note(self, extents: tuple[int, ...], weight: int = 1) -> None:
+        """Note a request.
+
+        Parameters
+        ----------
+        extents : tuple of int
+            Elements along each axis, from the first to the last.
+        weight : int
+            How many such requests it stands for.
+        """
+        self.count += 1
+        if len(self._sample) < _SAMPLE:
+            self._sample.append((extents, weight))
+            return
+        # Each of all selections stays with the same probability.
+        place = self._random.randrange(self.count)
+        if place < _SAMPLE:
+            self._sample[place] = (extents, weight)
+
+    def note_query(self, query: Any, shape: tuple[int, ...]) -> None:
+        """Note a request by masks or arrays of indices: as many single points.
+
+        Parameters
+        ----------
+        query : Query
+        shape : tuple of int
+            Of the array.
+        """
+        extents = list(shape)
+        weight = 1
+        for factor in query.factors:
+            if isinstance(factor, Progression):
+                extents[factor.axis] = (factor.count - 1) * abs(factor.step) + 1
+                continue
+            for axis in factor.axes:
+                extents[axis] = 1
+            weight *= factor.indices[0].size if isinstance(factor, Points) else factor.count
+        if weight and 0 not in extents:
+            self.note(tuple(extents), weight)
+
+
+class _Logs(tuple[AccessLog, ...]):
+    """The logs of all blocks that an array is in, of any thread: each is told."""
+
+    __slots__ = ()
+
+    def note(self, extents: tuple[int, ...]) -> None:
+        for log in self:
+            log.note(extents)
+
+    def note_query(self, query: Any, shape: tuple[int, ...]) -> None:
+        for log in self:
+            log.note_query(query, shape)
+
+
+#: Blocks of several threads begin and end one at a time.
+_turn = threading.Lock()
+
+
+class AccessMixin(StoredArray):
+    """Knowing how an array is read."""
+
+    __slots__ = ()
+
+    @contextlib.contextmanager
+    def record_access(self) -> Iterator[AccessLog]:
+        """Sample what is read of the array, for `extarray.advise_chunks`.
+
+        Yields
+        ------
+        AccessLog
+            Of what any thread reads in the block, by brackets, `read` and views.
+
+        Notes
+        -----
+        At most 4096 selections are kept, each of all with the same probability.  Of operations that
+        go through the whole array the parts are noted which they read.  Outside such blocks
+        nothing is noted, and reading costs nothing more.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((365, 64, 64), "u2", chunks=(1, 64, 64))
+        >>> with a.record_access() as log:
+        ...     for i in range(0, 64, 8):
+        ...         series = a[:, i, i]
+        >>> xa.advise_chunks(a.shape, a.dtype, access=log, block_bytes="64 KiB")
+        (365, 1, 4)
+        """
+        self._check()
+        log = AccessLog()
+        with _turn:
+            self._listen(_Logs((*(self._listen(None) or ()), log)))
+        try:
+            yield log
+        finally:
+            with _turn:
+                self._listen(_Logs(o for o in self._listen(None) if o is not log) or None)

@@ -1,0 +1,330 @@
+"""What an array is, by what its store says: place, mode, attributes; and whether it may be used."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+
+from extarray._core._array import ArrayCore
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisError,
+    ChecksumError,
+    ClosedError,
+    ReadOnlyError,
+)
+from extarray.common.masked_arrays import unmasked
+from extarray.format.attrs import Attributes, decode_attrs, encode_attrs
+from extarray.format.dims import check_dims, known_dims
+from extarray.grid.chunking import elements_of_chunk
+from extarray.grid.policy import Growth, decode_policy, encode_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from threading import RLock
+
+    from numpy.typing import NDArray
+
+    from extarray._core._state import Frame
+    from extarray.storage.file_store import FileStore
+    from extarray.storage.memory import MemoryStore
+
+__all__ = ["StoredArray", "as_axis", "as_int"]
+
+
+def as_int(value: SupportsIndex, name: str) -> int:
+    """An argument as an int.
+
+    Parameters
+    ----------
+    value : int
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: it is none.
+    """
+    if type(value) is int:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"{name} must be an int, not {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None
+
+
+def as_axis(axis: SupportsIndex, ndim: int) -> int:
+    """Number of an axis, counted from 0.
+
+    Parameters
+    ----------
+    axis : int
+        Negative ones count from the end.
+    ndim : int
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    AxisError, ArgumentTypeError
+    """
+    if isinstance(axis, str):
+        raise ArgumentTypeError(
+            f"axis must be an int, not {axis!r}; that of a name is a.dims.index({axis!r})"
+        )
+    j = as_int(axis, "axis")
+    if not -ndim <= j < ndim:
+        raise AxisError(j, ndim)
+    return j % ndim
+
+
+class StoredArray(ArrayCore):
+    """Array of the core that has a store; the base of what is done with one."""
+
+    __slots__ = ("__weakref__", "_commits", "_growth", "_handle", "_steady", "_store")
+
+    _store: FileStore | MemoryStore
+    # Growth, and what reads before it writes, is one step for threads: three times the same lock,
+    # unless other writers share the array.
+    _growth: AbstractContextManager[Any]  # for changes of the bounds
+    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
+    _steady: RLock  # to see bounds that stay
+    _handle: str  # no other array has it, not even one on the same files
+
+    def _name(self) -> str:
+        return "the array" if self.path is None else f"'{self.path}'"
+
+    def _check(self, what: str | None = None) -> None:
+        """Raise where the array is closed, or `what` would change a read-only one."""
+        if self.closed:
+            raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
+        if what is not None and self.mode != "r+":
+            raise self._read_only(what)
+
+    def _read_only(self, what: str) -> ReadOnlyError:
+        if not self._store.is_forked:
+            return super()._read_only(what)
+        return ReadOnlyError(
+            f"cannot {what} {self._name()}: the process that this one was forked from is its "
+            "writer, and forked ones only read; write there, or open it here with mode='r+' when "
+            "it is closed there"
+        )
+
+    def _check_sole(self, what: str) -> None:
+        """Raise where `what` is not possible because this process is not the only one that writes.
+
+        `what` has the array's name in it.
+        """
+        if self._store.shared and self.mode == "r+":  # not in a forked child, which reads
+            raise ArgumentError(f"cannot {what} while writers share it; open it alone")
+
+    def _axis(self, axis: SupportsIndex) -> int:
+        """Number of an axis, counted from 0."""
+        return as_axis(axis, self.ndim)
+
+    @property
+    def path(self) -> Path | None:
+        """Path of the pair of files, without suffix; None for a memory-resident array."""
+        return self._store.path
+
+    @property
+    def mode(self) -> str:
+        """The mode: "r" or "r+"."""
+        return self._store.mode
+
+    @property
+    def durability(self) -> str | None:
+        """What is on the disk when: "flush" or "commit", see `create`; None in memory.
+
+        Examples
+        --------
+        >>> import tempfile, extarray as xa
+        >>> with xa.create(f"{tempfile.mkdtemp()}/scene", (2, 3), durability="commit") as a:
+        ...     a.durability
+        'commit'
+        """
+        return self._store.durability
+
+    def _unmasked(self, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """What is assigned to elements, or to a field of this dtype; see `unmasked`."""
+        if dtype == self.dtype or not np.ma.is_masked(values):
+            return unmasked(values, self.dtype, self.fill_value)
+        raise ArgumentError("cannot store what is masked to a field; give its .filled()")
+
+    @property
+    def fill_value(self) -> Any:
+        """Value of elements that were never written: a NumPy scalar.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).fill_value
+        np.float64(1.0)
+        """
+        header = self._store.header
+        return np.frombuffer(header.fill, header.dtype)[0]
+
+    @property
+    def attrs(self) -> Attributes:
+        """Attributes: a mutable mapping of JSON values, kept with the array.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2))
+        >>> a.attrs["unit"] = "mm"
+        >>> a.attrs["unit"]
+        'mm'
+        """
+        return Attributes(self._load_attrs, self._save_attrs)
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes, or None where they have none.
+
+        Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
+        attribute ``"dims"``, and are no part of indexing.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (4, 3), dims=("y", "x"))
+        >>> a.dims
+        ('y', 'x')
+        >>> a.dims = ["line", "sample"]
+        >>> a.attrs["dims"]
+        ['line', 'sample']
+        """
+        return known_dims(self.attrs.get("dims"), self.ndim)
+
+    @dims.setter
+    def dims(self, dims: Sequence[str] | None) -> None:
+        def change() -> str | None:
+            values = decode_attrs(self._load_attrs())
+            if dims is not None:
+                values["dims"] = check_dims(dims, self.ndim)
+            elif "dims" in values:
+                del values["dims"]
+            else:
+                return None
+            return encode_attrs(values)
+
+        self._save_attrs(change)
+
+    @property
+    def growth(self) -> Growth:
+        """What growth allocates ahead: the growth policy.
+
+        Assignment is one commit, and moves nothing.  One of:
+
+        ``"exact"``
+            Nothing: growth allocates the chunks that it needs.  The default.
+        ``("linear", theta)``
+            An axis that needs chunks gains at least `theta` of them.
+        ``("exponential", factor)``
+            An axis that needs chunks has at least `factor` times as many then, rounded up.  The
+            factor is above 1, and has three decimals at most.
+        ``"cubical"``
+            The axes take turns: until there is room, the one with the fewest chunks is doubled (of
+            equal ones the first), to a power of two.  So the grid stays a cube, but for a factor of
+            two.  For arrays that grow about equally along all axes.
+
+        Notes
+        -----
+        What is allocated ahead is at the side that grows, and takes disk space (none in a sparse
+        array).  Where there is no room for it, growth allocates what it needs and no more: a policy
+        makes no growth fail.  `reserve` allocates what it is asked for.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (1, 1), chunks=1, growth=("linear", 16))
+        >>> for _ in range(30):
+        ...     a.extend(0, 1)
+        ...     a.extend(1, 1)
+        >>> a.shape, a.grid, a.info()["segments"]
+        ((31, 31), (33, 33), 4)
+        >>> a.growth = "exact"
+        """
+        return decode_policy(self._store.growth).growth
+
+    @growth.setter
+    def growth(self, growth: Growth) -> None:
+        self._set_policy(growth)
+
+    def _set_policy(self, growth: Growth) -> None:
+        value = encode_policy(growth)
+        with self._growth:
+            self._check("change the growth policy of")
+            self._store.set_growth(value)
+
+    @property
+    def _origin(self) -> bytes:
+        """What tells the elements from those of other arrays."""
+        return self._store.header.uuid
+
+    def _sync_elements(self) -> None:
+        """Have the elements that were written on the disk."""
+        self._store.sync_elements()
+
+    def _unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return self._files.unfit_chunks(addresses)
+
+    def _heal(self, addresses: NDArray[np.int64]) -> None:
+        store = self._files
+        with store.healing:
+            addresses = np.array(self._asked(addresses), np.int64)
+            wrong = store.unfit_chunks(addresses)
+            for address in () if wrong is None else wrong:
+                store.empty_chunk(int(address))
+            self._know(addresses)
+
+    @property
+    def _files(self) -> FileStore:
+        """The store, of an array in files."""
+        store: Any = self._store
+        return store  # type: ignore[no-any-return]
+
+    def _damaged(self, frame: Frame, address: int) -> ChecksumError:
+        """The error for a chunk that does not fit its checksum, as indices are in a frame."""
+        start, stop = address * self.chunk_bytes, (address + 1) * self.chunk_bytes
+        index = self.axial.index(address)
+        box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
+        name, text = f"{self.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
+        what = f"its elements are [{text}]"
+        if any(s.start == s.stop for s in box):
+            what = "it has no elements of the array"
+        error = ChecksumError(
+            f"chunk {address} of {self._name()} does not fit its checksum: it is damaged; {what}, "
+            f"bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, overwrite all "
+            "of the chunk, or open the array with verify='never' to take it as it is"
+        )
+        error.filename, error.chunk, error.box = name, address, box
+        error.start, error.stop = start, stop
+        return error
+
+    def _load_attrs(self) -> str:
+        self._check()
+        return self._store.attrs
+
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        # Threads lose none of each other's changes.
+        with self._commits:
+            attrs = change()
+            if attrs is not None:
+                self._check("change the attributes of")
+                self._store.set_attrs(attrs)

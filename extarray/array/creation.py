@@ -1,0 +1,579 @@
+"""Making and opening arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.array.growth import as_source
+from extarray.array.lazy import LazyView
+from extarray.array.shared import SharedArray
+from extarray.array.together import together
+from extarray.common.config import check_durability, check_engine, check_flag, check_verify, config
+from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
+from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.dims import check_dims
+from extarray.format.dtypes import check_dtype
+from extarray.format.header import Header
+from extarray.grid.chunking import check_chunks, check_shape
+from extarray.grid.order import check_order
+from extarray.grid.policy import encode_policy
+from extarray.maintenance.transform import fill
+from extarray.storage.filesystem import resolve_path
+from extarray.streaming.blocks import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, DTypeLike
+
+    from extarray.grid.policy import Growth
+
+    Shape = SupportsIndex | Sequence[SupportsIndex]
+    Order = Literal["C", "F", "Z", "H"]
+    Engine = Literal["auto", "mmap", "pread", "mpi-io"]
+    Durability = Literal["flush", "commit"]
+    Verify = Literal["never", "write", "read"]
+    # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
+    _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
+
+__all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
+
+
+def create(
+    path: str | PathLike[str] | None,
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    chunks: Shape | None = None,
+    fill_value: Any = 0,
+    order: Order | str = "C",
+    sparse: bool = False,
+    overwrite: bool = False,
+    attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    engine: Engine | str = "auto",
+    durability: Durability | str = "flush",
+    growth: Growth = "exact",
+    checksum: bool = False,
+    comm: Any = None,
+    info: Mapping[str, Any] | None = None,
+) -> ExtArray:
+    """Create an array, on disk or in memory.
+
+    Parameters
+    ----------
+    path : str, PathLike, or None
+        Of the pair of files: ``path.xmd`` and ``path.xta``.  None: in memory.
+    shape : int or sequence of int
+        Elements along each axis; 0 is the normal start of an axis that grows.
+    dtype : dtype_like
+        Any NumPy type of fixed size, either byte order; default float64.
+    chunks : int or sequence of int, optional
+        Elements of a chunk along each axis; None: about 512 KiB, balanced over the axes;
+        at most four times what a small array has.
+    fill_value : scalar
+        Of elements that were never written.  Default 0, which costs nothing at growth; for texts
+        and records it means zero bytes, as in ``np.zeros``.
+    order : {"C", "F", "Z", "H"}
+        Order of the elements in a chunk: row-major, column-major, Morton, Hilbert.
+    sparse : bool
+        False: growth reserves disk space, so a full disk shows there.  True: growth leaves holes,
+        and a full disk shows at a write; only a fill value of zero leaves any, another one is
+        written.
+    overwrite : bool
+        Replace an existing pair.  Who has it open keeps the old one.
+    attrs : mapping, optional
+        Attributes, JSON values.
+    dims : sequence of str, optional
+        Names of the axes, the attribute ``"dims"``.
+    engine : {"auto", "mmap", "pread", "mpi-io"}
+        How the file is read and written; "auto" decides by the type of the file system; with `comm`
+        it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
+        there are hints (`info`).
+    durability : {"flush", "commit"}
+        What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
+        all that returned, this call included.  Then each call that changes anything waits for the
+        disk; what is written through a view of a chunk needs a `flush` all the same.
+    growth : {"exact", ("linear", theta), ("exponential", factor), "cubical"}
+        What growth allocates ahead, see `ExtArray.growth`.
+    checksum : bool
+        Keep a checksum of each chunk: `check` tells damaged elements by them, and nothing copies
+        these (see `open`, ``verify``).  `flush` and `close` then read once more what was written,
+        and writing single elements takes longer.
+    comm : mpi4py.MPI.Intracomm, optional
+        Processes that make the array together; all call, with the same arguments.
+    info : mapping, optional
+        Hints for MPI-IO, with `comm`.
+
+    Returns
+    -------
+    ExtArray
+        Open in mode "r+"; with `comm` an `extarray.mpi.ParallelArray`.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the pair exists.
+    ShapeError, ChunksError, ArgumentError
+        ValueErrors.
+    DTypeError, CastingError, ArgumentTypeError
+        TypeErrors: of the dtype, of the fill value, of any other argument.
+    LimitError
+        An OverflowError: more than 2**63 - 1 bytes.
+    StorageError, ReserveError
+        An OSError or a MemoryError: no room.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create(None, shape=(0, 217, 204), dtype="u2", chunks=64)
+    >>> a.append(np.ones((3, 217, 204), "u2"))
+    >>> a.shape, a.grid
+    ((3, 217, 204), (1, 4, 4))
+    """
+
+    def check() -> _Checked:
+        return _checked(
+            path,
+            shape,
+            dtype,
+            chunks,
+            fill_value,
+            order,
+            sparse,
+            overwrite,
+            attrs,
+            dims,
+            engine,
+            durability,
+            growth,
+            checksum,
+        )
+
+    if comm is not None:
+        return together().create(comm, info, check)
+    _check_alone(engine, info)
+    return ExtArray._create(*check())
+
+
+def _checked(
+    path: Any,
+    shape: Any,
+    dtype: Any,
+    chunks: Any = None,
+    fill_value: Any = 0,
+    order: str = "C",
+    sparse: bool = False,
+    overwrite: bool = False,
+    attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    engine: str = "auto",
+    durability: str = "flush",
+    growth: Any = "exact",
+    checksum: bool = False,
+) -> _Checked:
+    """What `create` is given, checked."""
+    kind = check_dtype(dtype)
+    extents = check_shape(shape)
+    chunk = check_chunks(chunks, extents, kind.itemsize)
+    check_order(order)
+    check_durability(durability)
+    overwrite = check_flag(overwrite, "overwrite")
+    checksum = check_flag(checksum, "checksum")
+    if checksum and path is None:
+        raise ArgumentError("checksums are kept in files; give a path, or leave out checksum=True")
+    text = encode_attrs(attrs)
+    if dims is not None:
+        text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
+    header = Header(
+        uuid=uuid4().bytes,
+        dtype=kind,
+        chunks=chunk,
+        order=str(order),
+        fill=_fill_bytes(fill_value, kind),
+        sparse=check_flag(sparse, "sparse"),
+        checksum=checksum,
+    )
+    return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
+
+
+@contextlib.contextmanager
+def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArray]:
+    """Fresh array for a block that fills it; it has its name at the end of the block.
+
+    Where the block fails, or the process is killed in it, whatever had the name has it still.
+
+    Parameters
+    ----------
+    path, shape, dtype, **options
+        As for `create`.
+
+    Yields
+    ------
+    ExtArray
+        Open in mode "r+", also behind the block.
+    """
+    new = ExtArray._create(*_checked(path, shape, dtype, **options), hidden=True)
+    try:
+        yield new
+    except BaseException:
+        new._let_go()
+        raise
+    new._publish()
+
+
+def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
+    """Refuse what is for arrays of several processes."""
+    if info is not None or engine == "mpi-io":
+        raise ArgumentError("info= and engine='mpi-io' are for MPI-IO: give a communicator, comm=")
+    check_engine(engine)
+
+
+def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+    item = np.zeros((), dtype)
+    if isinstance(value, int) and value == 0:
+        return item.tobytes()  # also for texts and records: what a fresh file holds
+    try:
+        item[()] = value
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CastingError(
+            f"fill_value {value!r} is not possible for dtype {dtype}: {error}"
+        ) from None
+    return item.tobytes()
+
+
+def open(
+    path: str | PathLike[str],
+    mode: Literal["r", "r+"] | str = "r",
+    *,
+    timeout: float | None = 0,
+    engine: Engine | str = "auto",
+    durability: Durability | str = "flush",
+    share: bool = False,
+    verify: Verify | str | None = None,
+    comm: Any = None,
+    info: Mapping[str, Any] | None = None,
+) -> ExtArray:
+    """Open a pair of files.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        With or without a trailing ``.xmd`` or ``.xta``.
+    mode : {"r", "r+"}
+        For reading, without a lock; or for reading and writing, as the one writer.
+    timeout : float or None
+        Seconds to wait for the writer's lock, with `share` also for one of its 63 places; None: for
+        ever.  The end of a commit of another writer is waited for 5 seconds at least.
+    engine : {"auto", "mmap", "pread", "mpi-io"}
+        How the file is read and written; "auto" decides by the type of the file system; with `comm`
+        it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
+        there are hints (`info`).
+    durability : {"flush", "commit"}
+        As for `create`; of no effect in mode "r".
+    share : bool
+        In mode "r+": as one of several writers, which all share the array, on this host.
+    verify : {"never", "write", "read"}, optional
+        Where chunks have checksums, which of them are compared with these, each once: none;
+        "write": those that are copied to another array, or written to in part; "read": also those
+        that are read.  A `ChecksumError` tells which one is damaged.  None: ``config.verify``,
+        which is "write".
+    comm : mpi4py.MPI.Intracomm, optional
+        Processes that open the array together, as one writer; all call, with the same arguments.
+    info : mapping, optional
+        Hints for MPI-IO, with `comm`.
+
+    Returns
+    -------
+    ExtArray
+        Also a context manager, which closes it; with `comm` an `extarray.mpi.ParallelArray`.
+
+    Raises
+    ------
+    MissingError
+        A FileNotFoundError: a file of the pair is missing.
+    LockedError
+        A BlockingIOError: another writer has it open, and one of the two does not share it.
+    FormatError
+        A ValueError: VersionError (a newer format), CorruptError (damaged), TruncatedError (cut
+        off), PartnerError (two files that do not belong together).
+    ArgumentError
+        A ValueError: another mode, engine or durability, or readers that are asked to share.
+    AccessError, StorageError
+        OSErrors; also where the system has no locks by which writers can share.
+
+    Notes
+    -----
+    Writers that share an array may write different elements at the same time, in one chunk too.
+    Growth, shrinking, attributes and `flush` begin with the newest state, as if `refresh` was
+    called before; between them each writer has its own view of the bounds.  Appends at one side of
+    one axis go on at the same time, and are committed in the order in which they began.
+
+    Examples
+    --------
+    >>> import tempfile, extarray as xa
+    >>> folder = tempfile.mkdtemp()
+    >>> xa.zeros((4, 3), path=f"{folder}/scene").close()
+    >>> with xa.open(f"{folder}/scene") as a:
+    ...     a.shape
+    (4, 3)
+    >>> one = xa.open(f"{folder}/scene", "r+", share=True)
+    >>> two = xa.open(f"{folder}/scene", "r+", share=True)
+    >>> one.append(np.ones((2, 3)))
+    >>> two.append(np.full((2, 3), 2))
+    >>> two[:, 0]
+    array([0., 0., 0., 0., 1., 1., 2., 2.])
+    >>> one.close(), two.close()
+    (None, None)
+    """
+
+    def check() -> tuple[Path, str, float | None, str, str, str]:
+        if mode not in ("r", "r+"):
+            raise ArgumentError(
+                f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new "
+                "array"
+            )
+        check_durability(durability)
+        check_flag(share, "share")
+        if share and mode != "r+":
+            raise ArgumentError(
+                "share=True is for writers; open with mode='r+', or without share=True"
+            )
+        if share and comm is not None:
+            raise ArgumentError(
+                "the ranks of a communicator are one writer, who shares the array with no other; "
+                "give share=True or comm, not both"
+            )
+        asked = config.verify if verify is None else check_verify(verify)
+        return resolve_path(path), mode, timeout, engine, durability, asked
+
+    if comm is not None:
+        return together().open(comm, info, check)
+    _check_alone(engine, info)
+    kind = SharedArray if share else ExtArray
+    return kind._open(*check())
+
+
+def zeros(
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+    checksum: bool = False,
+) -> ExtArray:
+    """Array of zeros.
+
+    Parameters
+    ----------
+    shape, dtype, chunks, order, checksum
+        As for `create`.
+    path : str, PathLike, or None
+        Of the pair of files; None: in memory.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> xa.zeros((2, 3), "i4")[...]
+    array([[0, 0, 0],
+           [0, 0, 0]], dtype=int32)
+    """
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
+
+
+def empty(
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+    checksum: bool = False,
+) -> ExtArray:
+    """Array whose elements the user will set; until then they are zero, as space is never dirty.
+
+    Parameters
+    ----------
+    shape, dtype, path, chunks, order, checksum
+        As for `zeros`.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> xa.empty((2, 3)).shape
+    (2, 3)
+    """
+    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum)
+
+
+def ones(
+    shape: Shape,
+    dtype: DTypeLike = float,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+    checksum: bool = False,
+) -> ExtArray:
+    """Array of ones; growth goes on with ones.
+
+    Parameters
+    ----------
+    shape, dtype, path, chunks, order, checksum
+        As for `zeros`.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.ones((1, 2))
+    >>> a.extend(0, 1)
+    >>> a[...]
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    return create(path, shape, dtype, chunks=chunks, order=order, fill_value=1, checksum=checksum)
+
+
+def full(
+    shape: Shape,
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    order: Order | str = "C",
+    checksum: bool = False,
+) -> ExtArray:
+    """Array of one value, the fill value; growth goes on with it.
+
+    Parameters
+    ----------
+    shape, path, chunks, order, checksum
+        As for `zeros`.
+    fill_value : scalar
+    dtype : dtype_like, optional
+        None: that of ``np.array(fill_value)``.
+
+    Returns
+    -------
+    ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.full((1, 2), 7)
+    >>> a.extend(0, 1)
+    >>> a[...]
+    array([[7, 7],
+           [7, 7]])
+    """
+    if dtype is None:
+        dtype = np.array(fill_value).dtype
+    return create(
+        path, shape, dtype, chunks=chunks, order=order, fill_value=fill_value, checksum=checksum
+    )
+
+
+def from_array(
+    x: ArrayLike,
+    path: str | PathLike[str] | None = None,
+    chunks: Shape | None = None,
+    *,
+    fill_value: Any = 0,
+    overwrite: bool = False,
+    attrs: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    checksum: bool = False,
+) -> ExtArray:
+    """Array with the shape, the dtype and the elements of another.
+
+    Parameters
+    ----------
+    x : array_like
+        Also any object with ``shape``, ``dtype`` and slicing (h5py, zarr, netCDF4, dask, ...),
+        which is read in blocks of at most ``config.max_memory`` bytes.  What is masked gets the
+        fill value.
+    path : str, PathLike, or None
+        Of the pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        As for `create`.
+    fill_value, overwrite, attrs, dims, checksum
+        As for `create`.
+
+    Returns
+    -------
+    ExtArray
+
+    Notes
+    -----
+    The files have their names when they hold all elements: if reading `x` fails, or the process is
+    killed meanwhile, an array that was to be overwritten is there as before.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2], [3, 4]])
+    >>> a.append([[5, 6]])
+    >>> a[...]
+    array([[1, 2],
+           [3, 4],
+           [5, 6]])
+    """
+    if isinstance(x, Mapping):
+        raise ArgumentTypeError(
+            f"cannot make an array of a {type(x).__name__}: give one of its members"
+        )
+    if isinstance(x, (str, bytes, PathLike)) and not isinstance(x, np.generic):
+        raise ArgumentTypeError(
+            f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
+            "text give np.array of it"
+        )
+    source = as_source(x, None, lambda: fill_value)
+    with filled(
+        path,
+        tuple(source.shape),
+        _dtype_of(source),
+        chunks=chunks,
+        fill_value=fill_value,
+        overwrite=overwrite,
+        attrs=attrs,
+        dims=dims,
+        checksum=checksum,
+    ) as new:
+        if isinstance(source, (ExtArray, LazyView)):
+            fill(new, source)
+        elif isinstance(source, (np.ndarray, Source)):
+            new[...] = source
+        else:
+            new._fill_box((0,) * new.ndim, new.shape, source)
+    return new
+
+
+def _dtype_of(source: Any) -> np.dtype[Any]:
+    """The dtype of what slicing gives: that of numbers which are scaled is not the source's."""
+    dtype: np.dtype[Any] = source.dtype
+    if isinstance(source, (np.ndarray, Source)) or 0 in source.shape:
+        return dtype
+    first: Any = source[tuple(slice(0, 1) for _ in source.shape)]
+    return first.dtype if isinstance(first, np.ndarray) else dtype

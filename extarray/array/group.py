@@ -1,0 +1,389 @@
+"""Several arrays that change together: one commit for all, and one look at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from extarray.array.array import ExtArray
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FormatError,
+    StorageError,
+)
+from extarray.common.forks import in_children
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import family
+from extarray.storage.states import ATTEMPTS, StateReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from extarray.storage.following import News
+
+__all__ = ["commit", "refresh"]
+
+_of_thread = threading.local()
+
+# Looks at arrays that change all the time, and seconds between some of them.
+_ROUNDS, _ROUNDS_TO_NAP, _NAP = 20_000, 50, 0.0005
+
+
+@contextlib.contextmanager
+def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
+    """Have several arrays change by one commit: a context manager.
+
+    What is done to the arrays in the block counts when the block ends, for all of them together: a
+    reader that refreshes them together, and any crash, see all of it or nothing.  If the block ends
+    by an exception, all of them are as before.
+
+    Parameters
+    ----------
+    arrays : iterable of ExtArray
+        Open in mode "r+", or in memory; each once.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        An array twice, one that writers share, a block inside another, an array in the midst of an
+        append; what is no array.
+    ReadOnlyError, ClosedError
+    StorageError
+        Also at the end of the block; the arrays are as before, unless the message says that they
+        have changed.
+
+    Notes
+    -----
+    A block holds growth of all kinds, `ExtArray.shrink`, and attributes.  The arrays themselves
+    show their new state at once, and so to other threads of this process; other processes see it at
+    the end.  Elements that were there are no part of it: an assignment to them takes effect at once
+    and is not taken back.  What the block has cut off cannot grow again in it, and arrays in it can
+    be neither closed nor flushed.
+
+    The block belongs to the thread that enters it; other threads that want to change the bounds or
+    the attributes of one of the arrays wait until it ends.
+
+    The end of the block waits for the disk, for each of the arrays that have changed.  From there
+    on the commit survives a loss of power, as far as bounds and attributes go; for the elements
+    that needs `ExtArray.flush`, as everywhere.  See :doc:`/explanation/consistency`.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> data, times = xa.zeros((0, 3)), xa.zeros((0,), "i8")
+    >>> with xa.commit([data, times]):
+    ...     data.append([[1, 2, 3]])
+    ...     times.append([1700000000])
+    >>> data.shape, times.shape
+    ((1, 3), (1,))
+    """
+    members = _checked(arrays)
+    for array in members:
+        # Before the locks: of several openings of one array, each waits for the other.
+        array._check_sole(f"commit {array._name()} with others")
+    block = _Block(members)
+    if getattr(_of_thread, "inside", False):
+        raise ArgumentError(
+            "cannot begin a commit of several arrays inside another; name all arrays in one"
+        )
+    with block.locked():
+        _of_thread.inside = True
+        try:
+            block.begin()
+            yield
+            block.commit()
+        except BaseException:
+            block.roll_back()
+            raise
+        finally:
+            _of_thread.inside = False
+            block.members = []  # nothing is left for a forked child to forget
+
+
+def refresh(arrays: Iterable[ExtArray]) -> bool:
+    """Take up what writers have committed to several arrays, in states that existed together.
+
+    Parameters
+    ----------
+    arrays : iterable of ExtArray
+        Those open for writing, and those in memory, stay as they are.
+
+    Returns
+    -------
+    bool
+        Whether anything was new.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        An array twice; no arrays.
+    ClosedError, CorruptError, TruncatedError
+    ReplacedError
+        The files of one were replaced, removed or moved, and nothing is new in the others.
+    StorageError
+        Several of them change so fast that no two looks agree (EAGAIN); they are as before.
+
+    Notes
+    -----
+    What was changed together, by `commit`, is seen together.  `ExtArray.refresh` of one after the
+    other could see the one before and the other after.  Takes no lock, and never blocks a writer.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> xa.refresh([xa.zeros((2, 2)), xa.zeros((2,))])
+    False
+    """
+    members = [array for array in _checked(arrays) if array.mode == "r"]
+    with _locked(members):
+        for array in members:
+            array._check()
+            array._check_sole(f"refresh {array._name()} with others")
+        is_new = False
+        for _ in range(ATTEMPTS):
+            # An axis more is taken up alone: nothing that arrays have in common changes with it.
+            for array in members:
+                if isinstance(array._store, FileStore) and array._store.was_superseded():
+                    is_new |= array.refresh()
+            with contextlib.suppress(_Superseded):
+                is_new |= _refresh(members)
+                break
+        else:
+            raise StorageError(errno.EAGAIN, "arrays gain axes faster than they can be looked at")
+        if not is_new:
+            for array in members:
+                if array.replaced:
+                    raise array._replaced_error()
+        return is_new
+
+
+def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
+    """Arrays, open, each once."""
+    members = [] if isinstance(arrays, ExtArray) else list(arrays)
+    if isinstance(arrays, ExtArray) or not all(isinstance(a, ExtArray) for a in members):
+        raise ArgumentTypeError("give a list of arrays of extarray, such as [a, b]")
+    for array in members:
+        array._check()
+    if len({array._handle for array in members}) < len(members):
+        raise ArgumentError("an array stands twice in the list; give each array once")
+    return members
+
+
+def _locked(members: list[ExtArray]) -> contextlib.ExitStack:
+    """Growth locks of arrays; in one order for all threads, which so cannot wait in a circle."""
+    with contextlib.ExitStack() as locks:
+        for array in sorted(members, key=lambda array: array._handle):
+            locks.enter_context(array._growth)
+        return locks.pop_all()
+
+
+# -- one commit ----------------------------------------------------------------------------------
+
+
+class _Block:
+    """Arrays on the way to one commit."""
+
+    def __init__(self, members: list[ExtArray]) -> None:
+        self.members = members
+        self.marks: list[Any] = []  # of the arrays that are held
+        in_children(self, _Block.forget)
+
+    def locked(self) -> contextlib.ExitStack:
+        return _locked(self.members)
+
+    def begin(self) -> None:
+        """Hold the commits of all arrays."""
+        for array in self.members:
+            array._check("commit")
+            if array._filling:
+                raise ArgumentError(
+                    f"cannot commit {array._name()} with others in the midst of an append to it"
+                )
+        for array in self.members:
+            self.marks.append(array.axial._mark())
+            array._store.hold()
+
+    def _held(self) -> list[tuple[ExtArray, Any]]:
+        """Arrays that are held, with their marks, for the last time."""
+        held = list(zip(self.members, self.marks, strict=False))
+        self.marks = []
+        return held
+
+    def roll_back(self) -> None:
+        """Have all arrays that are held as they were when the block began."""
+        with contextlib.ExitStack() as steps:  # all of them, whatever fails
+            for array, mark in self._held():
+                steps.callback(_take_back, array, mark)
+
+    def commit(self) -> None:
+        """Make all of it count, by one write; an error before it leaves that to `roll_back`."""
+        if not self.marks:  # in a forked child
+            return
+        stores = [array._store for array in self.members]
+        changed = [store for store in stores if isinstance(store, FileStore) and store.changed]
+        failure: BaseException | None = None
+        try:
+            if changed:
+                _decide(*changed)
+        except BaseException as error:
+            if not changed[0].decided:
+                raise
+            failure = error  # behind the write
+        if len(changed) > 1:
+            try:
+                changed[0].secure()
+            except BaseException as error:  # noqa: BLE001 -- raised at the end
+                failure = error
+                for store in changed:
+                    store.keep_cut()
+        with contextlib.ExitStack() as steps:  # all of them, also after an interrupt
+            for array, _ in self._held():
+                steps.callback(_finish, array)
+        if failure is not None:
+            raise failure
+
+    def forget(self) -> None:
+        """In a forked child: the block goes on in the parent alone."""
+        _of_thread.inside = False
+        marks, self.marks = self.marks, []
+        for array, mark in itertools.zip_longest(self.members, marks):
+            store = array._store
+            if store.held is None:  # or another thread's, and the files were read anew
+                continue
+            if isinstance(store, FileStore):
+                store.roll_back()
+                array.axial._rollback(mark)
+                array._set_bounds(store.shape, store.offset)
+            else:
+                store.finish()
+
+
+def _decide(first: FileStore, *others: FileStore) -> None:
+    """Have the changes of stores count together; the first decides."""
+    if not others:
+        first.decide(first.state.group)
+        if first.is_durable:
+            first.secure()
+        return
+    group = uuid4().bytes
+    first.list_members(others)
+    for store in others:
+        store.prepare(group, first)
+    first.decide(group)
+
+
+def _take_back(array: ExtArray, mark: Any) -> None:
+    """Have an array as it was at a mark."""
+    store = array._store
+    if store.held is None:  # the block could not even begin
+        return
+    grown = store.roll_back()
+    array.axial._rollback(mark)
+    array._set_bounds(store.shape, store.offset)
+    if grown:
+        if isinstance(store, FileStore):
+            array._abandon(store.state.data_bytes)
+        store.take_back()
+        array._forget_touched()
+        array._attach_store()
+
+
+def _finish(array: ExtArray) -> None:
+    """Have what an array has become as any other state, and give back what was cut off."""
+    array._store.finish()
+    with contextlib.suppress(StorageError):  # what cannot be given back stays taken
+        array._give_back_freed()
+
+
+class _Superseded(Exception):  # noqa: N818 -- no error: look again
+    """The metadata of an array are another file by now."""
+
+
+# -- one look ------------------------------------------------------------------------------------
+
+
+def _refresh(members: list[ExtArray]) -> bool:
+    """Take up states of readers that existed together."""
+    readers = [(array, array._store) for array in members if isinstance(array._store, FileStore)]
+    with contextlib.ExitStack() as stack:
+        found = _news(readers, stack)
+    replayed: list[tuple[ExtArray, Any]] = []
+    try:
+        for array, store, news in found:
+            replayed.append((array, array.axial._mark()))
+            store.replay(news, array.axial)
+    except BaseException:
+        for array, mark in replayed:
+            array.axial._rollback(mark)
+        raise
+    for array, store, news in found:
+        store.adopt(news)
+        array._show_store(array.axial)
+    return bool(found)
+
+
+def _news(
+    readers: list[tuple[ExtArray, FileStore]], stack: contextlib.ExitStack
+) -> list[tuple[ExtArray, FileStore, News]]:
+    """What is new in arrays, at one moment; coordinators that must be asked go to the stack."""
+    coordinators: dict[tuple[str, bytes], StateReader] = {}
+    looks: list[Callable[[], Any]] = [store.look for _, store in readers]
+    stores = [store for _, store in readers]
+    failures = 0
+    for seen in _moments(looks):
+        asked = len(coordinators)
+        found = []
+        try:
+            for array, store in readers:
+                state, pendings = store.parse(seen[store.look])
+                for pending in pendings:
+                    key = store.coordinator_of(pending), pending.coordinator
+                    if key not in coordinators:
+                        coordinators[key] = stack.enter_context(store.probe(*key))
+                        looks.append(coordinators[key].newest_group)
+                    elif seen.get(coordinators[key].newest_group) == pending.group:
+                        state = pending.state
+                        break
+                if state.sequence > store.state.sequence:
+                    with family("cannot refresh '{}' together with others", store.path):
+                        news = store.read_news(state, array.axial, seen[store.look][0])
+                    found.append((array, store, news))
+        except FormatError:  # damaged, or overtaken by a writer
+            failures += 1
+            if failures == ATTEMPTS:
+                raise
+            continue
+        if len(coordinators) == asked:
+            if any(store.was_superseded() for store in (*coordinators.values(), *stores)):
+                raise _Superseded
+            return found
+    raise StorageError(
+        errno.EAGAIN,
+        f"{len(readers)} arrays change faster than they can be looked at; refresh fewer together",
+    )
+
+
+def _moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
+    """What several looks show at one and the same moment, again and again for a while.
+
+    Each round takes all of them.  If no other has changed since the round before than the first,
+    they all were at the moment of that first look as they are now.
+    """
+    before: dict[Callable[[], Any], Any] = {}
+    for number in range(1, _ROUNDS):
+        now = {look: look() for look in looks}
+        changed = [look for look in looks if look not in before or before[look] != now[look]]
+        if changed in ([], looks[:1]):
+            yield now
+        else:  # who changes often had better be the first
+            looks.remove(changed[-1])
+            looks.insert(0, changed[-1])
+        before = now
+        if number % _ROUNDS_TO_NAP == 0:
+            time.sleep(_NAP)

@@ -1,0 +1,452 @@
+"""An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
+
+Everything stands in the element itself: no scripts, no style sheets, no files.  Text has the colour
+of the page, and what is drawn is visible on light and on dark.  However large the grid and however
+long its history, the picture has a bounded number of cells and colours, and the work is as much.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.info import format_attrs, format_bytes, format_fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["describe"]
+
+Growth = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+# From the first growth to the last: dark blue, teal, green, yellow; apart also without colour.
+_RAMP = [(58, 76, 139), (40, 122, 142), (53, 163, 124), (134, 200, 84), (240, 214, 73)]
+_SHADES = 16  # colours; of more growths, neighbours share one
+
+# Pixels.
+_LONGEST, _SHORTEST = 190.0, 24.0  # of an axis
+_LEAST_CELL = 4.0  # or the grid has no lines
+_MARGIN = 24.0  # at the left, for a label that is turned
+_LETTER = 6.0
+_STRIP = (230.0, 12.0)
+
+_DEPTH = (0.42, -0.30)  # what a pixel of the axis that points away is on paper
+_MOST_CELLS = 48  # along an axis; more chunks are drawn together
+_LISTED = 4  # growths told in words, of which the last is the array's last
+_LONGEST_NAME = 16  # letters of the name of an axis
+
+_LINES = 'fill="none" stroke="#fff" stroke-opacity=".55" stroke-width=".8"'
+_OUTLINE = 'fill="none" stroke="currentColor" stroke-opacity=".65" stroke-width="1.1"'
+_TEXT = 'fill="currentColor" font-size="11"'
+_CELL = (
+    "padding:2px 14px 2px 0;text-align:left;vertical-align:top;"
+    "border:0;background:none;color:inherit"
+)
+_HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
+
+
+def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
+    """HTML element that shows an array.
+
+    Parameters
+    ----------
+    facts : mapping
+        What `ExtArray.info` gives.
+    n_growths : int
+        Segments: the first is the array as it was created.
+    growth : callable
+        Gives, for the number of a growth, its axis and side (0 for the end, 1 for the start), and
+        the grid after it as a box of chunk indices.  It is asked for few.
+
+    Returns
+    -------
+    str
+        A ``<div>`` with a table and pictures in SVG.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> facts = xa.zeros((4, 3), chunks=(2, 2)).info()
+    >>> text = describe(facts, 1, lambda n: (0, 0, (0, 0), (2, 2)))
+    >>> text.startswith("<div"), text.count("<svg"), "(4, 3)" in text
+    (True, 1, True)
+    """
+    history = _History(n_growths, growth)
+    names = _names(facts)
+    if history.is_empty or 0 in facts["shape"]:
+        picture = _nothing()
+    else:
+        picture, left = _grid(facts, names, history)
+        if history.n_shades > 1:
+            picture += _growth(names, history, left)
+    return (
+        '<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:center;'
+        f'margin:4px 0 8px;line-height:1.4">{_table(facts)}<div>{picture}</div></div>'
+    )
+
+
+def _names(facts: Mapping[str, Any]) -> list[str]:
+    """Names of the axes, or their numbers."""
+    dims = facts["dims"] or [f"axis {j}" for j in range(len(facts["shape"]))]
+    return [
+        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in dims
+    ]
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def _table(facts: Mapping[str, Any]) -> str:
+    """Facts that matter at a glance, of the array and of a chunk."""
+    count, segments = math.prod(facts["grid"]), facts["segments"]
+    chunk_bytes = math.prod(facts["chunks"]) * facts["dtype"].itemsize
+    order = "" if facts["order"] == "C" else f", order {facts['order']}"
+    rows = [
+        ("", "<b>Array</b>", "<b>Chunk</b>"),
+        ("Shape", _text(facts["shape"]), _text(facts["chunks"]) + order),
+        ("Bytes", format_bytes(facts["logical_bytes"]), format_bytes(chunk_bytes)),
+        ("Chunks", f"{count:,}", f"{_text(facts['grid'])} grid"),
+    ]
+    number = f"{segments:,} segment{'' if segments == 1 else 's'}"
+    wide = [("Axes", _text(", ".join(facts["dims"])))] if facts["dims"] else []
+    wide += [
+        ("Type", f"{_text(facts['dtype'])}, fill value {_text(format_fill(facts['fill_value']))}"),
+        ("Growth", f"{number}, {100 * facts['utilisation']:.3g} % of the space in use"),
+        ("Where", _where(facts)),
+    ]
+    attrs = format_attrs(facts)
+    if attrs:
+        wide.append(("Attributes", "".join(f"<div>{_text(line)}</div>" for line in attrs)))
+    lines = [
+        f'<tr style="background:none"><th style="{_HEAD}">{name}</th>'
+        f'<td style="{_CELL}">{array}</td><td style="{_CELL}">{chunk}</td></tr>'
+        for name, array, chunk in rows
+    ]
+    lines += [
+        f'<tr style="background:none"><th style="{_HEAD}">{name}</th>'
+        f'<td colspan="2" style="{_CELL};overflow-wrap:anywhere">{text}</td></tr>'
+        for name, text in wide
+    ]
+    return (
+        '<table style="border-collapse:collapse;margin:0;max-width:31em"><tbody>'
+        + "".join(lines)
+        + "</tbody></table>"
+    )
+
+
+def _where(facts: Mapping[str, Any]) -> str:
+    if facts["path"] is None:
+        return "in memory"
+    size = format_bytes(facts["disk_bytes"])
+    return f"{_text(facts['path'])} ({size} on disk), mode {_text(facts['mode'])}"
+
+
+def _text(value: Any) -> str:
+    """Text of a value, cut where it is long."""
+    text = str(value)
+    if len(text) > 240:
+        text = f"{text[:160]} … {text[-60:]}"
+    return html.escape(text)
+
+
+# -- growth --------------------------------------------------------------------------------------
+
+
+class _History:
+    """Which growth adjoined which chunk, by the colour that it is drawn in.
+
+    A chunk was there as soon as the grid had become large enough along every axis: of the growths
+    that share a colour, the grid after the last is all that has to be known.
+    """
+
+    def __init__(self, n: int, growth: Callable[[int], Growth]) -> None:
+        # Before all axes have an extent there is no chunk.
+        first = bisect_left(range(n), True, key=lambda number: 0 not in _extents(growth(number)))
+        self._growth = growth
+        self._first = first
+        self._n = n = n - first
+        self.is_empty = n == 0
+        self.n_shades = min(n, _SHADES)
+        self._lasts = [(shade + 1) * n // self.n_shades - 1 for shade in range(self.n_shades)]
+        grids = [growth(first + last) for last in self._lasts]
+        self.starts = np.array([start for *_, start, _ in grids], np.int64)
+        self.stops = np.array([stop for *_, stop in grids], np.int64)
+
+    def shades(self, axis: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first shade in which an axis had these chunk indices."""
+        return np.maximum(
+            np.searchsorted(self.stops[:, axis], indices, side="right"),
+            np.searchsorted(-self.starts[:, axis], -indices, side="left"),
+        )
+
+    def colour(self, shade: int) -> str:
+        """Colour of a shade, in CSS."""
+        place = shade / max(1, self.n_shades - 1) * (len(_RAMP) - 1)
+        low = min(int(place), len(_RAMP) - 2)
+        part = place - low
+        mixed = [round(a + (b - a) * part) for a, b in zip(_RAMP[low], _RAMP[low + 1], strict=True)]
+        return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}"
+
+    def shares(self) -> list[float]:
+        """Part of the file that ends with each shade."""
+        totals = [math.prod(extents) for extents in (self.stops - self.starts).tolist()]
+        return [total / totals[-1] for total in totals]
+
+    def told(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Colours and words for a few growths; no colour for those that are left out."""
+        n = self._n
+        numbers = range(n) if n <= _LISTED + 1 else [*range(_LISTED - 1), n - 1]
+        words = []
+        for k in numbers:
+            axis, side, *_ = growth = self._growth(self._first + k)
+            extents = _extents(growth)
+            if k == 0:
+                text = f"first {'×'.join(map(str, extents))}"
+            else:
+                before = _extents(self._growth(self._first + k - 1))
+                where = " at its start" if side else ""
+                text = f"{names[axis]} +{extents[axis] - before[axis]:,}{where}"
+            words.append((self.colour(bisect_left(self._lasts, k)), text))
+        if len(words) < n:
+            words.insert(-1, ("", f"… {n - len(words):,} more"))
+        return words
+
+
+def _extents(growth: Growth) -> list[int]:
+    """Extents of the grid after a growth."""
+    *_, start, stop = growth
+    return [b - a for a, b in zip(start, stop, strict=True)]
+
+
+def _growth(names: Sequence[str], history: _History, left: float) -> str:
+    """The file as a strip of segments, and the growths in words."""
+    width, height = _STRIP
+    pieces, x = [], 0.0
+    for shade, share in enumerate(history.shares()):
+        end = share * width
+        # What is too small to be seen goes with what follows.
+        if end - x < 0.25 and share < 1:
+            continue
+        pieces.append(
+            f'<rect x="{_n(x)}" width="{_n(end - x)}" height="{height:g}" '
+            f'fill="{history.colour(shade)}"/>'
+        )
+        if 0 < x and end - x > 1.5:
+            pieces.append(f'<path d="M{_n(x)} 0v{height:g}" {_LINES}/>')
+        x = end
+    strip = (
+        f'<svg width="{width:g}" height="{height:g}" style="display:block;border-radius:3px" '
+        'role="img" aria-label="Segments in the order of the file">' + "".join(pieces) + "</svg>"
+    )
+    words = [
+        '<span style="white-space:nowrap"><span style="display:inline-block;width:9px;height:9px;'
+        f'border-radius:2px;margin-right:4px;background:{colour}"></span>{_text(text)}</span>'
+        if colour
+        else f"<span>{text}</span>"
+        for colour, text in history.told(names)
+    ]
+    return (
+        f'<div style="margin:6px 0 0 {left:g}px">'
+        + strip
+        + '<div style="display:flex;flex-wrap:wrap;'
+        f'gap:0 10px;max-width:{width:g}px;font-size:11px;margin-top:4px">'
+        + "".join(words)
+        + "</div></div>"
+    )
+
+
+# -- the grid ------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Axis:
+    """An axis as it is drawn: cells between edges, in pixels, and the first shade of each."""
+
+    label: str
+    edges: list[float]
+    shades: NDArray[np.int64]
+    has_lines: bool
+
+    @property
+    def length(self) -> float:
+        return self.edges[-1]
+
+
+@dataclass
+class _Face:
+    """A side of the box: its first corner, and for both axes what a pixel of them is on paper."""
+
+    corner: tuple[float, float]
+    rows: _Axis
+    down: tuple[float, float]
+    columns: _Axis
+    right: tuple[float, float]
+    shades: NDArray[np.int64]  # of each cell
+    veil: str  # a colour over it, so that the sides stand apart
+
+
+def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> tuple[str, float]:
+    """The grid of chunks: a row, a plane, or a box of the three axes with most chunks.
+
+    Also the pixels that it has at the left for a label.
+    """
+    shape, grid = facts["shape"], facts["grid"]
+    most = sorted(sorted(range(len(shape)), key=lambda j: -grid[j])[:3])
+    longest = max((shape[j] for j in most), default=1)
+    axes = [
+        _axis(j, names[j], shape[j], facts["offset"][j], facts["chunks"][j], longest, history)
+        for j in most
+    ]
+    while len(axes) < 2:  # a row, or one cell
+        axes.insert(0, _Axis("", [0.0, _SHORTEST], np.zeros(1, np.int64), False))
+    rows, columns = axes[-2:]
+    front = np.maximum.outer(rows.shades, columns.shades)
+    faces = [_Face((0.0, 0.0), rows, (0.0, 1.0), columns, (1.0, 0.0), front, "none")]
+    is_turned = _width(rows.label) < rows.length
+    left = _MARGIN if is_turned else 12 + _width(rows.label)
+    labels = [
+        _label(columns.label, columns.length / 2, rows.length + 14, "middle"),
+        _label(rows.label, -8, rows.length / 2, "middle", turned=True)
+        if is_turned
+        else _label(rows.label, -8, rows.length / 2 + 4, "end"),
+    ]
+    far_x = far_y = 0.0
+    right = max(8.0, (_width(columns.label) - columns.length) / 2)
+    if len(axes) == 3:
+        depth = axes[0]
+        far_x, far_y = _DEPTH[0] * depth.length, _DEPTH[1] * depth.length
+        # The top shows the first rows, the side the last columns.
+        top = np.maximum.outer(depth.shades, columns.shades)
+        side = np.maximum.outer(rows.shades, np.maximum(depth.shades, columns.shades[-1]))
+        at = columns.length
+        faces += [
+            _Face((0.0, 0.0), depth, _DEPTH, columns, (1.0, 0.0), top, "#fff"),
+            _Face((at, 0.0), rows, (0.0, 1.0), depth, _DEPTH, side, "#000"),
+        ]
+        labels.append(_label(depth.label, at + far_x / 2 + 7, rows.length + far_y / 2 + 9, "start"))
+        right = max(far_x, far_x / 2 + 7 + _width(depth.label))
+    bottom = rows.length + 20
+    others = [names[j] for j in range(len(shape)) if j not in most]
+    if others:
+        labels.append(
+            _label(f"{', '.join(others)}: first chunk", columns.length / 2, bottom + 8, "middle")
+        )
+        bottom += 16
+    svg = (
+        f'<svg width="{_n(left + columns.length + right)}" height="{_n(bottom - far_y + 4)}" '
+        'style="display:block;overflow:visible" role="img" aria-label="Grid of chunks">'
+        f'<g transform="translate({_n(left)} {_n(4 - far_y)})">'
+        + "".join([_face(face, history) for face in faces] + labels)
+        + "</g></svg>"
+    )
+    return svg, left
+
+
+def _axis(
+    axis: int,
+    name: str,
+    extent: int,
+    offset: int,
+    chunk: int,
+    longest: int,
+    history: _History,
+) -> _Axis:
+    """An axis with a bounded number of cells, of the chunks that hold the elements."""
+    first, lead = divmod(offset, chunk)
+    n = -(-(extent + lead) // chunk)
+    length = max(_SHORTEST, _LONGEST * extent / longest)
+    cells = min(n, _MOST_CELLS)
+    stops = [(cell + 1) * n // cells for cell in range(cells)]
+    # Of several chunks in a cell, the one in the middle.
+    middles = [(low + high) // 2 for low, high in zip([0, *stops], stops, strict=False)]
+    return _Axis(
+        label=f"{name} · {extent:,}",
+        edges=[0.0, *(min(stop * chunk - lead, extent) / extent * length for stop in stops)],
+        shades=history.shades(axis, first + np.array(middles, np.int64)),
+        has_lines=cells == n and length / n >= _LEAST_CELL,
+    )
+
+
+def _face(face: _Face, history: _History) -> str:
+    """A side of the box: cells of one colour as one path, lines between chunks, an outline."""
+    rows, columns = face.rows, face.columns
+    (x, y), (dx, dy), (rx, ry) = face.corner, face.down, face.right
+
+    def path(top: float, left: float, *steps: tuple[float, float]) -> str:
+        start = f"M{_n(x + top * dx + left * rx)} {_n(y + top * dy + left * ry)}l"
+        return start + " ".join(
+            f"{_n(tall * dx + wide * rx)} {_n(tall * dy + wide * ry)}" for tall, wide in steps
+        )
+
+    def block(top: float, bottom: float, left: float, right: float) -> str:
+        tall, wide = bottom - top, right - left
+        return path(top, left, (0.0, wide), (tall, 0.0), (0.0, -wide)) + "z"
+
+    shades = face.shades
+    paths: dict[int, str] = {}
+    for first, last in _runs([row.tobytes() for row in shades]):
+        for left, right in _runs(shades[first].tolist()):
+            piece = block(
+                rows.edges[first], rows.edges[last], columns.edges[left], columns.edges[right]
+            )
+            shade = int(shades[first, left])
+            paths[shade] = paths.get(shade, "") + piece
+    whole = block(0.0, rows.length, 0.0, columns.length)
+    drawn = [
+        f'<path d="{cells}" fill="{colour}" stroke="{colour}" stroke-width=".4"/>'
+        for cells, colour in ((paths[shade], history.colour(shade)) for shade in sorted(paths))
+    ]
+    if face.veil != "none":
+        drawn.append(f'<path d="{whole}" fill="{face.veil}" fill-opacity=".2"/>')
+    lines = ""
+    if rows.has_lines:
+        lines += "".join(path(at, 0.0, (0.0, columns.length)) for at in rows.edges[1:-1])
+    if columns.has_lines:
+        lines += "".join(path(0.0, at, (rows.length, 0.0)) for at in columns.edges[1:-1])
+    if lines:
+        drawn.append(f'<path d="{lines}" {_LINES}/>')
+    drawn.append(f'<path d="{whole}" {_OUTLINE}/>')
+    return "".join(drawn)
+
+
+def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:
+    """Ranges of equal neighbours."""
+    starts = [i for i, value in enumerate(values) if i == 0 or value != values[i - 1]]
+    return list(zip(starts, [*starts[1:], len(values)], strict=True))
+
+
+def _nothing() -> str:
+    """The place of a grid without a chunk."""
+    return (
+        f'<svg width="{_STRIP[0]:g}" height="60" style="display:block" role="img" '
+        'aria-label="No chunk">'
+        f'<rect x="1" y="1" width="{_STRIP[0] - 2:g}" height="58" rx="4" {_OUTLINE} '
+        'stroke-dasharray="4 4"/>' + _label("no chunk yet", _STRIP[0] / 2, 34, "middle") + "</svg>"
+    )
+
+
+def _label(text: str, x: float, y: float, anchor: str, turned: bool = False) -> str:
+    turn = f' transform="rotate(-90 {_n(x)} {_n(y)})"' if turned else ""
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" {_TEXT}{turn}>'
+        f"{html.escape(text)}</text>"
+        if text
+        else ""
+    )
+
+
+def _width(text: str) -> float:
+    """Pixels of a label, nearly."""
+    return _LETTER * len(text)
+
+
+def _n(value: float) -> str:
+    """A number of pixels, short."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,874 @@
+"""Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
+
+A view is an array, and a query on it whose factors lie on one axis each: an integer or a slice
+(`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
+axes, and the two together are a query on the array, which runs it: elements move in one way.  A
+dimension that no factor fills is a new one, or one along which the elements are repeated.
+"""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from extarray.array.casting import astype
+from extarray.common.config import config
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BoundsError,
+    MissingError,
+    ReadOnlyError,
+    SelectionError,
+)
+from extarray.numpy_api.dlpack import StandardMixin
+from extarray.numpy_api.methods import NumpyMixin
+from extarray.selection.brackets import as_query
+from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order
+from extarray.selection.indexable import Accessor, Indexable
+from extarray.selection.masks import Trues
+from extarray.selection.orthogonal import orthogonal_query
+from extarray.selection.parts import (
+    are_same,
+    fingerprint,
+    is_orthogonal,
+    line_of,
+    moved_part,
+    selected_part,
+    true_points,
+)
+from extarray.selection.query import Bounds, Query
+from extarray.selection.transfers import check_values, read_query, write_query
+from extarray.streaming.blocks import Source
+from extarray.streaming.dask import builds_graph, to_dask
+from extarray.streaming.elementwise import apart, stream
+from extarray.streaming.limits import check_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.array.casting import AsType
+    from extarray.selection.factors import Factor
+    from extarray.selection.parts import Part
+    from extarray.streaming.blocks import Box, Line
+
+__all__ = ["Lazy", "LazyView", "everything"]
+
+# Memory that a true place of a mask takes as a point, besides the tables: for each axis as an index
+# into the view and as one into the array.
+_INDEX_BYTES = 16
+
+
+class _Place(NamedTuple):
+    """Where the elements of a view are in its array.
+
+    Attributes
+    ----------
+    parts : tuple
+        What is selected along each axis of the array, in order.
+    zero : tuple of int
+        The array's origin, from which they count.
+    uuid : bytes
+        Of the array.
+    shown : dict
+        The parts by axis of the view.
+    needed : tuple of (int, int)
+        Bounds that the array must have.
+    """
+
+    parts: tuple[Part, ...]
+    zero: tuple[int, ...]
+    uuid: bytes
+    shown: dict[int, Part]
+    needed: tuple[tuple[int, int], ...]
+
+
+class LazyView(Indexable, NumpyMixin, StandardMixin):
+    """Part of an array, its axes in any order, that reads late and writes through.
+
+    Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with
+    more or fewer axes: by ``a.T``, ``np.moveaxis(a, 0, 1)``, ``np.squeeze(a)`` and their like.  It
+    has no elements of its own: brackets, operators and NumPy's functions read what they need of
+    the array when they need it, and assignment changes the array.
+
+    Parameters
+    ----------
+    array : ExtArray
+    parts : tuple
+        What is selected along each axis of the array.
+    shape : tuple of int
+
+    Attributes
+    ----------
+    base : ExtArray
+        The array.
+    dtype : dtype
+    shape, chunks : tuple of int
+        Extents; those of `chunks` are the parts in which it is best read.
+
+    Notes
+    -----
+    The bounds are those of the time at which the view was made: a view does not grow.  It shows
+    the same elements also when the array has grown or shrunk at a start.  When the array has gained
+    an axis, the view says so (`ShapeError`), and a new one has to be taken.
+
+    A view in which an element of the array occurs more than once can only be read: one of
+    ``np.broadcast_to``, or of indices that are repeated.
+
+    It is pickled with its array, by the rules for that one.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+    >>> v = a.lazy[:, ::-1].T
+    >>> v[...]
+    array([[3, 6],
+           [2, 5],
+           [1, 4]])
+    >>> v[0] = 0
+    >>> v += 10
+    >>> a[...]
+    array([[11, 12, 10],
+           [14, 15, 10]])
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_array",
+        "_held_of",
+        "_place",
+        "_repeats",
+        "_shape",
+    )
+
+    _array: Any  # ExtArray, which stands above
+    _place: _Place  # replaced as a whole: other threads may be using it
+    _shape: tuple[int, ...]
+    _repeats: bool
+    _held_of: LazyView | None  # of which this is what it was once
+
+    def __init__(self, array: Any, parts: Iterable[Part], shape: Sequence[int]) -> None:
+        self._array = array
+        self._shape = tuple(shape)
+        self._held_of = None
+        self._settle(tuple(parts), array.origin)
+        array._check_axes(len(self._place.parts))
+        new = any(n > 1 for d, n in enumerate(self._shape) if d not in self._shown)
+        self._repeats = new or any(
+            len(np.unique(part.indices[0])) < part.indices[0].size
+            for part in self._parts
+            if isinstance(part, Points)
+        )
+
+    def _settle(self, parts: tuple[Part, ...], zero: tuple[int, ...]) -> None:
+        """Count from an origin of the array."""
+        lines = [line_of(part) for part in parts]
+        ends = [(_ends(line), line[2]) for line in lines]
+        self._place = _Place(
+            parts,
+            zero,
+            self._array._origin,
+            {part.dims[0]: part for part in parts if part.dims},
+            tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends),
+        )
+
+    @property
+    def _now(self) -> _Place:
+        """Where the view is, as the indices of the array are now."""
+        zero, place = self._array.origin, self._place
+        if self._array._origin != place.uuid:
+            raise MissingError(
+                errno.ENOENT,
+                "the array was replaced since the view was made, and shows its successor; take a "
+                "new view",
+                str(self._array.path),
+            )
+        if zero != place.zero:
+            self._array._check_axes(len(place.parts))
+            # Growth at a start has shifted the indices; the view shows the same elements.
+            moved = map(moved_part, place.parts, map(operator.sub, zero, place.zero))
+            self._settle(tuple(moved), zero)
+            place = self._place
+        return place
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        """What is selected along each axis of the array, as its indices are now."""
+        return self._now.parts
+
+    @property
+    def _shown(self) -> dict[int, Part]:
+        """What is selected, by axis of the view."""
+        return self._now.shown
+
+    def _held(self) -> LazyView:
+        """Return the view, of the array as it is now; see `ExtArray._held`."""
+        if self._held_of is not None:
+            return self
+        held: LazyView = LazyView.__new__(LazyView)
+        held._array = self._array._held()
+        held._shape, held._repeats = self._shape, self._repeats
+        held._place = self._place
+        held._held_of = self
+        return held
+
+    def _verified(self) -> LazyView:
+        held = self._held()
+        held._array._verified()
+        return held
+
+    def _released(self) -> LazyView:
+        if self._held_of is not None:
+            return self._held_of
+        array = self._array._released()
+        if array is self._array:
+            return self
+        place = self._now
+        return _restored(array, place.parts, self._shape, place.zero)
+
+    # -- what the view is --------------------------------------------------------------------
+
+    @property
+    def base(self) -> Any:
+        """The array."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, in elements."""
+        return self._shape
+
+    @property
+    def _frame(self) -> Bounds:
+        return Bounds(self._shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of the elements."""
+        dtype: np.dtype[Any] = self._array.dtype
+        return dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, each as often as it occurs."""
+        return self.size * self.itemsize
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of the parts in which the elements are best read: as many as a chunk has."""
+        _ = self._parts  # as the indices are now
+        return tuple(self._chunk(d, n) for d, n in enumerate(self._shape))
+
+    def _chunk(self, dim: int, extent: int) -> int:
+        part = self._shown.get(dim)
+        if part is None:
+            return max(extent, 1)
+        chunk: int = self._array.chunks[part.axes[0]]
+        return max(1, chunk // abs(part.step)) if isinstance(part, Progression) else chunk
+
+    @property
+    def _lead(self) -> tuple[int, ...]:
+        return tuple(self._first(d) for d in range(len(self._shape)))
+
+    def _first(self, dim: int) -> int:
+        """Elements that the first chunk of an axis would have before the view's first."""
+        part = self._shown.get(dim)
+        if not isinstance(part, Progression) or abs(part.step) != 1:
+            return 0
+        chunk: int = self._array.chunks[part.axis]
+        place: int = (part.start + self._array._lead[part.axis]) % chunk
+        return place if part.step == 1 else chunk - 1 - place
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes, those of the array; None where it has none, or an axis is new."""
+        names = self._array.dims
+        self._bounds()
+        if names is None or len(self._shown) < self.ndim:
+            return None
+        return tuple(names[self._shown[d].axes[0]] for d in range(self.ndim))
+
+    @property
+    def _origin(self) -> bytes:
+        origin: bytes = self._array._origin
+        return origin
+
+    @property
+    def _layout(self) -> tuple[Line, ...]:
+        return tuple(line_of(part) for part in self._parts)
+
+    @property
+    def _extract(self) -> list[Any]:
+        """What it has of the elements that were ever stored, as JSON values."""
+        place = self._now
+        return list(map(fingerprint, place.parts, place.zero))
+
+    @property
+    def _is_mapped(self) -> bool:
+        mapped: bool = self._array._is_mapped
+        return mapped
+
+    def __repr__(self) -> str:
+        return f"<extarray.LazyView: shape {self.shape} of {self._array!r}>"
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of unsized object")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self._shape[0]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An array in memory comes back without its history; one in files as it is then.
+        zero = None if self._array.path is None else self._array.origin
+        return _restored, (self._array, self._parts, self._shape, zero)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        parts = [
+            (part.axes, part.indices, part.dims) if isinstance(part, Points) else line_of(part)
+            for part in self._parts
+        ]
+        return ("extarray.array.lazy", self._array.__dask_tokenize__(), parts, self._shape)
+
+    # -- views of the view -------------------------------------------------------------------
+
+    @property
+    def lazy(self) -> Lazy:
+        """Views of this view, which are views of the array.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> v = xa.from_array(range(10)).lazy[2:]
+        >>> v.lazy[::3][...]
+        array([2, 5, 8])
+        """
+        return Lazy(self)
+
+    def _select(self, query: Query) -> LazyView:
+        """The view of what a query selects, for which `is_orthogonal` holds."""
+        factors = [true_points(f) if isinstance(f, Trues) else f for f in query.factors]
+        self._bounds()
+        found = self._map(replace(query, factors=tuple(factors)))
+        # A query that selects nothing may say nothing of an axis.
+        parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
+        for factor in found.factors:
+            if isinstance(factor, Points) and not factor.dims:  # one point
+                factor = Progression(factor.axes[0], int(factor.indices[0]), 1, 1, -1)
+            parts[factor.axes[0]] = factor
+        return LazyView(self._array, parts, query.shape)
+
+    def _arrange(self, dims: Sequence[int | None], shape: Sequence[int]) -> LazyView:
+        """View whose axes show the given ones of this view; None: a new one."""
+        place = {old: new for new, old in enumerate(dims) if old is not None}
+        parts: list[Part] = []
+        for part in self._parts:
+            dim = place.get(part.dims[0], -1) if part.dims else -1
+            if isinstance(part, Progression):
+                parts.append(replace(part, dim=dim))
+            elif dim < 0:  # an axis of length 1 that goes
+                parts.append(Progression(part.axes[0], int(part.indices[0][0]), 1, 1, -1))
+            else:
+                parts.append(replace(part, dims=(dim,)))
+        return LazyView(self._array, parts, shape)
+
+    def _permute(self, permutes: Callable[[NDArray[Any]], NDArray[Any]]) -> LazyView:
+        """View with its axes in another order: the one that NumPy gives to a stand-in."""
+        # The stride of each axis is its number.
+        standin = np.lib.stride_tricks.as_strided(
+            np.zeros(1, "u1"), (1,) * self.ndim, tuple(range(self.ndim))
+        )
+        order = permutes(standin).strides
+        return self._arrange(order, [self._shape[d] for d in order])
+
+    # -- reading and writing -----------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        held = self._held()
+        place = held._locate(key)
+        return held.read(key) if place is None else held._array[place]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.write(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        raise ArgumentError("cannot delete array elements")
+
+    def read(
+        self,
+        selection: Any = ...,
+        out: NDArray[Any] | None = None,
+        order: Literal["C", "F"] = "C",
+    ) -> NDArray[Any]:
+        """Read a selection: as `ExtArray.read`.
+
+        Parameters
+        ----------
+        selection : index expression
+        out : ndarray, optional
+        order : {"C", "F"}
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        BoundsError
+            An IndexError: a part of the selection is not possible; or the array no longer has
+            what the view shows.
+        SelectionError, ShapeError, CastingError, ClosedError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2], [3, 4]]).lazy[...].T.read(0)
+        array([1, 3])
+        """
+        if order not in ("C", "F"):
+            raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+        if out is not None and not isinstance(out, np.ndarray):
+            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        return self._held()._read_query(selection, out, order)
+
+    def write(self, selection: Any, values: Any) -> None:
+        """Write to a selection, and so to the array: as `ExtArray.write`.
+
+        Parameters
+        ----------
+        selection : index expression
+        values : array_like
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ClosedError, StorageError
+            As for `read` and `ExtArray.write`.
+        ReadOnlyError
+            The array is read-only, or the view has an element more than once.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3))
+        >>> a.lazy[:, 1:].write(0, [5, 6])
+        >>> a[0]
+        array([0., 5., 6.])
+        """
+        self._array._check("write to")
+        if self._repeats:
+            raise ReadOnlyError(
+                "cannot write to a view that has an element more than once; write to the array, or "
+                "to a view that is not broadcast and repeats no index"
+            )
+        held = self._held()
+        place = held._locate(selection)
+        if place is not None:
+            held._array._write_exact(place, values)
+            return
+        held._write_query(selection, values)
+
+    def _read_selected(
+        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]:
+        return read_query(self._held(), query, out, order)  # type: ignore[arg-type]
+
+    def _write_selected(self, query: Query, value: Any) -> None:
+        held = self._held()
+        if isinstance(value, Source):
+            target = held._select(query) if is_orthogonal(query) else held
+            if query.field is None and target._is_same(value):
+                return  # the end of ``a.lazy[...] += 1``
+            value = apart(value._verified(), [target])
+            is_whole = query.is_box and query.field is None  # elements are written once
+            if isinstance(value, Source) and is_whole and value.ndim <= target.ndim:
+                check_values(query, value.shape, query.shape)
+                stream(_assign, [value], [target])
+                return
+        write_query(held, query, value)  # type: ignore[arg-type]
+
+    def _check_out(self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._array._check_out(out, shape, dtype)
+
+    def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        # Arrays of ours that share elements with this one are copies already.
+        return value if isinstance(value, Source) else self._array._as_values(value, dtype)
+
+    def _overlaps(self, values: NDArray[Any]) -> bool:
+        overlaps: bool = self._array._overlaps(values)
+        return overlaps
+
+    def _is_same(self, other: Source) -> bool:
+        """Whether another array shows the same elements at the same places."""
+        return (
+            isinstance(other, LazyView)
+            and other._array._handle == self._array._handle
+            and other._shape == self._shape
+            and all(map(are_same, self._parts, other._parts))
+        )
+
+    def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
+        """Move what a query selects from or (write) to an array of its shape."""
+        self._check_bounds()
+        if query.size == 0:
+            return
+        masks = [f for f in query.factors if isinstance(f, Trues) and self._lifted(f) is None]
+        tables = sum(f.count * (POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
+        share = config.max_memory // 2 / max(tables, 1)
+        if share < 1:
+            is_cut = False
+            for part, piece in query.cut(share, self.chunks, by_tables=True):
+                is_cut = True
+                self._move(piece, values[part], write)
+            if is_cut:
+                return
+        found = self._map(query)
+        filled = {dim for factor in found.factors for dim in factor.dims}
+        # Of elements that are repeated, the last is written; the first is read, and copied.
+        once = slice(-1, None) if write else slice(0, 1)
+        place = [slice(None) if dim in filled else once for dim in range(len(query.shape))]
+        block = values[(*place, ...)]
+        shape = block.shape[: len(query.shape)]
+        self._array._move(replace(found, shape=shape), block, write)
+        if not write and shape != query.shape:
+            values[...] = block
+
+    def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
+        """View of a box of elements that lies in one chunk, or None."""
+        if self._held_of is None:
+            return self._held()._peek(box, writable)
+        self._check_bounds()
+        if writable and self._repeats:
+            return None
+        own: list[slice] = []
+        items: list[Any] = []
+        dims: list[int] = []
+        for part in self._parts:
+            if isinstance(part, Points):
+                return None
+            start, step, count = part.start, part.step, part.count
+            if part.dim < 0:
+                items.append(0)
+            else:
+                cut = box[part.dim]
+                start, count = start + cut.start * step, cut.stop - cut.start
+                items.append(slice(None, None, step))
+                dims.append(part.dim)
+            if count <= 0:
+                return None
+            low, high = _ends((start, step, count, None))
+            own.append(slice(low, high + 1))
+        block: NDArray[Any] | None = self._array._peek(tuple(own), writable)
+        if block is None:
+            return None
+        block = block[(*items, ...)].transpose(np.argsort(dims))
+        block = block[(*(slice(None) if d in self._shown else None for d in range(self.ndim)), ...)]
+        if not self._repeats:
+            return block
+        return np.broadcast_to(block, [cut.stop - cut.start for cut in box])
+
+    def _locate(self, key: Any) -> tuple[int, ...] | None:
+        """Index of an element in the array; None where `key` is no possible index of one."""
+        items = key if isinstance(key, tuple) else (key,)
+        if len(items) != self.ndim:
+            return None
+        indices: list[Any] = [_index(i, n) for i, n in zip(items, self._shape, strict=True)]
+        if None in indices:
+            return None
+        self._check_bounds()
+        place: list[int] = []
+        for part in self._parts:
+            i = indices[part.dims[0]] if part.dims else 0
+            if isinstance(part, Progression):
+                place.append(part.start + i * part.step)
+            else:
+                place.append(int(part.indices[0][i]))
+        return tuple(place)
+
+    def _check_bounds(self) -> tuple[int, ...]:
+        """The shape of the array, which has all elements of the view."""
+        needed = self._now.needed
+        shape = self._bounds()
+        if any(low < 0 or n < high for n, (low, high) in zip(shape, needed, strict=True)):
+            raise BoundsError(
+                f"the array has shape {shape}, and no longer all elements of the view; take a new "
+                "view"
+            )
+        return shape
+
+    def _bounds(self) -> tuple[int, ...]:
+        """Shape of the array, which has the axes that it had when the view was made."""
+        shape: tuple[int, ...] = self._array.shape
+        self._array._check_axes(len(self._place.parts))  # after the look: ranks only grow
+        return shape
+
+    # -- queries on the view, as queries on the array ----------------------------------------
+
+    def _map(self, query: Query) -> Query:
+        """The query on the array that a query on the view is."""
+        factors: list[Factor] = [part for part in self._parts if not part.dims]
+        for factor in query.factors:
+            if isinstance(factor, Trues):
+                lifted = self._lifted(factor)
+                if lifted is not None:
+                    factors.append(lifted)
+                    continue
+                factor = true_points(factor)
+            if isinstance(factor, Points):
+                factors += self._map_points(factor)
+            elif isinstance(factor, Progression) and factor.axis in self._shown:
+                factors.append(selected_part(self._shown[factor.axis], factor))
+        return replace(
+            query,
+            extents=tuple(high for _, high in self._now.needed),
+            factors=in_order(factors),
+            origin=self._now.zero,
+        )
+
+    def _lifted(self, mask: Trues) -> Trues | None:
+        """A mask on the array, where it lies there in one piece and in the same order."""
+        parts = [self._shown.get(axis) for axis in mask.axes]
+        first, origin = parts[0], []
+        for i, (part, start) in enumerate(zip(parts, mask.origin, strict=True)):
+            if not isinstance(part, Progression) or not isinstance(first, Progression):
+                return None
+            if part.step != 1 or part.axis != first.axis + i:
+                return None
+            origin.append(part.start + start)
+        assert first is not None
+        return replace(mask, axis=first.axes[0], origin=tuple(origin))
+
+    def _map_points(self, points: Points) -> Iterator[Points]:
+        """Points of the view as points of the array: none where all its axes are new."""
+        found: list[tuple[int, NDArray[np.intp]]] = []
+        for axis, indices in zip(points.axes, points.indices, strict=True):
+            part = self._shown.get(axis)
+            if part is None:
+                continue
+            indices = np.where(indices < 0, indices + self._shape[axis], indices)
+            if isinstance(part, Progression):
+                indices = part.start + part.step * indices
+            else:
+                indices = part.indices[0][indices]
+            found.append((part.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
+        if found:
+            found.sort(key=operator.itemgetter(0))
+            axes, mapped = zip(*found, strict=True)
+            yield Points(axes, mapped, points.dims)
+
+    # -- whole views -------------------------------------------------------------------------
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> AsType | NDArray[Any]:
+        """Elements in another dtype: as `ExtArray.astype`.
+
+        Parameters
+        ----------
+        dtype, order, casting, subok, copy
+
+        Returns
+        -------
+        AsType or ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([1, 2, 3]).lazy[1:].astype("f4")[0]
+        np.float32(2.0)
+        """
+        self._array._check()
+        return astype(self, dtype, order, casting, copy)
+
+    def copy(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
+        """All elements, as `numpy.ndarray.copy`.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: `order` is a path, which `extarray.rechunk` takes.
+        ResultError
+            A MemoryError: it is larger than ``config.max_result``.
+
+        Notes
+        -----
+        Called by `dask.array.from_array` it gives the view itself: tasks read it late.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([1, 2, 3]).lazy[1:].copy()
+        array([2, 3])
+        """
+        if builds_graph():
+            return self
+        given: Any = order
+        if isinstance(given, os.PathLike) or (isinstance(given, str) and len(given) > 1):
+            raise ArgumentError(
+                f"copy({order!r}): the copy of a view is in memory, and takes an order: 'C', 'F', "
+                "'A' or 'K'; extarray.rechunk(view, path) writes it to files"
+            )
+        check_result(self.nbytes, "the result of copy", "extarray.from_array with a path")
+        return np.asarray(self.read(), order=order)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.copy()
+
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Dask array whose tasks read this view: as `ExtArray.to_dask`.
+
+        Parameters
+        ----------
+        chunks : int, tuple, str or dict, optional
+
+        Returns
+        -------
+        dask.array.Array
+
+        Raises
+        ------
+        MissingExtraError
+            Dask is not installed.
+        ClosedError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> v = xa.ones((100, 100), chunks=10).lazy[:50].T
+        >>> v.to_dask().sum().compute()  # doctest: +SKIP
+        np.float64(5000.0)
+        """
+        self._array._check()
+        return to_dask(self, chunks)
+
+    # The name by which ``dask.array.asarray`` finds it.
+    to_dask_array = to_dask
+
+
+class Lazy:
+    """Brackets that give a view, and read nothing: ``a.lazy``.
+
+    Parameters
+    ----------
+    view : LazyView
+        Of which they give views.
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: LazyView) -> None:
+        self._view = view
+
+    def __getitem__(self, key: Any) -> LazyView:
+        view = self._view
+        return self._get(as_query(key, view.shape, view.dtype), key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self[key].write(..., value)
+
+    @property
+    def oindex(self) -> Accessor:
+        """Views by an index for each axis: arrays and masks act on their axes one by one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        >>> a.lazy.oindex[[0, 2], [True, False, True]].T[...]
+        array([[0, 6],
+               [2, 8]])
+        """
+
+        def get(key: Any) -> LazyView:
+            return self._get(orthogonal_query(key, self._view.shape), key)
+
+        def set(key: Any, value: Any) -> None:  # noqa: A001
+            get(key).write(..., value)
+
+        return Accessor(get, set)
+
+    def _get(self, query: Query, key: Any) -> LazyView:
+        if not is_orthogonal(query):
+            raise SelectionError(
+                f"{key!r} gives no view: it selects points; a view takes integers, slices, and "
+                "arrays of one axis each (lazy.oindex); read points with a[...] or a.vindex"
+            )
+        return self._view._select(query)
+
+
+def everything(array: Any) -> LazyView:
+    """View of a whole array.
+
+    Parameters
+    ----------
+    array : ExtArray
+
+    Returns
+    -------
+    LazyView
+    """
+    parts = (Progression(j, 0, 1, n, j) for j, n in enumerate(array.shape))
+    return LazyView(array, parts, array.shape)
+
+
+def _restored(
+    array: Any, parts: tuple[Part, ...], shape: tuple[int, ...], zero: tuple[int, ...] | None
+) -> LazyView:
+    """View that was pickled, of an array whose origin was `zero`."""
+    view = LazyView(array, parts, shape)
+    if zero is not None:
+        view._settle(parts, zero)
+    return view
+
+
+def _ends(line: Line) -> tuple[int, int]:
+    """The least and the greatest index."""
+    start, step, count, _ = line
+    last = start + (count - 1) * step
+    return min(start, last), max(start, last)
+
+
+def _assign(part: NDArray[Any], out: tuple[NDArray[Any]]) -> None:
+    np.copyto(out[0], part, casting="unsafe")
+
+
+def _index(item: Any, extent: int) -> int | None:
+    """An index of an axis, at least 0; None for what is no integer, or out of bounds."""
+    if isinstance(item, (bool, np.bool)):
+        return None
+    try:
+        i = operator.index(item)
+    except TypeError:
+        return None
+    return i % extent if -extent <= i < extent else None

@@ -1,0 +1,497 @@
+"""Other chunks, permuted axes, another order or dtype: of a whole array, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+import os
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from uuid import uuid4
+
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.array.creation import open as open_array
+from extarray.array.lazy import LazyView
+from extarray.array.together import together
+from extarray.common.config import config, parse_bytes
+from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
+from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.dims import known_dims
+from extarray.format.dtypes import check_dtype
+from extarray.format.labels import Taken, attrs_of_copy, axis_names
+from extarray.grid.chunking import check_chunks, check_shape
+from extarray.grid.order import check_order, table_bytes
+from extarray.maintenance.rechunk_plan import Task, plan_passes
+from extarray.maintenance.rechunk_report import RechunkPlan
+from extarray.maintenance.transform import Transformation, finish_move, passes_between
+from extarray.selection.factors import Progression
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import resolve_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from pathlib import Path
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.format.header import Header
+    from extarray.selection.parts import Part
+
+    Shape = SupportsIndex | Sequence[SupportsIndex]
+    Order = Literal["C", "F", "Z", "H"]
+
+__all__ = ["rechunk", "rechunk_plan"]
+
+
+def rechunk(
+    src: ExtArray | LazyView | str | PathLike[str],
+    path: str | PathLike[str] | None = None,
+    *,
+    chunks: Shape | None = None,
+    axes: Sequence[SupportsIndex] | None = None,
+    order: Order | str | None = None,
+    dtype: DTypeLike | None = None,
+    max_memory: int | str = "256 MiB",
+    workers: int | None = None,
+    in_place: bool = False,
+    resume: bool = False,
+    verify: bool = False,
+    progress: bool = True,
+    comm: Any = None,
+) -> ExtArray:
+    """Copy an array into one with other chunks, axes in another order, or another order in a chunk.
+
+    Parameters
+    ----------
+    src : ExtArray, LazyView, str or PathLike
+        An array, a view of one, or the path of one.
+    path : str, PathLike, or None
+        Of the new pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        Chunk shape, by axes of the new array; None: the present one.
+    axes : sequence of int, optional
+        Which axis of `src` each new axis is, as for `numpy.transpose`; None: all stay.
+    order : {"C", "F", "Z", "H"}, optional
+        Of the elements in a chunk, as for `create`; None: the present one.
+    dtype : dtype_like, optional
+        Elements are cast as by ``astype``; None: the present one.
+    max_memory : int or str
+        Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
+        chunk.  With `comm`, of each rank.  An array in order "Z" or "H" takes 8 bytes of it for
+        each element of a chunk, and the new one up to 24 while it is created.  Besides, each thread
+        stages up to 3 MiB.  This is the process's own memory; `config.mapped_memory` bounds what is
+        mapped of files.
+    workers : int, optional
+        Threads at most; None: ``config.threads``.  Each has buffers of its own, so as many work as
+        `max_memory` is enough for.
+    in_place : bool
+        Replace the pair of files of `src`, when all is done; `path` is not given.
+    resume : bool
+        Go on where an earlier call with the same arguments was interrupted; without one, start.
+        Where one has come to its end, nothing is left to do: in place, too, where the array
+        remembers of what and how it was made.  Both are said on stderr.
+    verify : bool
+        At the end read both arrays, and compare checksums box by box.
+    progress : bool
+        Show a line that tells how far the work has come, if stderr is a terminal; and say on
+        stderr when work is resumed.
+    comm : mpi4py.MPI.Intracomm, optional
+        The ranks of this communicator share the work; collective.  All give the same arguments, a
+        `path`, and a `src` in files, which each reads by itself.
+
+    Returns
+    -------
+    ExtArray
+        Open in mode "r+": one segment, no history; with the attributes, the names of axes, and the
+        fill value of `src`.  Coordinates, the attribute ``"coords"``, are those of the elements
+        that a view shows; without those that do not label all of them.  With `comm` an
+        `extarray.mpi.ParallelArray`.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `max_memory` is too little (the message has the least), no such order, or
+        arguments that exclude each other.
+    ExistsError
+        A FileExistsError: `path` is taken.
+    LockedError
+        A BlockingIOError: in place, while another writer has `src` open; or another process is at
+        work on `path`.
+    AxisError, ChunksError, DTypeError, StorageError, ReserveError
+
+    Notes
+    -----
+    Chunks are read and written as wholes, each once where memory allows; `rechunk_plan` tells in
+    advance what is done.  With several passes there is a second copy on the disk for a while.
+
+    The target has its name when it is complete.  What an interrupted call has done stays beside it
+    as ``path.rechunk-1`` and so on: with ``resume=True`` the next call goes on from there,
+    otherwise it starts afresh.  The source must not change meanwhile.
+
+    In place the source is closed at the end.  Who else has it open for reading keeps the old one.
+
+    With `comm` each rank has a part of whole new chunks of each template, as even as they allow;
+    the elements lie where a single process puts them.
+
+    References
+    ----------
+    [krishnamoorthy]_
+
+    Examples
+    --------
+    >>> import os, tempfile, extarray as xa
+    >>> path = os.path.join(tempfile.mkdtemp(), "cube")
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]], dims=("y", "x"))
+    >>> with xa.rechunk(a, path, chunks=(3, 1), axes=(1, 0)) as b:
+    ...     print(b.chunks, b.dims)
+    ...     b[...]
+    (3, 1) ('x', 'y')
+    array([[1, 4],
+           [2, 5],
+           [3, 6]])
+    >>> with xa.rechunk(path, chunks=(1, 2), in_place=True) as b:
+    ...     b.chunks
+    (1, 2)
+    """
+    with contextlib.ExitStack() as stack:
+
+        def limits() -> int:
+            if workers is not None:
+                stack.enter_context(config.set(threads=workers))
+            return parse_bytes(max_memory)
+
+        if comm is not None:
+
+            def prepare() -> tuple[Path, Transformation]:
+                if path is None or in_place:
+                    raise ArgumentError(
+                        "under a communicator the new array lies in files beside the source; give "
+                        "a path, and leave in_place away"
+                    )
+                budget, array = limits(), _readable(src, stack)
+                work = _work(array, chunks, axes, order, dtype, budget, progress, verify)
+                return resolve_path(path), work
+
+            return together().rechunk(comm, resume, prepare)
+        budget = limits()
+        if in_place:
+            if path is not None:
+                raise ArgumentError("in_place=True replaces the source; give no path beside it")
+            array: Any = _writable(src)
+            path = _place_of(array)
+            opened = stack.enter_context(contextlib.ExitStack())
+            if array is not src:
+                opened.enter_context(array)
+            # Nobody can grow what is about to be replaced.
+            stack.enter_context(array._growth)
+        else:
+            array = _readable(src, stack)
+        in_memory = path is None
+        work = _work(
+            array, chunks, axes, order, dtype, budget, progress, verify, in_memory, in_place
+        )
+        new: ExtArray
+        if path is None:
+            new = work.in_memory()
+            return new
+        if in_place:
+            # Of a commit of several arrays, which it may have decided.
+            array._store.conclude_members()
+        place = resolve_path(path)
+        if resume and in_place and _has_done(array, work):
+            work.say(f"has nothing left to do: '{place}' is what it has made already")
+            opened.pop_all()
+            return array  # type: ignore[no-any-return]
+        if resume and not in_place and (finish_move(place) or work.is_finished(place)):
+            work.say(f"has nothing left to do: '{place}' is complete")
+            return open_array(place, "r+")
+        new = work.on_disk(place, overwrite=in_place, resume=resume, keep=True)
+        if in_place:
+            array.close()
+        return new
+
+
+def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
+    """The source, which the stack closes if it was a path."""
+    if isinstance(src, (ExtArray, LazyView)):
+        return src
+    if not isinstance(src, (str, os.PathLike)):
+        raise ArgumentTypeError(
+            f"src must be an array of extarray or the path of one, not {type(src).__name__}; "
+            "extarray.from_array copies other arrays, with chunks="
+        )
+    return stack.enter_context(open_array(src))
+
+
+def _work(
+    array: ExtArray | LazyView,
+    chunks: Any,
+    axes: Any,
+    order: Any,
+    dtype: Any,
+    budget: int,
+    progress: bool,
+    verify: bool,
+    in_memory: bool = False,
+    in_place: bool = False,
+) -> Transformation:
+    """What is to be done."""
+    source, header, attrs = _wanted(array, chunks, axes, order, dtype, in_place)
+    shape = source.shape  # of now: another thread may let the array grow
+    tables = _tables(array, header)
+    passes = passes_between(
+        source, shape, header.chunks, header.dtype, budget, in_memory, tables=tables
+    )
+    growth, memory = _base(array)._store.growth, budget - sum(tables)
+    return Transformation(
+        ExtArray, source, shape, header, attrs, passes, memory, progress, verify, growth
+    )
+
+
+def _base(array: ExtArray | LazyView) -> ExtArray:
+    """The array that has the elements."""
+    base: ExtArray = array.base if isinstance(array, LazyView) else array
+    return base
+
+
+def _tables(array: ExtArray | LazyView, header: Header) -> tuple[int, int]:
+    """Bytes of the tables of orders of the source and of the target."""
+    base = _base(array)
+    return table_bytes(base.chunks, base.order), table_bytes(header.chunks, header.order)
+
+
+def _place_of(array: ExtArray) -> str:
+    """Path of the files of an array, links followed, which are about to be replaced."""
+    assert isinstance(array._store, FileStore)
+    stems = array._store.real_stems("cannot replace '{}'")
+    if len(stems) > 1:
+        raise ArgumentError(
+            f"cannot replace '{array.path}': its two files are links to files of different names; "
+            "give a path for a new array"
+        )
+    return stems.pop()
+
+
+def _writable(src: Any) -> ExtArray:
+    """The source with its writer's lock."""
+    if isinstance(src, LazyView):
+        raise ArgumentTypeError(
+            "a view cannot be replaced in place; give its array, with chunks and axes"
+        )
+    if isinstance(src, ExtArray):
+        src._check()
+        if src.path is None:
+            raise ArgumentError("an array in memory has no files to replace; leave in_place away")
+        src._check_sole(f"replace {src._name()}")
+        src._check_free("replace")
+        if src.mode == "r+":
+            return src
+        assert isinstance(src._store, FileStore)
+        array = open_array(src._store.absolute, "r+")
+        src.close()
+        return array
+    return open_array(src, "r+")
+
+
+def _wanted(
+    array: ExtArray | LazyView,
+    chunks: Any,
+    axes: Any,
+    order: Any,
+    dtype: Any,
+    in_place: bool = False,
+) -> tuple[Any, Header, str]:
+    """The source with its axes in the order of the target, and what the target is."""
+    base = _base(array)
+    base._check()
+    source: Any = array if axes is None else np.transpose(array, _permutation(axes, array.ndim))
+    kind = source.dtype if dtype is None else check_dtype(dtype)
+    old = base._store.header
+    extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
+    header = replace(
+        old,
+        uuid=uuid4().bytes,
+        dtype=kind,
+        chunks=extents,
+        order=old.order if order is None else check_order(order),
+        fill=_cast_fill(old, kind),
+        work=_record(array, chunks, axes, order, dtype, in_place),
+    )
+    values = _attrs(base, source)
+    if known_dims(values.get("dims"), base.ndim) is not None:
+        if source.dims is None:
+            del values["dims"]
+        else:
+            values["dims"] = list(source.dims)
+    return source, header, encode_attrs(values)
+
+
+def _record(
+    array: ExtArray | LazyView, chunks: Any, axes: Any, order: Any, dtype: Any, in_place: bool
+) -> bytes:
+    """Return what the new array remembers of its making: the uuid before, and of the arguments.
+
+    In place the array before is gone when the arguments are given again, so that they alone tell.
+    """
+    given = {
+        "chunks": None if chunks is None else np.broadcast_to(chunks, array.ndim).tolist(),
+        "axes": None if axes is None else _permutation(axes, array.ndim),
+        "order": None if order is None else check_order(order),
+        "dtype": None if dtype is None else str(check_dtype(dtype)),
+        "elements": None if in_place else [array.shape, array._extract],
+    }
+    return array._origin + sha256(json.dumps(given).encode()).digest()[:16]
+
+
+def _has_done(array: ExtArray, work: Transformation) -> bool:
+    """Tell whether an array in its place was made by work with the same arguments."""
+    return array._store.header.work[16:] == work.header.work[16:]
+
+
+def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
+    """The attributes, with the labels of what the source shows."""
+    with base._steady:
+        taken = (
+            [Taken(None, j) for j in range(base.ndim)]
+            if isinstance(source, ExtArray)
+            else list(map(_taken, source._parts, base.shape))
+        )
+        names, new_names = axis_names(base.dims, base.ndim), axis_names(source.dims, source.ndim)
+        values = decode_attrs(base._store.attrs)
+        return attrs_of_copy(values, names, base.origin, taken, new_names)
+
+
+def _taken(part: Part, extent: int) -> Taken:
+    """What a view has of an axis."""
+    axis = part.dims[0] if part.dims else None
+    if not isinstance(part, Progression):
+        return Taken(part.indices[0], axis)
+    places = range(part.start, part.start + part.count * part.step, part.step)
+    return Taken(None if axis is not None and places == range(extent) else places, axis)
+
+
+def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:
+    """The fill value in another dtype; zero where there is none for it: no number is ''."""
+    fill = np.zeros(1, kind)  # so are bytes between the fields of a record
+    with contextlib.suppress(ValueError):
+        fill[...] = np.frombuffer(old.fill, old.dtype)
+    _clear_open_bytes(fill)
+    return fill.tobytes()
+
+
+def _clear_open_bytes(values: NDArray[Any]) -> None:
+    """Write zero to the bytes behind each long double of x86: casts leave them open."""
+    if values.dtype.names is not None:
+        for name in values.dtype.names:
+            _clear_open_bytes(values[name])
+    elif values.dtype.char in "gG" and np.finfo("g").nmant == 63:  # 10 bytes of 12 or 16
+        numbers = values[..., None].view("g")
+        numbers[..., None].view(np.uint8)[..., 10:] = 0
+
+
+def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Which axis each new axis is."""
+    try:
+        given = [operator.index(axis) for axis in axes]
+    except TypeError:
+        raise ArgumentTypeError(f"axes must be a sequence of ints, not {axes!r}") from None
+    for axis in given:
+        if not -ndim <= axis < ndim:
+            raise AxisError(axis, ndim)
+    result = tuple(axis % ndim for axis in given)
+    if sorted(result) != list(range(ndim)):
+        raise ArgumentError(f"axes {axes!r} have to name each of the {ndim} axes once")
+    return result
+
+
+def rechunk_plan(
+    src: ExtArray | LazyView | str | PathLike[str] | Shape,
+    *,
+    chunks: Shape | None = None,
+    source_chunks: Shape | None = None,
+    axes: Sequence[SupportsIndex] | None = None,
+    order: Order | str | None = None,
+    dtype: DTypeLike | None = None,
+    max_memory: int | str = "256 MiB",
+) -> RechunkPlan:
+    """How `rechunk` would go on, into files: an array in memory takes one pass.
+
+    Parameters
+    ----------
+    src : ExtArray, LazyView, str, PathLike, int or sequence of int
+        An array, a view of one, the path of one; or the shape of one, whose chunks are
+        `source_chunks`.
+    chunks : int or sequence of int, optional
+        Chunk shape, by axes of the new array; None: the present one.
+    source_chunks : int or sequence of int, optional
+        Present chunk shape, where `src` is a shape; None: the one that `create` would choose.
+    axes : sequence of int, optional
+        As for `rechunk`.
+    order : {"C", "F", "Z", "H"}, optional
+        As for `rechunk`.
+    dtype : dtype_like, optional
+        As for `rechunk`; where `src` is a shape, that of both arrays, by default float64.
+    max_memory : int or str
+        As for `rechunk`.
+
+    Returns
+    -------
+    RechunkPlan
+        Printed it is a table; notebooks show a picture, too.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `max_memory` is too little; the message has the least.
+    AxisError, ChunksError, ShapeError
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> plan = xa.rechunk_plan((8192, 8192), source_chunks=(16, 4096), chunks=(4096, 16))
+    >>> len(plan.passes), plan.bytes_read == plan.bytes_written == 8192 * 8192 * 8
+    (1, True)
+    >>> xa.rechunk_plan((8192, 8192), source_chunks=(16, 4096), chunks=(4096, 16),
+    ...                 max_memory="32 MiB")
+    rechunk (8192, 8192) from (16, 4096) to (4096, 16)
+    pass  chunks                    template     swept  read       written    memory
+    1     (16, 4096) -> (256, 256)  (256, 4096)  no     512.0 MiB  512.0 MiB  8.0 MiB
+    2     (256, 256) -> (4096, 16)  (4096, 256)  no     512.0 MiB  512.0 MiB  8.0 MiB
+    reads 2.00 times the array, writes 2.00 times, in 8.0 MiB of memory
+    """
+    budget = parse_bytes(max_memory)
+    with contextlib.ExitStack() as stack:
+        if isinstance(src, (ExtArray, LazyView)) or hasattr(src, "__fspath__") or _is_text(src):
+            if source_chunks is not None:
+                raise ArgumentError("source_chunks are those of a shape; an array has its own")
+            array: Any = src
+            if not isinstance(src, (ExtArray, LazyView)):
+                array = stack.enter_context(open_array(src))  # type: ignore[arg-type]
+            source, header, _ = _wanted(array, chunks, axes, order, dtype)
+            extents, tables = source.shape, _tables(array, header)
+            passes = passes_between(
+                source, extents, header.chunks, header.dtype, budget, tables=tables
+            )
+            return RechunkPlan(extents, tuple(passes), sum(tables))
+    stored = "C" if order is None else check_order(order)
+    shape = check_shape(src)  # type: ignore[arg-type]
+    itemsize = check_dtype(float if dtype is None else dtype).itemsize
+    old = check_chunks(source_chunks, shape, itemsize)
+    if axes is not None:
+        turned = _permutation(axes, len(shape))
+        shape, old = (tuple(values[j] for j in turned) for values in (shape, old))
+    new = old if chunks is None else check_chunks(chunks, shape, itemsize)
+    if 0 in shape:
+        return RechunkPlan(shape, ())
+    tables = 0, table_bytes(new, stored)
+    task = Task(shape, old, new, (0,) * len(shape), itemsize)
+    return RechunkPlan(shape, tuple(plan_passes(task, budget, tables=tables)), sum(tables))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, bytes))

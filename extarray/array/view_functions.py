@@ -1,0 +1,99 @@
+"""NumPy's functions that give views: with the axes in another order, with more or fewer of them.
+
+Of what is neither a view nor stored, an array that is read in another dtype say, they give NumPy
+arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from extarray.array.base import StoredArray
+from extarray.array.lazy import LazyView, everything
+from extarray.streaming.functions import streams
+from extarray.streaming.meta_arrays import shadow
+
+__all__: list[str] = []
+
+
+def _view_of(array: Any) -> LazyView | None:
+    """An array of ours as a view; None where there is no view of it."""
+    if isinstance(array, StoredArray):
+        array._check()
+        return everything(array._released())  # type: ignore[attr-defined]
+    return array._released() if isinstance(array, LazyView) else None
+
+
+@streams(np.transpose)
+def _transpose(a: Any, axes: Any = None) -> Any:
+    view = _view_of(a)
+    if view is None:
+        return NotImplemented
+    return view._permute(lambda x: np.transpose(x, axes))
+
+
+@streams(np.matrix_transpose)
+def _matrix_transpose(x: Any, /) -> Any:
+    view = _view_of(x)
+    if view is None:
+        return NotImplemented
+    return view._permute(np.matrix_transpose)
+
+
+@streams(np.swapaxes)
+def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
+    view = _view_of(a)
+    if view is None:
+        return NotImplemented
+    return view._permute(lambda x: np.swapaxes(x, axis1, axis2))
+
+
+@streams(np.moveaxis)
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    view = _view_of(a)
+    if view is None:
+        return NotImplemented
+    return view._permute(lambda x: np.moveaxis(x, source, destination))
+
+
+@streams(np.expand_dims)
+def _expand_dims(a: Any, axis: Any) -> Any:
+    view = _view_of(a)
+    if view is None:
+        return NotImplemented
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    ndim = view.ndim + len(axes)
+    new = normalize_axis_tuple(axes, ndim)
+    old = iter(range(view.ndim))
+    dims = [None if d in new else next(old) for d in range(ndim)]
+    return view._arrange(dims, [1 if d is None else view.shape[d] for d in dims])
+
+
+@streams(np.squeeze)
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    view = _view_of(a)
+    if view is None:
+        return NotImplemented
+    np.squeeze(shadow(view), axis)  # raises what NumPy raises
+    if axis is None or not view.ndim:  # without axes, NumPy takes the first and the last as well
+        gone = [d for d, n in enumerate(view.shape) if n == 1]
+    else:
+        gone = list(normalize_axis_tuple(axis, view.ndim))
+    dims = [d for d in range(view.ndim) if d not in gone]
+    return view._arrange(dims, [view.shape[d] for d in dims])
+
+
+@streams(np.broadcast_to)
+def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    view = _view_of(array)
+    if view is None:
+        return NotImplemented
+    extents = np.broadcast_to(shadow(view), shape).shape
+    missing = len(extents) - view.ndim
+    dims: list[int | None] = [None] * missing
+    for d, n in enumerate(view.shape):
+        dims.append(d if n == extents[missing + d] else None)
+    return view._arrange(dims, extents)

@@ -1,0 +1,23 @@
+"""What every room may use: errors, settings, threads, progress.
+
+From the top down; each module uses some of those below it, and none above:
+
+``extras``
+    Optional packages: imported where they are used, all through one function.
+``forks``
+    What open arrays do in a forked child.
+``masked_arrays``
+    Masked arrays as values: what is masked is none, and the fill value stands for it.
+``progress``
+    Progress of long work: a line on the terminal, and nothing elsewhere.
+``threads``
+    Long pieces of work, shared among threads.
+``config``
+    Settings of the process, and of a part of it for a while.
+``info``
+    What there is to know of an array, as a dict that prints as a table.
+``errors``
+    The error family: every error that extarray raises on purpose is an `ExtArrayError`.
+
+May use: nothing of the package but ``_core``'s page mapping.
+"""

@@ -1,0 +1,398 @@
+"""Settings of the process, and of a part of it for a while.
+
+``config.threads = 1`` sets a value for the whole process.  ``with config.set(threads=1):`` sets it
+for the block, in this thread (or asynchronous task) alone.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import re
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+__all__ = [
+    "Config",
+    "check_durability",
+    "check_engine",
+    "check_flag",
+    "check_verify",
+    "config",
+    "parse_bytes",
+]
+
+ENGINES = ("auto", "mmap", "pread")
+VERIFICATIONS = ("never", "write", "read")
+# No setting of the process: what survives is promised to the code that opens an array.
+DURABILITIES = ("flush", "commit")
+
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", start=1):
+    _UNITS[f"{_letter}IB"] = 1024**_power
+    _UNITS[f"{_letter}B"] = 1000**_power
+
+
+def parse_bytes(value: int | str) -> int:
+    """Number of bytes from a number or a text such as ``"256 MiB"``.
+
+    Parameters
+    ----------
+    value : int or str
+        Bytes, or a text with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB
+        (powers of 1024).
+
+    Returns
+    -------
+    int
+        At least 0.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: not such a text, or negative.
+    ArgumentTypeError
+        A TypeError: neither an int nor a text.
+
+    Examples
+    --------
+    >>> parse_bytes("256 MiB")
+    268435456
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", value)
+        unit = None if match is None else _UNITS.get(match[2].upper())
+        if match is None or unit is None or math.isinf(float(match[1]) * unit):
+            raise ArgumentError(f"{value!r} is no number of bytes; write e.g. '256 MiB'")
+        return int(float(match[1]) * unit)
+    number = _integer(value, "a number of bytes must be an int or a text")
+    if number < 0:
+        raise ArgumentError(f"{number} is no number of bytes")
+    return number
+
+
+def _integer(value: Any, rule: str) -> int:
+    """An integer, NumPy's too; the rule tells who gives something else."""
+    try:
+        if isinstance(value, (bool, np.bool)):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{rule}, not {value!r}") from None
+
+
+def _threads(value: Any) -> int:
+    number = _integer(value, "threads must be an int")
+    if number < 1:
+        raise ArgumentError(f"threads must be at least 1, not {number}")
+    return number
+
+
+def _max_memory(value: Any) -> int:
+    number = parse_bytes(value)
+    if number < 1:
+        raise ArgumentError("max_memory must be at least 1 byte")
+    return number
+
+
+def _mapped_memory(value: Any) -> int | None:
+    if value is None:
+        return None
+    number = parse_bytes(value)
+    if number < 1:
+        raise ArgumentError("mapped_memory must be at least 1 byte, or None: no bound")
+    return number
+
+
+def _half_of_memory() -> int:
+    """Half of the physical memory, in bytes."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):  # not on this system
+        return 4 * 1024**3
+
+
+def check_engine(value: Any, *others: str) -> str:
+    """Name of an engine, or "auto".
+
+    Parameters
+    ----------
+    value : str
+    *others : str
+        Further engines that are possible.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+    """
+    possible = (*ENGINES, *others)
+    if not isinstance(value, str) or value not in possible:
+        raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(possible)}")
+    return str(value)
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """An argument that is true or false; no text, whatever it says, and no other object.
+
+    Parameters
+    ----------
+    value : bool
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError.
+    """
+    if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
+
+
+def check_durability(value: Any) -> str:
+    """Name of a durability.
+
+    Parameters
+    ----------
+    value : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if value not in DURABILITIES:
+        raise ArgumentError(
+            f"durability {value!r} is not possible; use one of {', '.join(DURABILITIES)}"
+        )
+    return str(value)
+
+
+def check_verify(value: Any) -> str:
+    """When chunks are verified.
+
+    Parameters
+    ----------
+    value : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(value, str) or value not in VERIFICATIONS:
+        raise ArgumentError(
+            f"verify {value!r} is not possible; use one of {', '.join(VERIFICATIONS)}"
+        )
+    return str(value)
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+_CHECKS: dict[str, Callable[[Any], int | str | None]] = {
+    "threads": _threads,
+    "max_memory": _max_memory,
+    "mapped_memory": _mapped_memory,
+    "warn_result": parse_bytes,
+    "max_result": parse_bytes,
+    "engine": check_engine,
+    "verify": check_verify,
+}
+
+
+def _from_environment() -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "threads": _cores(),
+        "max_memory": 256 * 1024**2,
+        "mapped_memory": None,
+        "warn_result": 1024**3,
+        "max_result": _half_of_memory(),
+        "engine": "auto",
+        "verify": "write",
+    }
+    for name, variable, convert in (
+        ("threads", "EXTARRAY_NUM_THREADS", int),
+        ("max_memory", "EXTARRAY_MAX_MEMORY", str),
+        ("mapped_memory", "EXTARRAY_MAPPED_MEMORY", str),
+        ("warn_result", "EXTARRAY_WARN_RESULT", str),
+        ("max_result", "EXTARRAY_MAX_RESULT", str),
+        ("engine", "EXTARRAY_ENGINE", str),
+        ("verify", "EXTARRAY_VERIFY", str),
+    ):
+        text = os.environ.get(variable)
+        if text:
+            try:
+                values[name] = _CHECKS[name](convert(text))
+            except ValueError as error:
+                raise ArgumentError(f"environment variable {variable}={text!r}: {error}") from None
+    return values
+
+
+class _Override:
+    """Undoes `Config.set` at the end of a with block."""
+
+    def __init__(self, config: Config, before: Mapping[str, Any]) -> None:
+        self._config = config
+        self._before = before
+
+    def __enter__(self) -> Config:
+        return self._config
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _overrides.set(self._before)
+
+
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar(
+    "extarray_config", default=MappingProxyType({})
+)
+
+
+class Config:
+    """Settings; the module's one instance is ``extarray.config``.
+
+    Attributes
+    ----------
+    threads : int
+        Threads of a large transfer.  Default: the cores that this process may use, or the
+        environment variable ``EXTARRAY_NUM_THREADS``.
+    max_memory : int
+        Bytes of temporary memory of an operation that works block by block; texts such as
+        ``"256 MiB"`` are accepted.  Default: 256 MiB, or ``EXTARRAY_MAX_MEMORY``.  This is the
+        process's own memory; what is mapped of files is the system's, see `mapped_memory`.
+    mapped_memory : int or None
+        Bytes that an operation which works block by block goes through before it takes what is
+        mapped of files out of the resident set of the process; about so much of them is resident
+        then.  The system may have these pages back at any time, but a cluster's scheduler may count
+        them.  None: they stay, which is faster where they are used again.  Default: None, or
+        ``EXTARRAY_MAPPED_MEMORY``.
+    warn_result : int
+        Bytes above which the result of a function in memory gives a `ResultWarning`.  Default:
+        1 GiB, or ``EXTARRAY_WARN_RESULT``.
+    max_result : int
+        Bytes above which it is refused, with a `ResultError`.  What is read explicitly has no
+        limit.  Default: half of the physical memory, or ``EXTARRAY_MAX_RESULT``.
+    engine : {"auto", "mmap", "pread"}
+        How files are read and written where ``create`` and ``open`` are asked for "auto".
+        Default: "auto" (by the type of the file system), or ``EXTARRAY_ENGINE``.
+    verify : {"never", "write", "read"}
+        Which chunks of arrays with checksums are compared with them, once in a session, where
+        ``open`` is not told: none; "write": those that are copied to another array, or written to
+        in part; "read": also those that are read.  Default: "write", or ``EXTARRAY_VERIFY``.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> with xa.config.set(threads=1):
+    ...     xa.config.threads
+    1
+    """
+
+    __slots__ = ("_fault", "_values")
+
+    _values: dict[str, Any]
+    _fault: str  # what the environment has that cannot be: there are no values then
+
+    def __init__(self) -> None:
+        values, fault = {}, ""
+        try:
+            values = _from_environment()
+        except ArgumentError as error:
+            # Told where a setting is asked for: an import that failed could not be dealt with.
+            fault = str(error)
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_fault", fault)
+
+    def __getattr__(self, name: str) -> Any:
+        overrides = _overrides.get()
+        if name in overrides:
+            return overrides[name]
+        try:
+            return self._values[name]
+        except KeyError:
+            if name in _CHECKS:
+                raise ArgumentError(self._fault) from None
+            self._refuse(name, AttributeError)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _CHECKS:
+            self._refuse(name, AttributeError)
+        self._values[name] = _CHECKS[name](value)
+
+    def __dir__(self) -> list[str]:
+        return ["set", *_CHECKS]
+
+    def set(self, **values: Any) -> _Override:
+        """Set values in this thread; as a context manager, until the end of the block.
+
+        Parameters
+        ----------
+        **values
+            Names and values of settings.
+
+        Returns
+        -------
+        context manager
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            An unknown name, or a value that is not possible; nothing is set.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.config.set(max_memory="1 GiB"):
+        ...     xa.config.max_memory
+        1073741824
+        """
+        for name in values:
+            if name not in _CHECKS:
+                self._refuse(name, ArgumentError)
+        before = _overrides.get()
+        checked = {name: _CHECKS[name](value) for name, value in values.items()}
+        _overrides.set(MappingProxyType({**before, **checked}))
+        return _Override(self, before)
+
+    def _refuse(self, name: str, kind: type[Exception]) -> NoReturn:
+        raise kind(f"no setting {name!r}; there are {', '.join(_CHECKS)}")
+
+    def __repr__(self) -> str:
+        return f"<config: {', '.join(f'{name}={getattr(self, name)!r}' for name in _CHECKS)}>"
+
+
+config = Config()

@@ -1,0 +1,245 @@
+"""The error family: every error that extarray raises on purpose is an `ExtArrayError`.
+
+Each class also derives from the built-in that fits, so code written for NumPy, h5py or plain
+files goes on catching what it caught before.  A message says what was asked, what is possible,
+and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.exceptions import AxisError as _NumPyAxisError
+
+__all__ = [
+    "AccessError",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "AxisError",
+    "BoundsError",
+    "CastingError",
+    "ChecksumError",
+    "ChunksError",
+    "ClosedError",
+    "CorruptError",
+    "DTypeError",
+    "ExistsError",
+    "ExtArrayError",
+    "FieldError",
+    "FormatError",
+    "LimitError",
+    "LockedError",
+    "MissingError",
+    "MissingExtraError",
+    "PartnerError",
+    "ReadOnlyError",
+    "RecoveryWarning",
+    "ReplacedError",
+    "ReserveError",
+    "ResultError",
+    "ResultWarning",
+    "SelectionError",
+    "ShapeError",
+    "StorageError",
+    "TruncatedError",
+    "VariableError",
+    "VersionError",
+]
+
+
+class ExtArrayError(Exception):
+    """Root of the family."""
+
+
+class ArgumentError(ExtArrayError, ValueError):
+    """An argument has a value that is not possible."""
+
+
+class ArgumentTypeError(ExtArrayError, TypeError):
+    """An argument has a type that is not possible."""
+
+
+class ShapeError(ArgumentError):
+    """A shape, or the shape of given data, does not fit."""
+
+
+class ChunksError(ArgumentError):
+    """A chunk shape is not possible."""
+
+
+class DTypeError(ArgumentTypeError):
+    """A data type has no fixed size in bytes, or cannot be stored."""
+
+
+class CastingError(ArgumentTypeError):
+    """Data cannot be cast as the casting rule asks."""
+
+
+class BoundsError(ExtArrayError, IndexError):
+    """An index lies outside the bounds, or there are too many indices."""
+
+
+class SelectionError(ExtArrayError, IndexError):
+    """An object between the brackets is no index that is supported."""
+
+
+class FieldError(ExtArrayError, ValueError, KeyError):
+    """A structured dtype has no field of a name (NumPy raises a ValueError or a KeyError)."""
+
+    __str__ = ExtArrayError.__str__
+
+
+class VariableError(ArgumentError, KeyError):
+    """A dataset and what is given for it differ in their variables (xarray raises a KeyError)."""
+
+    __str__ = ExtArrayError.__str__
+
+
+class AxisError(ExtArrayError, _NumPyAxisError):
+    """An axis does not exist (a ValueError and an IndexError, as NumPy's)."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without it, tblib in dask's workers would not call __init__, which sets the message.
+        return type(self), self.args
+
+
+class LimitError(ExtArrayError, OverflowError):
+    """A bound, an address or a size exceeds 63 bits."""
+
+
+class ReserveError(ExtArrayError, MemoryError):
+    """A memory-resident array cannot grow: no memory, or no address space."""
+
+
+class ResultError(ExtArrayError, MemoryError):
+    """A result in memory would be larger than ``config.max_result``."""
+
+
+class ClosedError(ExtArrayError, ValueError):
+    """The array is closed."""
+
+
+class ReadOnlyError(ExtArrayError, ValueError):
+    """A change was asked of an array that is open for reading."""
+
+
+class FormatError(ExtArrayError, ValueError):
+    """The files are not a pair that this version can read."""
+
+
+class VersionError(FormatError):
+    """The files were written in a newer format."""
+
+
+class CorruptError(FormatError):
+    """A part of the metadata is damaged, or a chunk (`ChecksumError`)."""
+
+
+class ChecksumError(CorruptError):
+    """A chunk does not fit its checksum.
+
+    Attributes
+    ----------
+    filename : str
+        The file that has the chunk, ``.xta``.
+    chunk : int
+        Address of the chunk.
+    box : tuple of slice
+        What the chunk has of the array: its elements inside the bounds, perhaps none.
+    start, stop : int
+        Bytes of the file that the chunk takes: start ... stop - 1.
+    """
+
+    filename: str
+    chunk: int
+    box: tuple[slice, ...]
+    start: int
+    stop: int
+
+
+class TruncatedError(FormatError):
+    """A file is shorter than the metadata says."""
+
+
+class PartnerError(FormatError):
+    """The two files do not belong together."""
+
+
+class StorageError(ExtArrayError, OSError):
+    """The file system refused (no space, file too large, input/output error, ...).
+
+    Attributes
+    ----------
+    errno : int
+    filename : str or None
+        The file, or the array's path without suffix.
+    """
+
+    def __str__(self) -> str:
+        if self.filename is not None and f"'{self.filename}'" in str(self.strerror):
+            return f"[Errno {self.errno}] {self.strerror}"  # which has the name, with more around
+        return super().__str__()
+
+
+class AccessError(StorageError, PermissionError):
+    """The file system does not permit it."""
+
+
+class LockedError(StorageError, BlockingIOError):
+    """Another writer has the array open."""
+
+
+class ExistsError(StorageError, FileExistsError):
+    """The files exist."""
+
+
+class MissingError(StorageError, FileNotFoundError):
+    """A file of the pair does not exist."""
+
+
+class ReplacedError(MissingError):
+    """The files of an open array were replaced, removed or moved: nothing new can come to it."""
+
+
+class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
+    """Files were not whole, as a loss of power leaves them: an older state was opened."""
+
+
+class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818
+    """A result in memory is larger than ``config.warn_result``."""
+
+
+def storage_error(error: OSError, what: str, path: object) -> StorageError:
+    """The family's error for one of the operating system.
+
+    Parameters
+    ----------
+    error : OSError
+    what : str
+        What was asked, and what to do; ``{}`` where the path belongs.
+    path : str or PathLike
+
+    Returns
+    -------
+    StorageError
+        With the errno of `error`, and of the built-in class that fits.  Its `filename` is that of
+        `error`, or the path where the system was asked for an open file.
+    """
+    kinds: dict[type[OSError], type[StorageError]] = {
+        PermissionError: AccessError,
+        FileExistsError: ExistsError,
+        FileNotFoundError: MissingError,
+    }
+    kind = kinds.get(type(error), StorageError)
+    what = what.replace("{}", str(path), 1)
+    name = str(path) if error.filename is None else error.filename
+    return kind(error.errno, f"{what}: {error.strerror or error}", name)
+
+
+class MissingExtraError(ExtArrayError, ImportError):
+    """An optional package is not installed."""
+
+
+# Tracebacks and pickles name the module that programs import them from.
+for _name in __all__:
+    globals()[_name].__module__ = "extarray.errors"

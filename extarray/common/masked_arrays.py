@@ -1,0 +1,53 @@
+"""Masked arrays as values: what is masked is none, and the fill value stands for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["unmasked"]
+
+
+def unmasked(values: Any, dtype: np.dtype[Any], fill: Any) -> NDArray[Any]:
+    """Elements of an array; what is masked has the fill value.
+
+    Parameters
+    ----------
+    values : array_like
+    dtype : dtype
+        Of the fill value.
+    fill : scalar
+
+    Returns
+    -------
+    ndarray
+        Of `dtype` where anything is masked, cast as NumPy's assignment casts.
+
+    Raises
+    ------
+    ArgumentError
+        Parts of records are masked.
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    plain: NDArray[Any] = np.asarray(values)
+    mask: Any = np.ma.getmask(values)
+    if mask is np.ma.nomask:
+        return plain
+    if mask.dtype.names is not None:
+        if not any(np.any(mask[name]) for name in mask.dtype.names):
+            return plain
+        raise ArgumentError("cannot store records that are masked in part; give their .filled()")
+    if not mask.any():
+        return plain
+    result: NDArray[Any] = np.empty(plain.shape, dtype)
+    # What is masked may be anything, and not castable.
+    np.copyto(result, plain, casting="unsafe", where=~mask)
+    result[mask] = fill
+    return result

@@ -1,0 +1,40 @@
+"""The bytes of ``.xmd``, in pure functions, as the pages in ``docs/format`` specify them.
+
+From the top down; each module uses some of those below it, and none above:
+
+``dims``
+    Names of the axes: kept as the attribute ``"dims"``, a list of texts.
+``fitting``
+    Whether what a superblock says can be true.
+``fresh``
+    A whole ``.xmd``, as it is made.
+``groups``
+    Commits of several arrays: states that wait for a decision, and who took part.
+``labels``
+    Labels of elements that the attributes hold, and which elements they label.
+``writers``
+    The table of the writers that share an array.
+``attrs``
+    Attributes: a mutable mapping of JSON values, each change a commit.
+``checksum_table``
+    The table of the checksums of chunks.
+``directory``
+    The directory of optional blocks: what only some arrays have, from when they first use
+    it.
+``records``
+    The growth log: records of segments, in extents.
+``superblock``
+    Superblocks: the committed states.
+``header``
+    The header: what never changes in the life of an array.
+``dtypes``
+    Data types that can be stored, and their descriptions in JSON.
+``places``
+    Where things stand in the two files.
+``_superblock``
+    The bytes of a superblock, which every commit writes.
+``_crc``
+    CRC-32C.
+
+May use: grid, _core, common.
+"""

@@ -1,0 +1,319 @@
+"""Attributes: a mutable mapping of JSON values, each change a commit."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from datetime import date, time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import ArgumentTypeError, CorruptError, LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
+
+_MISSING = object()
+# Bytes, which the files count with 32 bits.
+_LONGEST = 2**32 - 1
+
+
+def _checked(value: Any, where: str) -> Any:
+    """A copy of a JSON value; anything else raises."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ArgumentTypeError(
+                f"attribute {where} is {value}, which JSON does not have; use None or a text"
+            )
+        return float(value)
+    if isinstance(value, list):
+        return [_checked(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, dict):
+        for key in value:
+            _check_key(key, where)
+        return {key: _checked(item, f"{where}[{key!r}]") for key, item in value.items()}
+    raise ArgumentTypeError(
+        f"attribute {where} is of type {_type_name(value)}; possible are None, bool, int, float, "
+        f"str, lists, and dicts with str keys: {_advice(value)}"
+    )
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _advice(value: Any) -> str:
+    """How to have a value of JSON instead of one that is none."""
+    if isinstance(value, np.ndarray):
+        return "give its .tolist()"
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return "give its str()"
+    if isinstance(value, np.generic):
+        return "give its .item()"
+    if isinstance(value, (date, time)):
+        return "give its .isoformat()"
+    if isinstance(value, bytes):
+        return "give its .decode()"
+    if isinstance(value, Iterable):
+        return "give a list of it"
+    return "convert it to one of these"
+
+
+def _check_key(key: Any, where: str) -> None:
+    if not isinstance(key, str):
+        raise ArgumentTypeError(
+            f"the key {key!r} of {where} is of type {_type_name(key)}; use a str"
+        )
+
+
+def encode_attrs(values: Any) -> str:
+    """JSON text of attributes.
+
+    Parameters
+    ----------
+    values : mapping or None
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: no mapping from str to JSON values.
+    LimitError
+        An OverflowError: 4 GiB or more.
+    """
+    if values is None:
+        return "{}"
+    if not isinstance(values, Mapping):
+        raise ArgumentTypeError(f"attrs must be a mapping, not of type {_type_name(values)}")
+    plain = dict(values)
+    for key in plain:
+        _check_key(key, "attrs")
+    try:
+        checked = {key: _checked(value, repr(key)) for key, value in plain.items()}
+        text = json.dumps(checked, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        length = len(text.encode())
+    except RecursionError:
+        raise ArgumentTypeError("attrs are nested too deeply, or contain themselves") from None
+    except UnicodeEncodeError as error:
+        raise ArgumentTypeError(f"attrs have a text that is no Unicode: {error}") from None
+    except ValueError as error:
+        raise ArgumentTypeError(f"attrs have a value that JSON cannot hold: {error}") from None
+    if length > _LONGEST:
+        raise LimitError(
+            f"attrs are {length} bytes of JSON; {_LONGEST} are possible: keep large data in arrays"
+        )
+    return text
+
+
+def decode_attrs(text: str) -> dict[str, Any]:
+    """Attributes from their JSON text.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    dict
+    """
+    values: dict[str, Any] = json.loads(text)
+    return values
+
+
+def check_attrs(blob: bytes) -> str:
+    """JSON text of attributes from the bytes of a file.
+
+    Parameters
+    ----------
+    blob : bytes
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    CorruptError
+        A ValueError: no JSON object, one that is nested too deeply to be read, or one with values
+        that could not be written again.
+    """
+    try:
+        text = blob.decode()
+        values = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
+        if "\\ud" in text.lower():  # half of a character, perhaps
+            json.dumps(values, ensure_ascii=False).encode()
+    except ValueError as error:
+        raise CorruptError(f"the attributes are no JSON: {error}") from None
+    except RecursionError:
+        raise CorruptError("the attributes are nested too deeply") from None
+    if not isinstance(values, dict):
+        raise CorruptError("the attributes are no JSON object")
+    return text
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number there")
+
+
+class Attributes(MutableMapping[str, Any]):
+    """Attributes of an array: names and JSON values.
+
+    Each assignment and each deletion is one commit, `update` is one in all.  Values come back as
+    copies: changing one changes nothing in the array.
+
+    Parameters
+    ----------
+    load : callable
+        How the array gives the JSON text of all of them.
+    save : callable
+        How it takes another one: from what it is given to call, which reads them, and may raise; or
+        gives None, to change nothing.  Meanwhile nobody else changes them.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.zeros((2, 2))
+    >>> a.attrs["unit"] = "mm"
+    >>> dict(a.attrs)
+    {'unit': 'mm'}
+    """
+
+    __slots__ = ("_load", "_save")
+
+    def __init__(
+        self, load: Callable[[], str], save: Callable[[Callable[[], str | None]], None]
+    ) -> None:
+        self._load = load
+        self._save = save
+
+    def _values(self) -> dict[str, Any]:
+        return decode_attrs(self._load())
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values()[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.update([(key, value)])
+
+    def __delitem__(self, key: str) -> None:
+        self.pop(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several attributes in one commit.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for ``dict.update``.
+
+        Raises
+        ------
+        ArgumentTypeError
+            A TypeError: a value is none of JSON; nothing has changed.
+        ReadOnlyError, ClosedError
+        """
+
+        def change() -> str:
+            given: dict[str, Any] = dict(*args, **kwargs)
+            # Checked alone first: a message should speak of what was given.
+            encode_attrs(given)
+            return encode_attrs({**self._values(), **given})
+
+        self._save(change)
+
+    def clear(self) -> None:
+        """Remove all attributes, in one commit."""
+        self._save(lambda: "{}")
+
+    def pop(self, key: str, default: Any = _MISSING) -> Any:
+        """Remove an attribute and return its value.
+
+        Parameters
+        ----------
+        key : str
+        default : object, optional
+            Returned where there is no such attribute; without it that is a KeyError.
+
+        Returns
+        -------
+        object
+        """
+        value = default
+
+        def change() -> str | None:
+            nonlocal value
+            values = self._values()
+            if key not in values and default is not _MISSING:
+                return None
+            value = values.pop(key)
+            return encode_attrs(values)
+
+        self._save(change)
+        return value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Value of an attribute, which is set where there is none.
+
+        Parameters
+        ----------
+        key : str
+        default : object, optional
+
+        Returns
+        -------
+        object
+        """
+
+        def change() -> str | None:
+            values = self._values()
+            if key in values:
+                return None
+            encode_attrs({key: default})
+            return encode_attrs({**values, key: default})
+
+        self._save(change)
+        return self[key]
+
+    def asdict(self) -> dict[str, Any]:
+        """Copy of all attributes.
+
+        Returns
+        -------
+        dict
+        """
+        return self._values()
+
+    def __repr__(self) -> str:
+        return f"Attributes({self._values()!r})"
+
+    def __copy__(self) -> dict[str, Any]:
+        return self._values()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return copy.deepcopy(self._values(), memo)

@@ -1,0 +1,112 @@
+"""Names of the axes: kept as the attribute ``"dims"``, a list of texts."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check_dims", "known_dims", "wider_dims"]
+
+
+def check_dims(dims: Any, ndim: int) -> list[str]:
+    """Names of the axes that a user gives.
+
+    Parameters
+    ----------
+    dims : sequence of str
+        Unique, one an axis.
+    ndim : int
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: no sequence of texts.
+    ArgumentError
+        A ValueError: a name occurs twice, or there are too few or too many.
+
+    Examples
+    --------
+    >>> check_dims(("y", "x"), 2)
+    ['y', 'x']
+    """
+    if isinstance(dims, str):
+        raise ArgumentTypeError(f"dims must be a sequence of names, not the text {dims!r}")
+    try:
+        names = list(dims)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"dims must be a sequence of names, not a {type(dims).__name__}"
+        ) from None
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"the name {name!r} in dims is a {type(name).__name__}, no str")
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"dims {tuple(names)} has a name twice; each axis has its own")
+    if len(names) != ndim:
+        raise ArgumentError(f"dims {tuple(names)} has {len(names)} names for {ndim} axes")
+    return [str(name) for name in names]
+
+
+def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
+    """Names of the axes from the attribute ``"dims"``, or None where it holds something else.
+
+    Parameters
+    ----------
+    value : object
+        A JSON value.
+    ndim : int
+
+    Returns
+    -------
+    tuple of str, or None
+
+    Examples
+    --------
+    >>> known_dims(["y", "x"], 2), known_dims("a text of somebody else", 2)
+    (('y', 'x'), None)
+    """
+    try:
+        return tuple(check_dims(value, ndim))
+    except (ArgumentError, ArgumentTypeError):
+        return None
+
+
+def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:
+    """Names of the axes with one axis more.
+
+    Parameters
+    ----------
+    dims : sequence of str
+        Of the axes that there are.
+    position : int
+        Of the new axis.
+    name : str, optional
+        Of the new axis; None: the first of ``dim_0``, ``dim_1``, ... from the position on that is
+        free.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+
+    Examples
+    --------
+    >>> wider_dims(("y", "x"), 0, "time"), wider_dims(("dim_0", "x"), 0, None)
+    (['time', 'y', 'x'], ['dim_1', 'dim_0', 'x'])
+    """
+    if name is None:
+        numbered = (f"dim_{j}" for j in itertools.count(position))
+        name = next(text for text in numbered if text not in dims)
+    return check_dims((*dims[:position], name, *dims[position:]), len(dims) + 1)

@@ -1,0 +1,131 @@
+"""The directory of optional blocks: what only some arrays have, from when they first use it."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING
+
+from extarray.format._crc import crc32c
+from extarray.format.places import BLOCK, CHECKSUM, LAST_END, PENDING_SLOTS
+
+if TYPE_CHECKING:
+    from extarray.format.header import Header
+
+__all__ = [
+    "BLOCK_BYTES",
+    "BLOCK_NAMES",
+    "DIRECTORY_BYTES",
+    "ENTRY_BYTES",
+    "BlockKind",
+    "decode_directory",
+    "encode_entry",
+    "entry_offset",
+    "pending_offset",
+]
+
+
+class BlockKind(enum.IntEnum):
+    """What a block is for; its entry in the directory has this number.
+
+    Attributes
+    ----------
+    GROUP
+        Commits of several arrays: who took part, and two pending states.
+    WRITERS
+        The table of the writers that share an array.
+    """
+
+    GROUP = 0
+    WRITERS = 1
+
+
+BLOCK_BYTES = {BlockKind.GROUP: (1 + len(PENDING_SLOTS)) * BLOCK, BlockKind.WRITERS: BLOCK}
+ENTRY_BYTES = 16
+# For messages: the block ...
+BLOCK_NAMES = {
+    BlockKind.GROUP: "for commits of several arrays",
+    BlockKind.WRITERS: "for several writers",
+}
+DIRECTORY_BYTES = ENTRY_BYTES * len(BlockKind)
+
+_ENTRY = struct.Struct("<IIQ")
+
+
+def entry_offset(header: Header, kind: BlockKind) -> int:
+    """Offset of an entry of the directory.
+
+    Parameters
+    ----------
+    header : Header
+    kind : BlockKind
+
+    Returns
+    -------
+    int
+    """
+    return header.directory_offset + ENTRY_BYTES * kind
+
+
+def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
+    """Bytes of an entry: where a block is.
+
+    Parameters
+    ----------
+    offset : int
+    kind : BlockKind
+    uuid : bytes
+        The array's: the checksum covers it.
+
+    Returns
+    -------
+    bytes
+    """
+    body = _ENTRY.pack(0, kind, offset)[CHECKSUM.size :]
+    return CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind, int]:
+    """Offsets of the blocks that there are.
+
+    Parameters
+    ----------
+    data : bytes
+        The directory; what is cut off, or damaged, or not possible, is left out.
+    header : Header
+    length : int
+        Bytes of the file: a block is on the disk before its entry is.
+
+    Returns
+    -------
+    dict of BlockKind to int
+    """
+    found = {}
+    for kind in BlockKind:
+        entry = data[ENTRY_BYTES * kind : ENTRY_BYTES * (kind + 1)]
+        if len(entry) < ENTRY_BYTES:
+            break
+        crc, number, offset = _ENTRY.unpack(entry)
+        if (
+            number == kind
+            and crc32c(header.uuid + entry[CHECKSUM.size :]) == crc
+            and header.first_extent <= offset <= min(length, LAST_END) - BLOCK_BYTES[kind]
+        ):
+            found[kind] = offset
+    return found
+
+
+def pending_offset(group: int, slot: int) -> int:
+    """Offset of a pending state.
+
+    Parameters
+    ----------
+    group : int
+        Offset of the block for commits of several arrays.
+    slot : int
+
+    Returns
+    -------
+    int
+    """
+    return group + BLOCK * (1 + PENDING_SLOTS.index(slot))

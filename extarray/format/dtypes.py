@@ -1,0 +1,281 @@
+"""Data types that can be stored, and their descriptions in JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import reprlib
+import warnings
+from typing import Any
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError, DTypeError, FormatError
+
+__all__ = ["check_dtype", "decode_dtype", "encode_dtype"]
+
+# Types around a type: records and sub-arrays; printing NumPy's types, say, is recursive.
+_DEEPEST = 32
+# What a description of a data type says of a type without parts.
+_TYPE_STRING = re.compile(
+    r"\|(b1|[iu]1|[SV](0|[1-9][0-9]*))"
+    r"|[<>]([iu][248]|f[248]|c(8|16)|U(0|[1-9][0-9]*))"
+    r"|[<>][Mm]8(\[([1-9][0-9]*)?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
+)
+# Floats that are longer are those of the machine: of a type string, what they have is not known.
+_LONG_STRING = re.compile(r"[<>](f(12|16)|c(24|32))")
+# The keys of objects: those that there must be, and those that there may be.
+_OF_RECORD = {"fields", "itemsize", "aligned"}, {"base"}
+_OF_FIELD = {"name", "type", "offset"}, {"title"}
+_OF_EXTENSION = {"extension", "itemsize"}, set[str]()
+_OF_LONG = {"longdouble", "digits"}, set[str]()
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any]:
+    """A data type that can be stored.
+
+    Parameters
+    ----------
+    dtype : dtype_like
+
+    Returns
+    -------
+    dtype
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: no fixed size, or itemsize 0.
+    ArgumentError
+        A ValueError: a sub-array type, whose elements would add axes.
+    """
+    result = _understood(dtype)
+    if result.hasobject or result.char == "T":
+        raise DTypeError(
+            f"elements of {result} have no fixed size in bytes; use fixed-length bytes or text "
+            "('S20', 'U20'), numbers, or records of these"
+        )
+    if result.subdtype is not None:
+        base, inner = result.subdtype
+        raise ArgumentError(
+            f"{result} is a sub-array type; use dtype {base} and append {inner} to the shape"
+        )
+    if result.isbuiltin == 2 and not result.isnative:
+        raise DTypeError(
+            f"{result.newbyteorder('=')} is stored in this machine's byte order only; use "
+            "newbyteorder('=')"
+        )
+    if result.itemsize == 0:
+        raise DTypeError(f"elements of {result!r} have 0 bytes; give a length, e.g. 'S20'")
+    if _depth(result) > _DEEPEST:
+        raise DTypeError(
+            f"a type of records or sub-arrays in others, deeper than {_DEEPEST}; make it flatter"
+        )
+    return result
+
+
+def _understood(dtype: Any) -> np.dtype[Any]:
+    """What NumPy understands, and the names that it knows as soon as `ml_dtypes` is imported."""
+    understood: np.dtype[Any]
+    try:
+        understood = np.dtype(dtype)
+        return understood
+    except TypeError as error:
+        problem = str(error)
+    from extarray.common.extras import require
+
+    try:
+        require("ml_dtypes", "dtypes", "a name such as 'bfloat16'")
+        understood = np.dtype(dtype)
+        return understood
+    except TypeError as error:
+        problem = str(error)
+    except ImportError as error:
+        problem = f"{problem}; {error}"
+    raise DTypeError(f"{dtype!r} is no data type: {problem}")
+
+
+def _depth(dtype: np.dtype[Any]) -> int:
+    """How many types lie around the innermost, not counted far beyond what is allowed."""
+    depth, level = -1, [dtype]
+    while level and depth <= _DEEPEST:
+        parts = [part for outer in level for part in _parts(outer)]
+        level = list({id(part): part for part in parts}.values())
+        depth += 1
+    return depth
+
+
+def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
+    """The types that a record or a sub-array consists of."""
+    if dtype.subdtype is not None:
+        return [dtype.subdtype[0]]
+    return [entry[0] for entry in (dtype.fields or {}).values()]
+
+
+def encode_dtype(dtype: np.dtype[Any]) -> Any:
+    """JSON value that describes a data type.
+
+    Parameters
+    ----------
+    dtype : dtype
+
+    Returns
+    -------
+    str, list or dict
+        A type string such as ``"<f8"``; ``[type, [extents]]`` for a sub-array; a dict for a
+        structured type; ``{"extension": name, "itemsize": n}`` for a type from another package;
+        ``{"longdouble": type string, "digits": n}`` for floats that machines have in several ways.
+
+    Examples
+    --------
+    >>> encode_dtype(np.dtype("u2"))
+    '<u2'
+    """
+    if dtype.subdtype is not None:
+        base, extents = dtype.subdtype
+        return [encode_dtype(base), list(extents)]
+    if dtype.fields is not None:
+        assert dtype.names is not None
+        fields = []
+        for name in dtype.names:
+            entry = dtype.fields[name]
+            field = {"name": name, "type": encode_dtype(entry[0]), "offset": int(entry[1])}
+            if len(entry) > 2 and isinstance(entry[2], str):
+                field["title"] = entry[2]
+            fields.append(field)
+        record = {"fields": fields, "itemsize": dtype.itemsize, "aligned": dtype.isalignedstruct}
+        if dtype.type is not np.void:  # a number whose parts have names
+            extension = np.dtype(dtype.type)
+            base = extension if extension.isbuiltin == 2 else np.dtype(dtype.str)
+            record["base"] = encode_dtype(base)
+        return record
+    if dtype.isbuiltin == 2:
+        return {"extension": dtype.name, "itemsize": dtype.itemsize}
+    if _LONG_STRING.fullmatch(dtype.str):
+        return {"longdouble": dtype.str, "digits": _long_digits()}
+    return dtype.str
+
+
+def _long_digits() -> int:
+    """Binary digits of this machine's `long double`: 64 on x86, 113 on others."""
+    return int(np.finfo(np.longdouble).nmant) + 1
+
+
+def decode_dtype(value: Any) -> np.dtype[Any]:
+    """Data type from its description.
+
+    Parameters
+    ----------
+    value : str, list or dict
+        What `encode_dtype` returned.
+
+    Returns
+    -------
+    dtype
+
+    Raises
+    ------
+    FormatError
+        A ValueError: not a description, or a type that this machine does not have.
+
+    Examples
+    --------
+    >>> decode_dtype("<u2")
+    dtype('uint16')
+    """
+    try:
+        return check_dtype(_decoded(value, 0))
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        problem = str(error)
+    raise FormatError(
+        f"the data type {reprlib.repr(value)} is not known on this machine: {problem}"
+    )
+
+
+def _decoded(value: Any, depth: int) -> np.dtype[Any]:
+    """Data type of a description, or of a part of one that lies so deep in it."""
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, str):
+        if not _TYPE_STRING.fullmatch(value):
+            raise ValueError("it is no type string")
+        return np.dtype(value)
+    if isinstance(value, list):
+        base, extents = value
+        if not extents or not all(type(n) is int and n >= 0 for n in extents):
+            raise ValueError("a sub-array has extents")  # which NumPy takes for more than that
+        return np.dtype((_decoded(base, depth + 1), tuple(extents)))
+    if "longdouble" in value:
+        return _long_dtype(value)
+    if "extension" in value:
+        return _extension_dtype(value)
+    return _record_dtype(value, depth)
+
+
+def _check_keys(value: dict[str, Any], keys: tuple[set[str], set[str]]) -> None:
+    """Raise where an object lacks a key, or has one that could mean anything."""
+    needed, possible = keys
+    if not needed <= set(value) <= needed | possible:
+        raise ValueError(f"it has the keys {sorted(value)}, which do not make a type")
+
+
+def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
+    _check_keys(value, _OF_RECORD)
+    fields = value["fields"]
+    for field in fields:
+        _check_keys(field, _OF_FIELD)
+    description = {
+        "names": [field["name"] for field in fields],
+        "formats": [_decoded(field["type"], depth + 1) for field in fields],
+        "offsets": [field["offset"] for field in fields],
+        "itemsize": value["itemsize"],
+    }
+    titles = [field["title"] for field in fields if "title" in field]
+    if titles:
+        if not all(isinstance(title, str) for title in titles):
+            raise TypeError("a title is a text")
+        description["titles"] = [field.get("title") for field in fields]
+    if not isinstance(value["aligned"], bool):
+        raise TypeError("a record is aligned or not")
+    parts = np.dtype(description)  # type: ignore[call-overload]
+    if "base" in value:
+        base = _decoded(value["base"], depth + 1)
+        if base.type is np.void or "fields" in value["base"]:
+            raise ValueError("its base is no number, and no text")
+        return np.dtype((base, parts))
+    if value["aligned"]:
+        with contextlib.suppress(ValueError):  # other machines align otherwise
+            parts = np.dtype(description, align=True)  # type: ignore[call-overload]
+    return parts  # type: ignore[no-any-return]
+
+
+def _long_dtype(value: dict[str, Any]) -> np.dtype[Any]:
+    _check_keys(value, _OF_LONG)
+    if not _LONG_STRING.fullmatch(value["longdouble"]):
+        raise ValueError("it is no long double")
+    found: np.dtype[Any] = np.dtype(value["longdouble"])
+    if value["digits"] != _long_digits():
+        raise ValueError(
+            f"a long double has {_long_digits()} binary digits here, and {value['digits']} there"
+        )
+    return found
+
+
+def _extension_dtype(value: dict[str, Any]) -> np.dtype[Any]:
+    _check_keys(value, _OF_EXTENSION)
+    name = value["extension"]
+    if not isinstance(name, str):
+        raise TypeError("the name of an extension is a text")
+    try:
+        with warnings.catch_warnings():  # a file may give any name, also one that NumPy would drop
+            warnings.simplefilter("ignore", DeprecationWarning)
+            found: np.dtype[Any] = np.dtype(name)
+    except TypeError:
+        from extarray.common.extras import require
+
+        found = np.dtype(getattr(require("ml_dtypes", "dtypes"), name))
+    if found.isbuiltin != 2:
+        raise ValueError("it is no type of another package")
+    if found.itemsize != value["itemsize"]:
+        raise ValueError(f"it has {found.itemsize} bytes here")
+    return found

@@ -1,0 +1,147 @@
+"""A whole ``.xmd``, as it is made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from extarray.format._crc import crc32c
+from extarray.format.checksum_table import encode_sums
+from extarray.format.directory import (
+    BLOCK_BYTES,
+    BlockKind,
+    encode_entry,
+    entry_offset,
+)
+from extarray.format.header import Header, encode_header, header_bytes_of
+from extarray.format.places import LIVE_SLOTS, SECTOR
+from extarray.format.records import (
+    EXTENT_HEAD_BYTES,
+    encode_extent_head,
+    encode_record,
+    extent_capacity,
+    record_bytes,
+)
+from extarray.format.superblock import Superblock, encode_superblock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Fresh", "attrs_room", "encode_fresh"]
+
+_LEAST_ATTRS_ROOM = 1024
+_MOST_ATTRS_ROOM = 2**32 - 1
+
+
+class Fresh(NamedTuple):
+    """A fresh ``.xmd``: its bytes, and what they say.
+
+    Attributes
+    ----------
+    image : bytearray
+    header : Header
+        With its length in the file.
+    state : Superblock
+        With the places of the attributes and of the free space.
+    extents : list of int
+        Offsets of the extents of the growth log.
+    """
+
+    image: bytearray
+    header: Header
+    state: Superblock
+    extents: list[int]
+
+
+def encode_fresh(
+    header: Header,
+    state: Superblock,
+    records: Sequence[tuple[int, int, tuple[int, ...]]],
+    attrs: str,
+    slots: Sequence[int],
+    blocks: Mapping[BlockKind, bytes] | None = None,
+) -> Fresh:
+    """A fresh ``.xmd`` that tells of one state.
+
+    Parameters
+    ----------
+    header : Header
+    state : Superblock
+        What it says of places in the file has no effect.
+    records : sequence of (axis, side, grid)
+        Of the growth log, all that count.
+    attrs : str
+        Attributes, a JSON text.
+    slots : sequence of int
+        Superblocks that hold the state.
+    blocks : mapping of BlockKind to bytes, optional
+        What optional blocks begin with, where there are any.
+
+    Returns
+    -------
+    Fresh
+    """
+    first_bytes = encode_header(header)
+    header = replace(
+        header, header_bytes=header_bytes_of(first_bytes), content_bytes=len(first_bytes)
+    )
+    size, uuid = record_bytes(header.ndim), header.uuid
+    pieces = [(0, first_bytes), (header.copy_offset, first_bytes)]
+    if header.checksum:
+        pieces.append((header.sums_offset, encode_sums(True, [], header.uuid)))
+    extents: list[int] = []
+    end, done = header.first_extent, 0
+    while done < len(records) or not extents:
+        capacity = extent_capacity(len(extents))
+        some = records[done : done + capacity]
+        done += len(some)
+        extents.append(end)
+        end += EXTENT_HEAD_BYTES + capacity * size
+        head = encode_extent_head(end if done < len(records) else 0, uuid)
+        pieces.append((extents[-1], head + b"".join(encode_record(*r, uuid) for r in some)))
+    blob = attrs.encode()
+    room = max(_LEAST_ATTRS_ROOM, len(blob))
+    pieces.append((end, blob))
+    state = state._replace(
+        n_segments=len(records),
+        attrs_offset=end,
+        attrs_bytes=len(blob),
+        attrs_capacity=room,
+        attrs_crc=crc32c(blob),
+        spare_offset=0,
+        spare_capacity=0,
+        end=end + room,  # optional blocks are known by themselves
+    )
+    for slot in slots:
+        block = state if slot in LIVE_SLOTS else state._replace(sealed=False)
+        pieces.append((header.superblock_offset(slot), encode_superblock(block)))
+    length = end + room
+    for kind, data in (blocks or {}).items():
+        at = -(-length // SECTOR) * SECTOR
+        length = at + BLOCK_BYTES[kind]
+        pieces.append((at, data))
+        pieces.append((entry_offset(header, kind), encode_entry(at, kind, uuid)))
+    image = bytearray(length)
+    for offset, piece in pieces:
+        image[offset : offset + len(piece)] = piece
+    return Fresh(image, header, state, extents)
+
+
+def attrs_room(length: int) -> int:
+    """Bytes of a room for attributes, and for longer ones to come.
+
+    Parameters
+    ----------
+    length : int
+        Bytes of the attributes.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> attrs_room(10), attrs_room(1000), attrs_room(2**31) == 2**32 - 1
+    (1024, 2000, True)
+    """
+    return max(_LEAST_ATTRS_ROOM, min(2 * length, _MOST_ATTRS_ROOM))

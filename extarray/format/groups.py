@@ -1,0 +1,160 @@
+"""Commits of several arrays: states that wait for a decision, and who took part."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from extarray.common.errors import ArgumentError
+from extarray.format._crc import crc32c
+from extarray.format.places import BLOCK, CHECKSUM
+from extarray.format.superblock import (
+    Superblock,
+    decode_superblock,
+    encode_superblock,
+    superblock_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Pending", "decode_members", "decode_pending", "encode_members", "encode_pending"]
+
+_PENDING_TAIL = struct.Struct("<I16s16s")
+_MEMBERS_HEAD = struct.Struct("<II")
+_MEMBER = struct.Struct("<16sI")
+
+
+class Pending(NamedTuple):
+    """A state of one array of several that commit together.
+
+    Attributes
+    ----------
+    state : Superblock
+        Counts if the coordinator has decided the group.
+    group : bytes
+        Uuid of the commit.
+    coordinator : bytes
+        Uuid of the array that decides.
+    path : bytes
+        Where it is, without suffix, relative to the folder of this one.
+    """
+
+    state: Superblock
+    group: bytes
+    coordinator: bytes
+    path: bytes
+
+
+def encode_pending(pending: Pending) -> bytes:
+    """Bytes of a pending state: its superblock, and where its decision is.
+
+    Parameters
+    ----------
+    pending : Pending
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: the path is too long for a block.
+    """
+    block = encode_superblock(pending.state)
+    tail = _PENDING_TAIL.pack(len(pending.path), pending.group, pending.coordinator) + pending.path
+    data = block + CHECKSUM.pack(crc32c(block + tail)) + tail
+    if len(data) > BLOCK:
+        raise ArgumentError(
+            f"cannot commit arrays together whose paths differ by {len(pending.path)} bytes; keep "
+            "them nearer to one another"
+        )
+    return data
+
+
+def decode_pending(data: bytes, ndim: int) -> Pending | None:
+    """Pending state from its bytes, or None where they are none (torn, or never written).
+
+    Parameters
+    ----------
+    data : bytes
+        A block.
+    ndim : int
+
+    Returns
+    -------
+    Pending or None
+    """
+    state = decode_superblock(data, ndim)
+    at = superblock_bytes(ndim)
+    if state is None or len(data) < at + CHECKSUM.size + _PENDING_TAIL.size:
+        return None
+    (crc,) = CHECKSUM.unpack_from(data, at)
+    size, group, coordinator = _PENDING_TAIL.unpack_from(data, at + CHECKSUM.size)
+    first = at + CHECKSUM.size + _PENDING_TAIL.size
+    path = data[first : first + size]
+    if crc32c(data[:at] + data[at + CHECKSUM.size : first] + path) != crc:
+        return None
+    if len(path) < size or b"\0" in path:  # no writer of ours did that
+        return None
+    return Pending(state, group, coordinator, path)
+
+
+def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Bytes of the list of those who took part in a commit of several arrays.
+
+    Parameters
+    ----------
+    members : sequence of (bytes, bytes)
+        Uuid and path, without suffix, relative to the folder of the coordinator.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: too many for a block.
+    """
+    body = b"".join(_MEMBER.pack(uuid, len(path)) + path for uuid, path in members)
+    if len(body) > BLOCK - _MEMBERS_HEAD.size:
+        raise ArgumentError(
+            f"cannot commit {len(members) + 1} arrays together: with their paths they need "
+            f"{len(body)} bytes of {BLOCK - _MEMBERS_HEAD.size}; commit fewer, or keep them nearer "
+            "to one another"
+        )
+    size = struct.pack("<I", len(body))
+    return CHECKSUM.pack(crc32c(size + body)) + size + body
+
+
+def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
+    """Uuids and paths of those who took part in a commit of several arrays.
+
+    Parameters
+    ----------
+    data : bytes
+        A block.
+
+    Returns
+    -------
+    list of (bytes, bytes)
+        Empty where the bytes are no list.
+    """
+    if len(data) < _MEMBERS_HEAD.size:
+        return []
+    crc, size = _MEMBERS_HEAD.unpack_from(data)
+    stop = _MEMBERS_HEAD.size + size
+    if stop > len(data) or crc32c(data[CHECKSUM.size : stop]) != crc:
+        return []
+    members, at = [], _MEMBERS_HEAD.size
+    while at + _MEMBER.size <= stop:
+        uuid, length = _MEMBER.unpack_from(data, at)
+        at += _MEMBER.size
+        path = data[at : min(at + length, stop)]
+        if len(path) < length or b"\0" in path:
+            return []
+        members.append((uuid, path))
+        at += length
+    return members if at == stop else []

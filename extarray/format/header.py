@@ -1,0 +1,256 @@
+"""The header: what never changes in the life of an array."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.errors import CorruptError, FormatError, TruncatedError, VersionError
+from extarray.format._crc import crc32c
+from extarray.format.dtypes import decode_dtype, encode_dtype
+from extarray.format.places import (
+    BLOCK,
+    CELL,
+    COPY_AT,
+    COUNTERS_AT,
+    DIRECTORY_AT,
+    HOLDER_AT,
+    LIVE_SLOTS,
+    SECTOR,
+    SPARED_AT,
+    SUMS_AT,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "MAGIC",
+    "VERSION",
+    "Header",
+    "decode_header",
+    "encode_header",
+    "header_bytes_of",
+    "header_content",
+]
+
+# Orders of the elements in a chunk; `extarray.grid.order` has what they are.
+_ORDERS = ("C", "F", "Z", "H")
+
+MAGIC = b"\x89XTA\r\n\x1a\n"
+VERSION = (2, 0)
+
+_HEADER = struct.Struct("<8sHHI16sBcHIII")
+_SPARSE = 1
+_CHECKSUM_FLAG = 2
+_WORK_FLAG = 4
+_WORK_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Header:
+    """What never changes in the life of an array."""
+
+    uuid: bytes
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    order: str
+    fill: bytes
+    sparse: bool
+    checksum: bool = False
+    version: tuple[int, int] = VERSION
+    header_bytes: int = field(default=BLOCK, compare=False)
+    content_bytes: int = field(default=0, compare=False)
+    work: bytes = b""  # of `rechunk`, that has made the array: see `extarray.array.rechunk`
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.chunks)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of a chunk."""
+        size = self.dtype.itemsize
+        for extent in self.chunks:
+            size *= extent
+        return size
+
+    @property
+    def first_extent(self) -> int:
+        """Offset of the growth log."""
+        return self.copy_offset + -(-self.content_bytes // SECTOR) * SECTOR
+
+    @property
+    def copy_offset(self) -> int:
+        """Offset of the copy of the header."""
+        return self.header_bytes + COPY_AT
+
+    @property
+    def cuts_offset(self) -> int:
+        """Offset of the number of cuts."""
+        return self.header_bytes + COUNTERS_AT
+
+    @property
+    def holder_offset(self) -> int:
+        """Offset of the note that tells who writes."""
+        return self.header_bytes + HOLDER_AT
+
+    @property
+    def sums_offset(self) -> int:
+        """Offset of what tells where the checksums of the chunks are."""
+        return self.header_bytes + SUMS_AT
+
+    @property
+    def directory_offset(self) -> int:
+        """Offset of the directory of optional blocks."""
+        return self.header_bytes + DIRECTORY_AT
+
+    def superblock_offset(self, slot: int) -> int:
+        """Offset of a superblock."""
+        if slot < len(LIVE_SLOTS):
+            return self.header_bytes + slot * CELL
+        return self.header_bytes + SPARED_AT + (slot - len(LIVE_SLOTS)) * CELL
+
+
+def encode_header(header: Header) -> bytes:
+    """Bytes of a header, without the zeros that follow them up to `header_bytes`.
+
+    Parameters
+    ----------
+    header : Header
+
+    Returns
+    -------
+    bytes
+    """
+    description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
+    variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
+    variable += header.work
+    used = _HEADER.size + len(variable) + 4
+    size = -(-used // BLOCK) * BLOCK
+    fixed = _HEADER.pack(
+        MAGIC,
+        *header.version,
+        size,
+        header.uuid,
+        header.ndim,
+        header.order.encode(),
+        (_SPARSE if header.sparse else 0)
+        | (_CHECKSUM_FLAG if header.checksum else 0)
+        | (_WORK_FLAG if header.work else 0),
+        header.dtype.itemsize,
+        len(description),
+        0,
+    )
+    body = fixed + variable
+    return body + struct.pack("<I", crc32c(body))
+
+
+def header_bytes_of(data: bytes) -> int:
+    """Bytes of a header, unchecked.
+
+    Parameters
+    ----------
+    data : bytes
+        Its first 16, or more.
+
+    Returns
+    -------
+    int
+        `BLOCK` where the file is too short.
+    """
+    return int.from_bytes(data[12:16], "little") if len(data) >= 16 else BLOCK
+
+
+def decode_header(data: bytes) -> Header:
+    """Header from the first bytes of ``.xmd``.
+
+    Parameters
+    ----------
+    data : bytes
+        All of the header, or all of the file.
+
+    Returns
+    -------
+    Header
+
+    Raises
+    ------
+    FormatError, VersionError, CorruptError
+    """
+    if not data.startswith(MAGIC[: len(data)]):
+        raise FormatError("no extarray metadata: the first bytes are not its signature")
+    if len(data) < _HEADER.size:
+        raise TruncatedError("the header is cut off; restore the file from a copy")
+    (_, major, minor, size, uuid, ndim, order, flags, itemsize, description_bytes, _zero) = (
+        _HEADER.unpack_from(data)
+    )
+    if major > VERSION[0]:
+        raise VersionError(
+            f"written in format {major}.{minor}; this version of extarray reads formats up to "
+            f"{VERSION[0]}: install a newer one"
+        )
+    if major < VERSION[0]:
+        raise VersionError(
+            f"written in format {major}.{minor}, which was before the first release and is read no "
+            f"more; this version of extarray reads format {VERSION[0]}: copy the array into a "
+            "fresh one, through NumPy, with the version that wrote it"
+        )
+    work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
+    used = _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes
+    if len(data) < used + 4 or size < used + 4 or size % BLOCK:
+        raise CorruptError("the header is damaged: its lengths do not fit")
+    (crc,) = struct.unpack_from("<I", data, used)
+    if crc32c(data[:used]) != crc:
+        raise CorruptError("the header is damaged: its checksum does not fit")
+    at = _HEADER.size
+    chunks = struct.unpack_from(f"<{ndim}q", data, at)
+    at += 8 * ndim
+    try:
+        description = json.loads(data[at : at + description_bytes].decode())
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(f"the header is damaged: {error}") from None
+    dtype = decode_dtype(description)
+    at += description_bytes
+    header = Header(
+        uuid=uuid,
+        dtype=dtype,
+        chunks=chunks,
+        order=order.decode("latin-1"),
+        fill=bytes(data[at : at + itemsize]),
+        sparse=bool(flags & _SPARSE),
+        checksum=bool(flags & _CHECKSUM_FLAG),
+        version=(major, minor),
+        header_bytes=size,
+        content_bytes=used + 4,
+        work=bytes(data[at + itemsize : used]),
+    )
+    if (
+        dtype.itemsize != itemsize
+        or ndim > 32
+        or any(n < 1 for n in chunks)
+        or header.order not in _ORDERS
+        or header.chunk_bytes >= 2**63
+    ):
+        raise CorruptError("the header is damaged: its values are not possible")
+    return header
+
+
+def header_content(data: bytes) -> bytes:
+    """The part of a header that means something: what its checksum covers, and the checksum.
+
+    Parameters
+    ----------
+    data : bytes
+        A header that `decode_header` takes.
+
+    Returns
+    -------
+    bytes
+    """
+    ndim, flags, itemsize, description_bytes = struct.unpack_from("<BxHII", data, 32)
+    work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
+    return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes + 4]

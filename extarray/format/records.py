@@ -1,0 +1,193 @@
+"""The growth log: records of segments, in extents."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any
+
+import numpy as np
+
+from extarray.common.errors import CorruptError
+from extarray.format._crc import crc32c, crc32c_first_wrong
+from extarray.format.places import CHECKSUM
+
+__all__ = [
+    "EXTENT_HEAD_BYTES",
+    "check_records",
+    "decode_extent_head",
+    "decode_records",
+    "encode_extent_head",
+    "encode_record",
+    "extent_capacity",
+    "extent_of_record",
+    "record_bytes",
+]
+
+EXTENT_HEAD_BYTES = 16
+
+_FIRST_EXTENT = 8  # records
+_RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
+_EXTENT_HEAD = struct.Struct("<QII")
+
+
+@functools.cache
+def _record_type(ndim: int) -> np.dtype[Any]:
+    return np.dtype(
+        [("crc", "<u4"), ("side", "u1"), ("axis", "u1"), ("zero", "<u2"), ("grid", "<i8", (ndim,))]
+    )
+
+
+def record_bytes(ndim: int) -> int:
+    """Bytes of a record of the growth log.
+
+    Parameters
+    ----------
+    ndim : int
+
+    Returns
+    -------
+    int
+    """
+    return 8 + 8 * ndim
+
+
+def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
+    """Bytes of the record of a segment.
+
+    Parameters
+    ----------
+    axis, side : int
+        Axis that the segment grew; 0 at its end, 1 at its start.
+    grid : tuple of int
+        Grid before the segment.
+    uuid : bytes
+        The array's: checksums cover it, so that no record of another array is taken.
+
+    Returns
+    -------
+    bytes
+    """
+    body = _RECORD_BODIES[len(grid)].pack(side, axis, 0, *grid)
+    return CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
+    """Raise where records are damaged.
+
+    Parameters
+    ----------
+    rows : (n, m) array of uint8
+        The bytes of each record, contiguous.
+    uuid : bytes
+    first : int
+        Number of the first of them, for messages.
+
+    Raises
+    ------
+    CorruptError
+        A checksum does not fit, or a record is of an unknown kind.
+    """
+    wrong = crc32c_first_wrong(rows, crc32c(uuid))
+    if wrong < len(rows):
+        raise CorruptError(f"record {first + wrong} of the growth log is damaged")
+    if rows[:, 4].max(initial=0) > 1:
+        raise CorruptError("the growth log has a record of an unknown kind")
+
+
+def decode_records(
+    rows: np.ndarray[Any, Any],
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Axes, sides and grids from the bytes of records, which `check_records` has seen.
+
+    Parameters
+    ----------
+    rows : (n, m) array of uint8
+
+    Returns
+    -------
+    axes, sides : (n,) array of uint8
+    grids : (n, k) array of int64
+        Views of `rows`.
+    """
+    records = _as_records(rows)
+    return records["axis"], records["side"], records["grid"]
+
+
+def _as_records(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return rows.view(_record_type(rows.shape[1] // 8 - 1))[:, 0]
+
+
+def extent_capacity(number: int) -> int:
+    """Records that an extent of the growth log holds: each twice as many as the one before.
+
+    Parameters
+    ----------
+    number : int
+        0 for the first extent.
+
+    Returns
+    -------
+    int
+    """
+    return _FIRST_EXTENT << number
+
+
+def extent_of_record(number: int) -> int:
+    """Number of the extent that holds a record of the growth log.
+
+    Parameters
+    ----------
+    number : int
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> extent_of_record(7), extent_of_record(8), extent_of_record(23), extent_of_record(24)
+    (0, 1, 1, 2)
+    """
+    # Extent e has the records from (2**e - 1) times those of the first extent on.
+    return (number // extent_capacity(0) + 1).bit_length() - 1
+
+
+def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
+    """The 16 bytes before the records of an extent: where the next extent is.
+
+    Parameters
+    ----------
+    next_offset : int
+        0: there is none.
+    uuid : bytes
+
+    Returns
+    -------
+    bytes
+    """
+    return _EXTENT_HEAD.pack(next_offset, crc32c(uuid + struct.pack("<Q", next_offset)), 0)
+
+
+def decode_extent_head(data: bytes, uuid: bytes) -> int:
+    """Offset of the next extent, 0 where there is none.
+
+    Parameters
+    ----------
+    data : bytes
+    uuid : bytes
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    CorruptError
+    """
+    if len(data) < _EXTENT_HEAD.size:
+        raise CorruptError("the growth log is cut off")
+    next_offset, crc, _ = _EXTENT_HEAD.unpack_from(data)
+    if crc32c(uuid + struct.pack("<Q", next_offset)) != crc:
+        raise CorruptError("the growth log is damaged: the head of an extent")
+    return int(next_offset)

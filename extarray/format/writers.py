@@ -1,0 +1,167 @@
+"""The table of the writers that share an array."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import NamedTuple
+
+from extarray.common.errors import CorruptError
+from extarray.format.places import BLOCK, LIMIT
+
+__all__ = [
+    "WRITER_BYTES",
+    "WRITER_SLOTS",
+    "Writer",
+    "WriterKind",
+    "WritersHead",
+    "decode_writers",
+    "encode_writer",
+    "encode_writers_head",
+]
+
+# Entries: a head, and one for each writer.
+WRITER_BYTES = 64
+WRITER_SLOTS = BLOCK // WRITER_BYTES - 1
+
+# A writer's ticket beyond is none: each has a byte to be locked, whose number has 63 bits.
+_LAST_TICKET = 2**61
+_WRITERS_HEAD = struct.Struct("<QB")
+_WRITER = struct.Struct("<IBBBxQQqq24s")
+
+
+class WritersHead(NamedTuple):
+    """What the writers that share an array tell each other, once for all.
+
+    Attributes
+    ----------
+    cut : int
+        Sequence number of the last commit that cut elements off whose chunks may still have their
+        disk space; 0: none.
+    unsettled : bool
+        New bounds that cut elements off may not be on the disk yet.
+    """
+
+    cut: int = 0
+    unsettled: bool = False
+
+
+class WriterKind(enum.IntEnum):
+    """What a writer is about.
+
+    Attributes
+    ----------
+    IDLE
+        Nothing that others must know.
+    APPENDS
+        Writing the elements of an append.
+    WAITS
+        Waiting to change the bounds: who comes later waits, too.
+    """
+
+    IDLE = 0
+    APPENDS = 1
+    WAITS = 2
+
+
+class Writer(NamedTuple):
+    """Entry of the table of writers.
+
+    Attributes
+    ----------
+    pid : int
+        Process, also of a writer that is no more; 0: the slot was never taken.
+    kind : WriterKind
+    axis : int
+    at_start : bool
+        Of the append: its axis, and whether it is at the start.
+    seen : int
+        Sequence number of the commit up to which the writer knows the array.
+    ticket : int
+        Number of its last append or wait, in the order of their coming.
+    start, stop : int
+        Of the append: its place along the axis, in elements from the start of the initial grid.
+    host : str
+        Of the process: its name, cut to 24 bytes of UTF-8.
+    """
+
+    pid: int
+    kind: WriterKind = WriterKind.IDLE
+    axis: int = 0
+    at_start: bool = False
+    seen: int = 0
+    ticket: int = 0
+    start: int = 0
+    stop: int = 0
+    host: str = ""
+
+
+def encode_writers_head(head: WritersHead) -> bytes:
+    """Bytes of the head of the table of writers.
+
+    Parameters
+    ----------
+    head : WritersHead
+
+    Returns
+    -------
+    bytes
+    """
+    return _WRITERS_HEAD.pack(*head).ljust(WRITER_BYTES, b"\0")
+
+
+def encode_writer(writer: Writer) -> bytes:
+    """Bytes of an entry of the table of writers.
+
+    Parameters
+    ----------
+    writer : Writer
+
+    Returns
+    -------
+    bytes
+    """
+    return _WRITER.pack(*writer[:-1], writer.host.encode())
+
+
+def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
+    """Head and entries of the table of writers.
+
+    Parameters
+    ----------
+    data : bytes
+        A block.
+    ndim : int
+        Of the array, where that is known.
+
+    Returns
+    -------
+    head : WritersHead
+    writers : list of Writer
+        By slot, up to the last one that was ever taken; also of writers that are no more.
+
+    Raises
+    ------
+    CorruptError
+        A value is not possible.
+    """
+    if len(data) < BLOCK:
+        raise CorruptError("the table of writers is cut off")
+    cut, unsettled = _WRITERS_HEAD.unpack_from(data)
+    writers = []
+    for offset in range(WRITER_BYTES, BLOCK, WRITER_BYTES):
+        fields = _WRITER.unpack_from(data, offset)
+        pid, kind, axis, at_start, seen, ticket, start, stop, host = fields
+        if pid == 0:
+            break  # slots are taken from the first one on
+        appends = kind == WriterKind.APPENDS
+        if (
+            kind > WriterKind.WAITS
+            or ticket > _LAST_TICKET
+            or (appends and (axis >= ndim or not -LIMIT < start <= stop < LIMIT))
+        ):
+            raise CorruptError("the table of writers is damaged")
+        name = host.rstrip(b"\0").decode(errors="ignore")
+        turn = WriterKind(kind), axis, bool(at_start), seen, ticket, start, stop
+        writers.append(Writer(pid, *turn, name))
+    return WritersHead(cut, bool(unsettled)), writers

@@ -1,0 +1,19 @@
+"""Pure geometry: chunks, growth policies, orders of elements, runs of addresses.
+
+From the top down; each module uses some of those below it, and none above:
+
+``address_runs``
+    Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a
+    region.
+``axis``
+    One axis of a layout transformation: how source chunks, target chunks and steps lie
+    along it.
+``order``
+    Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
+``policy``
+    Growth policies: how many chunks a growth allocates beyond those that it needs.
+``chunking``
+    Chunk shapes: what a user may give, and what is chosen where nothing is given.
+
+May use: common.
+"""

@@ -1,0 +1,347 @@
+"""Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a region."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from extarray.common.errors import BoundsError, SelectionError
+from extarray.grid.chunking import product
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+__all__ = [
+    "address_runs",
+    "chunk_indices",
+    "count_runs",
+    "region",
+    "runs_between",
+    "runs_together",
+    "segment_boxes",
+]
+
+Index = tuple[int, ...]
+
+
+class History(Protocol):
+    """The history of growth that addresses follow from, as `extarray.Axial` is one."""
+
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def segments(self) -> int: ...
+    def addresses(self, indices: ArrayLike) -> NDArray[np.int64]: ...
+    def _growth(self, segment: int) -> tuple[int, int, Index, Index]: ...
+
+
+# Chunks, or runs of them, whose addresses are looked up at once.
+_LOOKED_UP = 1 << 16
+
+
+def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
+    """Boxes of chunks that the segments are, in order of their addresses.
+
+    Parameters
+    ----------
+    axial : Axial
+
+    Yields
+    ------
+    axis, side : int
+        Axis that grew, which varies slowest in the segment: upwards, where it grew at its end (0),
+        and downwards, where it grew at its start (1).  The others follow in their order.
+    start, stop : tuple of int
+        Chunk indices.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> axial = Axial((4, 3))
+    >>> _ = axial.grow(1, 2)
+    >>> list(segment_boxes(axial))
+    [(0, 0, (0, 0), (4, 3)), (1, 0, (0, 3), (4, 5))]
+    """
+    before: tuple[Index, Index] | None = None
+    for n in range(axial.segments):
+        axis, side, *after = axial._growth(n)
+        start, stop = (list(edge) for edge in after)
+        if before is not None:
+            if side:
+                stop[axis] = before[0][axis]
+            else:
+                start[axis] = before[1][axis]
+        yield axis, side, tuple(start), tuple(stop)
+        before = after[0], after[1]
+
+
+def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iterator[Index]:
+    """Indices of the chunks in a box of the grid.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+    order : {"address", "grid"}
+        Order of the addresses, or row-major order of the indices.
+
+    Yields
+    ------
+    tuple of int
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> axial = Axial((1, 2))
+    >>> _ = axial.grow(0, 1), axial.grow(1, 1)
+    >>> list(chunk_indices(axial, (0, 1), (2, 3), "address"))
+    [(0, 1), (1, 1), (0, 2), (1, 2)]
+    """
+    if order == "grid":
+        yield from product(*map(range, start, stop))
+        return
+    extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
+    if math.prod(extents) <= _LOOKED_UP:
+        indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
+        yield from map(tuple, indices[np.argsort(axial.addresses(indices))].tolist())
+        return
+    # More than could be held: segment by segment.
+    for axis, side, first, last in segment_boxes(axial):
+        ranges = [
+            range(max(a, c), min(b, d)) for a, b, c, d in zip(start, stop, first, last, strict=True)
+        ]
+        slowest = ranges.pop(axis)
+        for i in reversed(slowest) if side else slowest:
+            for others in product(*ranges):
+                yield (*others[:axis], i, *others[axis:])
+
+
+def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[int, int]]:
+    """Runs of addresses that a box of the grid takes.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Yields
+    ------
+    first, last : int
+        Addresses; the last is not one of the run.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> list(address_runs(Axial((4, 3)), (1, 1), (3, 3)))
+    [(4, 6), (7, 9)]
+    """
+    for firsts, lasts in runs_together(axial, start, stop):
+        yield from zip(firsts.tolist(), lasts.tolist(), strict=True)
+
+
+def runs_together(
+    axial: History, start: Index, stop: Index
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """As `address_runs`, many runs at a time.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Yields
+    ------
+    firsts, lasts : ndarray of int64
+        Of one run each; the last is not one of the run.
+    """
+    extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
+    if math.prod(extents) <= _LOOKED_UP:
+        indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
+        addresses = np.sort(axial.addresses(indices))
+        parted = np.ones(len(addresses) + 1, bool)  # before each, and behind the last
+        np.greater(addresses[1:] - addresses[:-1], 1, out=parted[1:-1])
+        yield addresses[parted[:-1]], addresses[parted[1:]] + 1
+        return
+    # Of a sparse array there may be more chunks than anybody could look up.
+    for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
+        shape = [high[j] - low[j] for j in of_runs]
+        ends = [n - 1 for n in high]
+        if is_down and not of_runs:
+            axis = in_runs[0]
+            low[axis], ends[axis] = ends[axis], low[axis]
+        size = math.prod(shape)
+        for place in range(0, size, _LOOKED_UP):
+            corners = np.tile(np.array(low, np.int64), (min(size - place, _LOOKED_UP), 1))
+            if of_runs:
+                corners[:, of_runs] += _indices(place, len(corners), shape)
+            firsts = axial.addresses(corners)
+            corners[:, in_runs] = [ends[j] for j in in_runs]
+            # Runs have nothing in common: those that begin in order end in order.
+            yield np.sort(firsts), np.sort(axial.addresses(corners)) + 1
+
+
+def count_runs(axial: History, start: Index, stop: Index) -> int:
+    """Number of runs of addresses that a box of the grid takes, at most: one segment's may touch.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> count_runs(Axial((4, 3)), (1, 1), (3, 3)), count_runs(Axial((4, 3)), (1, 0), (3, 3))
+    (2, 1)
+    """
+    return sum(
+        math.prod(high[j] - low[j] for j in of_runs)
+        for low, high, of_runs, *_ in _parts(axial, start, stop)
+    )
+
+
+def runs_between(
+    axial: History, start: Index, stop: Index, kept: Iterable[tuple[int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Runs of all addresses, in each segment, from the first of a box to its last one, but some.
+
+    Parameters
+    ----------
+    axial : Axial
+    start, stop : tuple of int
+        Chunk indices.
+    kept : iterable of (int, int)
+        Runs of addresses that are left out.
+
+    Returns
+    -------
+    firsts, lasts : ndarray of int64
+        As of `runs_together`, in rising order.
+
+    Examples
+    --------
+    >>> from extarray import Axial
+    >>> runs_between(Axial((4, 3)), (1, 1), (4, 3), [(0, 2), (6, 8)])
+    (array([4, 8]), array([ 6, 12]))
+    """
+    corners = []
+    for low, high, of_runs, in_runs, is_down in _parts(axial, start, stop):
+        ends = [n - 1 for n in high]
+        if is_down:
+            axis = (of_runs or in_runs)[0]
+            low[axis], ends[axis] = ends[axis], low[axis]
+        corners += [low, ends]
+    edges = axial.addresses(np.array(corners, np.int64).reshape(-1, axial.ndim))
+    edges[1::2] += 1
+    out = np.array([edge for run in kept for edge in run], np.int64)
+    # Going along the addresses: one run more, or one less, from each edge on.
+    places = np.concatenate((edges, out))
+    changes = np.concatenate((np.resize([1, -1], len(edges)), -np.resize([1, -1], len(out))))
+    order = np.argsort(places)
+    places, inside = places[order], np.cumsum(changes[order]) == 1
+    last = np.ones(len(places), bool)  # of the edges at one place
+    np.not_equal(places[1:], places[:-1], out=last[:-1])
+    places, inside = places[last], inside[last]
+    turns = np.flatnonzero(np.diff(inside, prepend=False))
+    return places[turns[::2]], places[turns[1::2]]
+
+
+def _parts(
+    axial: History, start: Index, stop: Index
+) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
+    """What a box has of each segment that it meets, and which axes tell its runs apart.
+
+    A run has one index of each of the axes that are given first, a range of the first of the
+    others, and all that the segment has of those behind it.  The last value tells whether the axis
+    that varies slowest, the first of all, goes down as addresses go up.
+    """
+    for axis, side, first, last in segment_boxes(axial):
+        low, high = list(map(max, start, first)), list(map(min, stop, last))
+        if not all(map(operator.lt, low, high)):
+            continue
+        axes = [axis, *(j for j in range(len(low)) if j != axis)]
+        n = len(axes) - 1
+        while n and (low[axes[n]], high[axes[n]]) == (first[axes[n]], last[axes[n]]):
+            n -= 1
+        yield low, high, axes[:n], axes[n:], bool(side)
+
+
+def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
+    """Indices of n elements from one on, in row-major order."""
+    rest = np.arange(first, first + n)
+    indices = np.empty((n, len(shape)), np.int64)
+    for j in reversed(range(len(shape))):
+        rest, indices[:, j] = np.divmod(rest, shape[j])
+    return indices
+
+
+def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
+    """Box of elements that integers and slices of step 1 select.
+
+    Parameters
+    ----------
+    selection : int, slice, Ellipsis, or a sequence of them
+    shape : sequence of int
+
+    Returns
+    -------
+    start, stop : tuple of int
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors: the selection is not possible, or no box.
+
+    Examples
+    --------
+    >>> region((slice(2, None), -1), (10, 4))
+    ((2, 3), (10, 4))
+    >>> region(..., (10, 4))
+    ((0, 0), (10, 4))
+    """
+    entries = list(selection) if isinstance(selection, (tuple, list)) else [selection]
+    gaps = [i for i, entry in enumerate(entries) if entry is Ellipsis]
+    if len(gaps) > 1:
+        raise SelectionError("an index can only have a single ellipsis ('...')")
+    missing = len(shape) - len(entries) + len(gaps)
+    if missing < 0:
+        raise BoundsError(
+            f"too many indices for array: array is {len(shape)}-dimensional, but "
+            f"{len(entries) - len(gaps)} were indexed"
+        )
+    at = gaps[0] if gaps else len(entries)
+    entries[at : at + len(gaps)] = [slice(None)] * missing
+    pairs = [_extent(entry, n, j) for j, (entry, n) in enumerate(zip(entries, shape, strict=True))]
+    return tuple(start for start, _ in pairs), tuple(stop for _, stop in pairs)
+
+
+def _extent(entry: Any, n: int, axis: int) -> tuple[int, int]:
+    """Start and stop of one entry of a selection."""
+    if isinstance(entry, slice):
+        start, stop, step = entry.indices(n)
+        if step != 1:
+            raise SelectionError(f"{entry} has a step; chunks are gone through with steps of 1")
+        return start, max(start, stop)
+    try:
+        i = operator.index(entry)
+    except TypeError:
+        raise SelectionError(
+            f"{entry!r} selects no region; integers, slices and '...' do"
+        ) from None
+    if not -n <= i < n:
+        raise BoundsError(f"index {i} is out of bounds for axis {axis} with size {n}")
+    return i % n, i % n + 1

@@ -1,0 +1,372 @@
+"""Chunk shapes: what a user may give, and what is chosen where nothing is given."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
+
+from extarray.common.errors import ArgumentTypeError, ChunksError, LimitError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = [
+    "blocks",
+    "check_chunks",
+    "check_shape",
+    "choose_chunks",
+    "elements_of_chunk",
+    "grain",
+    "grid_of",
+    "integers",
+    "product",
+]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+MAX_NDIM = 32
+# Large enough that a system call and a page fault cost little beside the bytes, small enough that
+# a scalar or a thin slice does not drag in megabytes.
+TARGET_BYTES = 512 * 1024
+# A small array has no chunk beyond so many times its own size, unless that is less than some bytes.
+_FEW, _LEAST_BYTES = 4, 1024
+# Elements of all factors of a product that are held together: beyond, one factor after the other.
+_HELD = 1 << 12
+
+
+def elements_of_chunk(
+    index: Sequence[int], chunks: Sequence[int], offset: Sequence[int], shape: Sequence[int]
+) -> tuple[slice, ...]:
+    """Box of the elements inside the bounds that a chunk has; perhaps an empty one.
+
+    Parameters
+    ----------
+    index : sequence of int
+        Of the chunk in the grid.
+    chunks : sequence of int
+    offset : sequence of int
+        Elements that the grid has before the bounds.
+    shape : sequence of int
+        The bounds.
+
+    Returns
+    -------
+    tuple of slice
+
+    Examples
+    --------
+    >>> elements_of_chunk((1, 0), (2, 3), (1, 0), (4, 2))
+    (slice(1, 3, None), slice(0, 2, None))
+    """
+    box = []
+    for i, c, before, n in zip(index, chunks, offset, shape, strict=True):
+        start = min(max(i * c - before, 0), n)
+        box.append(slice(start, min(max((i + 1) * c - before, start), n)))
+    return tuple(box)
+
+
+def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
+    """Shape as a tuple of ints.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Elements along each axis, each at least 0.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ShapeError, ArgumentTypeError, LimitError
+        A ValueError (negative, or more than 32 axes), a TypeError (no ints), an OverflowError
+        (2**63 or more).
+
+    Examples
+    --------
+    >>> check_shape([4, 3])
+    (4, 3)
+    """
+    extents = integers(shape, "shape")
+    if len(extents) > MAX_NDIM:
+        raise ShapeError(f"a shape of {len(extents)} axes; at most {MAX_NDIM} are possible")
+    if any(n < 0 for n in extents):
+        raise ShapeError(f"negative extent in the shape {extents}; give 0 or more")
+    if any(n >= 2**63 for n in extents):
+        raise LimitError(f"an extent of the shape {extents} exceeds 2**63 - 1")
+    return extents
+
+
+def check_chunks(
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None, shape: tuple[int, ...], itemsize: int
+) -> tuple[int, ...]:
+    """Chunk shape as a tuple of ints; chosen for `shape` where `chunks` is None.
+
+    Parameters
+    ----------
+    chunks : int, sequence of int, or None
+        Elements of a chunk along each axis, each at least 1; one int serves all axes.
+    shape : tuple of int
+    itemsize : int
+        Bytes of an element.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ChunksError, ArgumentTypeError, LimitError
+
+    Examples
+    --------
+    >>> check_chunks(64, (512, 217, 204), 2)
+    (64, 64, 64)
+    """
+    if chunks is None:
+        return choose_chunks(shape, itemsize)
+    extents = integers(chunks, "chunks")
+    if hasattr(chunks, "__index__") and getattr(chunks, "ndim", 0) == 0:
+        extents *= len(shape)
+    if len(extents) != len(shape):
+        raise ChunksError(
+            f"chunks {extents} has {len(extents)} entries for {len(shape)} axes; give one an axis, "
+            "or one int for all"
+        )
+    if any(n < 1 for n in extents):
+        raise ChunksError(f"chunks {extents} has an extent below 1; give at least 1 an axis")
+    if math.prod(extents) * itemsize >= 2**63:
+        raise LimitError(f"a chunk of {extents} elements has 2**63 bytes or more")
+    return extents
+
+
+def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes; less for less.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    itemsize : int
+        Bytes of an element.
+
+    Returns
+    -------
+    tuple of int
+
+    Notes
+    -----
+    All axes get the same extent, but no axis gets more than it has; what short axes leave goes to
+    the others.  An axis of length 0 or 1 is one that will grow: it counts as long.  Then each
+    extent is evened out, so that the last chunk of an axis is nearly full.  Where elements are
+    larger than the target, a chunk is one element.
+
+    A small array, of known shape, is one chunk, with room to grow along axes of length 1: but to
+    four times what it has, or 1 KiB, at most.
+
+    Examples
+    --------
+    >>> choose_chunks((512, 217, 204), 2)
+    (64, 55, 51)
+    >>> choose_chunks((0, 765, 700), 2)
+    (64, 64, 64)
+    >>> choose_chunks((100,), 8), choose_chunks((1, 48), 8)
+    ((100,), (4, 48))
+    """
+    wanted = max(1.0, TARGET_BYTES / itemsize)
+    open_axes = list(range(len(shape)))
+    elements = math.prod(shape)
+    small = 0 < _FEW * elements * itemsize <= TARGET_BYTES
+    if small:
+        wanted = max(_FEW * elements, _LEAST_BYTES / itemsize)
+    budget = wanted
+    # Axes that will grow have no length to respect.
+    length = [n if n > 1 else math.inf for n in shape]
+    side = 1.0
+    chunks = [1] * len(shape)
+    if small:  # its axes are not divided
+        chunks = list(shape)
+        open_axes = [j for j in open_axes if shape[j] == 1]
+        wanted /= elements
+    while open_axes:
+        side = wanted ** (1 / len(open_axes))
+        short = [j for j in open_axes if length[j] <= side]
+        if not short:
+            break
+        for j in short:
+            chunks[j] = int(length[j])
+            wanted = max(1.0, wanted / chunks[j])
+        open_axes = [j for j in open_axes if j not in short]
+    for j in open_axes:
+        extent = max(1, int(side + 1e-9))
+        if length[j] < math.inf:
+            extent = math.ceil(shape[j] / math.ceil(shape[j] / extent))
+        chunks[j] = extent
+    # Rounding down may have made the chunk much smaller: double some extents, last axes first.
+    while math.prod(chunks) * 2 <= budget:
+        room = [j for j in reversed(range(len(shape))) if chunks[j] < length[j]]
+        if not room:
+            break
+        j = min(room, key=chunks.__getitem__)
+        chunks[j] = int(min(2 * chunks[j], length[j]))
+    return tuple(chunks)
+
+
+def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
+    """Chunks along each axis that hold a shape.
+
+    Parameters
+    ----------
+    shape, chunks : sequence of int
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> grid_of((10, 12), (2, 5))
+    (5, 3)
+    """
+    return tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True))
+
+
+def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
+    """Extents of the pieces in which an object is best read: those of its own chunks.
+
+    Parameters
+    ----------
+    source : object
+        `chunks`, where it has any, holds an int an axis (h5py, zarr) or the extents of all chunks
+        along each axis (dask).
+    default : tuple of int
+        For an object without chunks.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> class Dask:
+    ...     chunks = ((4, 4, 2), (3,))
+    >>> grain(Dask(), (1, 1)), grain([], (1, 1))
+    ((4, 3), (1, 1))
+    """
+    try:
+        found = tuple(
+            max(n, default=0) if isinstance(n, tuple) else operator.index(n) for n in source.chunks
+        )
+    except (AttributeError, TypeError):
+        return default
+    return found if len(found) == len(default) and all(n > 0 for n in found) else default
+
+
+def blocks(
+    shape: Sequence[int], chunks: Sequence[int], itemsize: int, limit: int
+) -> Iterator[tuple[slice, ...]]:
+    """Boxes of whole chunks that tile a shape.
+
+    Parameters
+    ----------
+    shape, chunks : sequence of int
+        Extents, in elements.
+    itemsize : int
+        Bytes of an element.
+    limit : int
+        Bytes of a box at most, unless a chunk has more.
+
+    Yields
+    ------
+    tuple of slice
+
+    Examples
+    --------
+    >>> [box for box, in blocks((5,), (2,), 1, 4)]
+    [slice(0, 4, None), slice(4, 5, None)]
+    """
+    block = list(chunks)
+    for j in reversed(range(len(shape))):
+        others = math.prod(block) // block[j] * itemsize
+        fitting = max(1, limit // max(1, others * chunks[j]))
+        block[j] = chunks[j] * min(fitting, max(1, -(-shape[j] // chunks[j])))
+    for index in product(*map(range, grid_of(shape, block))):
+        yield tuple(
+            slice(i * b, min((i + 1) * b, n)) for i, b, n in zip(index, block, shape, strict=True)
+        )
+
+
+class _Counted(Protocol[_T_co]):
+    """An iterable that knows its length."""
+
+    def __iter__(self) -> Iterator[_T_co]: ...
+    def __len__(self) -> int: ...
+
+
+def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
+    """As `itertools.product`, which holds all elements of the factors, of which there may be 2**60.
+
+    Parameters
+    ----------
+    *factors : iterable
+        With a length; gone through again and again.
+
+    Returns
+    -------
+    iterator of tuple
+
+    Examples
+    --------
+    >>> next(product(range(2**60), "ab"))
+    (0, 'a')
+    """
+    if sum(map(len, factors)) <= _HELD:
+        return itertools.product(*factors)
+    if not all(map(len, factors)):
+        return iter(())
+    first, *others = factors
+    return ((one, *rest) for one in first for rest in product(*others))
+
+
+def integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:
+    """One int or several as a tuple.
+
+    Parameters
+    ----------
+    values : int or sequence of int
+    what : str
+        What they are, for the message.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: they are none.
+
+    Examples
+    --------
+    >>> integers(3, "chunks"), integers([2, 3], "chunks")
+    ((3,), (2, 3))
+    """
+    try:
+        return (_integer(values),)
+    except TypeError:
+        pass
+    try:
+        return tuple(_integer(n) for n in values)  # type: ignore[union-attr]
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{what} must be an int or a sequence of ints, not {values!r}"
+        ) from None
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)  # type: ignore[arg-type]

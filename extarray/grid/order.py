@@ -1,0 +1,369 @@
+"""Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
+
+`positions` turns a chunk shape and an order into the permutation that readers and writers apply.
+The two curve orders rank the elements by a key, the place of the element on the curve through the
+smallest enclosing cube with a power-of-two side; `morton_key` and `hilbert_key` compute the keys.
+Everything here is pure NumPy and keeps no state.
+
+A *point* is the index of an element in its chunk.  With k axes and m bits a coordinate, level
+m - 1 down to 0 of a point gives one *digit* of k bits: bit j of the level from every axis, axis 0
+in the most significant place.  Both keys are m digits of k bits, so up to k * m bits, and are held
+in 64-bit words.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ChunksError
+
+__all__ = ["ORDERS", "check_order", "hilbert_key", "morton_key", "positions", "table_bytes"]
+
+ORDERS = ("C", "F", "Z", "H")
+
+_MAX_NDIM = 32
+_MAX_BITS = 63  # coordinates are int64
+_WORD = 64
+# Keys are computed for so many points at a time: the temporaries stay in the processor's cache and
+# memory beyond the result does not depend on the number of levels.
+_BLOCK = 1 << 14
+
+_Words: TypeAlias = NDArray[np.uint64]
+_Digits: TypeAlias = Iterable[_Words]
+
+
+def check_order(order: str) -> str:
+    """Return `order` if it names an order of elements in a chunk.
+
+    Parameters
+    ----------
+    order : str
+        Anything; "C", "F", "Z" and "H" are accepted.
+
+    Returns
+    -------
+    str
+        `order` itself.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If `order` is not a str.
+    ArgumentError
+        If it is another str.
+    """
+    if not isinstance(order, str):
+        raise ArgumentTypeError(
+            f"order must be a str, one of {_one_of_orders()}, not {type(order).__name__}"
+        )
+    if order not in ORDERS:
+        raise ArgumentError(f"unknown order {order!r}; use one of {_one_of_orders()}")
+    return order
+
+
+def table_bytes(chunks: Sequence[int], order: str) -> int:
+    """Bytes of the table of positions by which readers and writers apply an order.
+
+    Parameters
+    ----------
+    chunks : sequence of int
+        The chunk shape, in elements.
+    order : {"C", "F", "Z", "H"}
+
+    Returns
+    -------
+    int
+        0 for "C" and "F", which strides describe.  While the others are made (`positions`) they
+        take three times as much.
+
+    Examples
+    --------
+    >>> table_bytes((64, 64), "Z"), table_bytes((64, 64), "C")
+    (32768, 0)
+    """
+    return 8 * math.prod(chunks) if order in "ZH" else 0
+
+
+def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
+    """Stored position of every element of a chunk.
+
+    Parameters
+    ----------
+    chunks : sequence of int
+        The chunk shape, in elements: 0 to 32 extents, each at least 1.
+    order : {"C", "F", "Z", "H"}
+        The order in which the elements of the chunk are stored.
+
+    Returns
+    -------
+    ndarray of int64, shape (prod(chunks),)
+        Entry i is the stored position, in elements from the start of the chunk, of the element
+        whose C-order index in the chunk is i.  The entries are a permutation of
+        ``0 ... prod(chunks) - 1``: no order pads.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If `order` names no order.
+    ChunksError
+        If there are more than 32 extents or one of them is smaller than 1.
+
+    Notes
+    -----
+    "Z" and "H" leave out the axes of extent 1, enclose the rest in the smallest cube whose side is
+    a power of two, and number the elements of the chunk by increasing key (`morton_key`,
+    `hilbert_key`) on the cube's curve.  A chunk that is such a cube needs no ranking, its keys are
+    the positions; any other costs a sort, and about three times the result in memory.  (Keys of
+    more than 128 bits need chunks of at least 2**21 elements; they take 8 bytes an element more
+    for each further 64 bits.)
+
+    Examples
+    --------
+    >>> positions((2, 3), "F").reshape(2, 3)
+    array([[0, 2, 4],
+           [1, 3, 5]])
+    >>> positions((3, 3), "H").reshape(3, 3)
+    array([[0, 3, 4],
+           [1, 2, 5],
+           [8, 7, 6]])
+    """
+    check_order(order)
+    shape = _check_chunks(chunks)
+    count = math.prod(shape)
+    # An axis of extent 1 has one coordinate, 0, and so does not take part in any order.
+    shape = tuple(extent for extent in shape if extent > 1)
+    if order == "C" or len(shape) <= 1:
+        return np.arange(count, dtype=np.int64)
+    if order == "F":
+        return np.arange(count, dtype=np.int64).reshape(shape, order="F").ravel()
+
+    bits = (max(shape) - 1).bit_length()
+    key = _morton if order == "Z" else _hilbert
+    words = _chunk_keys(shape, bits, key)
+    result: NDArray[np.int64]
+    if count == 1 << bits * len(shape):
+        result = words[0].view(np.int64)
+        return result
+    by_key = np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
+    del words
+    result = np.empty(count, dtype=np.int64)
+    result[by_key] = np.arange(count, dtype=np.int64)
+    return result
+
+
+def morton_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
+    """Morton ("Z order") keys of points: the bits of their coordinates, interleaved.
+
+    Parameters
+    ----------
+    points : array_like of int, shape (n, k)
+        n points of a cube in k axes (0 to 32), each coordinate in ``[0, 2**bits)``.
+    bits : int
+        Bits a coordinate, 0 to 63: the cube's side is ``2**bits``.
+
+    Returns
+    -------
+    ndarray of uint64, shape (n, words)
+        The keys, numbers of ``k * bits`` bits.  ``words`` is the number of 64-bit words that they
+        take, at least 1; the most significant word comes first.
+
+    Raises
+    ------
+    ArgumentError
+        If the shape of `points`, a coordinate or `bits` is out of range.
+    ArgumentTypeError
+        If `points` or `bits` is not of integers.
+
+    Notes
+    -----
+    From the most significant bit: the top bit of axis 0, of axis 1, ..., of axis k - 1, then the
+    next lower bit of axis 0, and so on.  Within a cell, then, the last axis varies fastest, as in
+    C order.
+
+    References
+    ----------
+    G. M. Morton, A computer oriented geodetic data base and a new technique in file sequencing,
+    IBM, 1966.
+
+    Examples
+    --------
+    >>> morton_key([(5, 3)], bits=3)        # 101 and 011 give 10 01 11
+    array([[39]], dtype=uint64)
+    """
+    return _morton(_check_points(points, bits), bits).T
+
+
+def hilbert_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
+    """Hilbert keys of points: how many points precede each on the Hilbert curve.
+
+    Parameters
+    ----------
+    points : array_like of int, shape (n, k)
+        n points of a cube in k axes (0 to 32), each coordinate in ``[0, 2**bits)``.
+    bits : int
+        Bits a coordinate, 0 to 63: the cube's side is ``2**bits``, the order of the curve `bits`.
+
+    Returns
+    -------
+    ndarray of uint64, shape (n, words)
+        The keys, numbers of ``k * bits`` bits.  ``words`` is the number of 64-bit words that they
+        take, at least 1; the most significant word comes first.
+
+    Raises
+    ------
+    ArgumentError
+        If the shape of `points`, a coordinate or `bits` is out of range.
+    ArgumentTypeError
+        If `points` or `bits` is not of integers.
+
+    Notes
+    -----
+    There are many Hilbert curves in more than two axes; this is Butz's.  It starts at the origin,
+    and consecutive points differ by one in one coordinate.  The steps are in the page on orders
+    of the documentation.  O(k * bits) a point.
+
+    References
+    ----------
+    A. R. Butz, Alternative algorithm for Hilbert's space-filling curve, IEEE Transactions on
+    Computers C-20 (1971) 424-426.  J. K. Lawder, Calculation of mappings between one and
+    n-dimensional values using the Hilbert space-filling curve, Birkbeck College, report JL1/00,
+    2000.  G. Nimako, PhD thesis, University of the Witwatersrand, 2014, section 5.4.1.
+
+    Examples
+    --------
+    >>> hilbert_key([(5, 3)], bits=3)       # 11 01 00
+    array([[52]], dtype=uint64)
+    """
+    return _hilbert(_check_points(points, bits), bits).T
+
+
+def _one_of_orders() -> str:
+    return ", ".join(repr(order) for order in ORDERS)
+
+
+def _check_chunks(chunks: Sequence[int]) -> tuple[int, ...]:
+    shape = tuple(operator.index(extent) for extent in chunks)
+    if len(shape) > _MAX_NDIM:
+        raise ChunksError(f"chunks has {len(shape)} extents; at most {_MAX_NDIM} axes are possible")
+    if any(extent < 1 for extent in shape):
+        raise ChunksError(f"chunks={shape}: every extent of a chunk must be at least 1")
+    return shape
+
+
+def _check_points(points: ArrayLike, bits: int) -> _Words:
+    """The coordinates of (n, k) points as (k, n) unsigned words, one row an axis."""
+    try:
+        bits = operator.index(bits)
+    except TypeError:
+        raise ArgumentTypeError(f"bits must be an int, not {type(bits).__name__}") from None
+    if not 0 <= bits <= _MAX_BITS:
+        raise ArgumentError(f"bits={bits} is out of range; use 0 to {_MAX_BITS}")
+    array = np.asarray(points)
+    if array.ndim != 2 or array.shape[1] > _MAX_NDIM:
+        raise ArgumentError(
+            f"points has shape {array.shape}; it must be (n, k) with at most {_MAX_NDIM} axes k"
+        )
+    if array.size and array.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"points must be integers, not {array.dtype}")
+    if array.size and not (0 <= int(array.min()) and int(array.max()) < 1 << bits):
+        raise ArgumentError(
+            f"points has coordinates from {array.min()} to {array.max()}; "
+            f"with bits={bits} they must be in [0, {1 << bits})"
+        )
+    return np.ascontiguousarray(array.T, dtype=np.uint64)
+
+
+def _chunk_keys(shape: tuple[int, ...], bits: int, key: Callable[[_Words, int], _Words]) -> _Words:
+    """Keys of all elements of a chunk in C order, (words, n), a block of elements at a time."""
+    count = math.prod(shape)
+    words = np.empty((_word_count(len(shape), bits), count), dtype=np.uint64)
+    for start in range(0, count, _BLOCK):
+        stop = min(start + _BLOCK, count)
+        index = np.unravel_index(np.arange(start, stop), shape)
+        words[:, start:stop] = key(np.array(index, dtype=np.uint64), bits)
+    return words
+
+
+def _morton(coordinates: _Words, bits: int) -> _Words:
+    return _pack(_digits(coordinates, bits), coordinates, bits)
+
+
+def _hilbert(coordinates: _Words, bits: int) -> _Words:
+    digits = _digits(coordinates, bits)
+    return _pack(_hilbert_digits(digits, len(coordinates)), coordinates, bits)
+
+
+def _digits(coordinates: _Words, bits: int) -> Iterator[_Words]:
+    """The Morton digits of (k, n) coordinates, the most significant first."""
+    one = np.uint64(1)
+    for level in reversed(range(bits)):
+        digit = np.zeros(coordinates.shape[1], dtype=np.uint64)
+        for coordinate in coordinates:
+            digit <<= one
+            digit |= (coordinate >> np.uint64(level)) & one
+        yield digit
+
+
+def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
+    """The Hilbert digits of points whose Morton digits are `digits`.
+
+    The cell of a level is traversed along a Gray code of its corners, which is reflected and
+    turned so that the curve enters it where it left the cell before: `entry` is the corner where
+    it enters (a digit), `turn` the rotation of the axes.  In Butz's letters `digit`, `entry`,
+    `gray`, `rank` and `corner` are alpha, omega, sigma, rho and tau; `turn` is minus the sum of
+    his (J - 1).  The Gray code of `even` is what his rule gives for tau: complement the last bit of
+    sigma, then, if that left an odd number of ones, the bit at the principal position J.
+    """
+    if ndim == 0:
+        return  # a digit of no bits adds nothing to the key
+    one, two, k = np.uint64(1), np.uint64(2), np.uint64(ndim)
+    mask = np.uint64((1 << ndim) - 1)
+    top = np.uint64(1 << (ndim - 1))
+    entry = turn = np.uint64(0)
+    for digit in digits:
+        back = k - turn
+        gray = digit ^ entry
+        gray = ((gray >> turn) | (gray << back)) & mask
+        rank = gray.copy()
+        shift = 1
+        while shift < ndim:
+            rank ^= rank >> np.uint64(shift)
+            shift *= 2
+        yield rank
+        even = ((np.maximum(rank, one) - one) >> one) << one
+        corner = even ^ (even >> one)
+        entry = entry ^ (((corner << turn) | (corner >> back)) & mask)
+        # The lowest bit of rank that differs from its last bit stands one place above the lowest
+        # bit set in gray, where the top bit of gray does not count.  With the top bit forced on,
+        # "all bits of rank are equal" comes out as place k, which as a rotation is place 0.
+        low = gray | top
+        low &= ~low + one
+        place = np.bitwise_count(low - one).astype(np.uint64)
+        turn = (turn + place + two) % k
+
+
+def _word_count(ndim: int, bits: int) -> int:
+    return max(1, -(-ndim * bits // _WORD))
+
+
+def _pack(digits: _Digits, coordinates: _Words, bits: int) -> _Words:
+    """Concatenate digits, the most significant first, to keys: (words, n), high word first."""
+    ndim, count = coordinates.shape
+    words = np.zeros((_word_count(ndim, bits), count), dtype=np.uint64)
+    if ndim == 0:
+        return words
+    last = len(words) - 1
+    place = ndim * bits
+    for digit in digits:
+        place -= ndim
+        word, low = divmod(place, _WORD)
+        words[last - word] |= digit << np.uint64(low)
+        if low + ndim > _WORD:  # the digit straddles two words
+            words[last - word - 1] |= digit >> np.uint64(_WORD - low)
+    return words

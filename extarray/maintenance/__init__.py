@@ -1,0 +1,37 @@
+"""Jobs on the files of whole arrays: rechunk, check, repair.
+
+From the top down; each module uses some of those below it, and none above:
+
+``advice``
+    Advice on chunk shapes: which one needs the fewest chunks for the requests that are
+    expected.
+``check``
+    ``check``: whether the files of an array are whole, and their repair.
+``rechunk_report``
+    What a plan says to its reader: figures, a table, a picture.
+``transform``
+    A whole transformation: its passes one after the other, and the publication of the last.
+``journal``
+    How far a pass has come, kept with the array that it writes.
+``repair``
+    Repair of a pair of files: back to the last state that is whole.
+``workers``
+    A pass by several threads: each takes the next template, and has buffers of its own.
+``execute``
+    Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan
+    says.
+``mending``
+    One wrong byte in what has a checksum, found by trying them all; and what follows from
+    the rest.
+``inspect``
+    A look at a pair of files, damaged or not: what is whole, what is not, and where.
+``rechunk_plan``
+    The plan of a layout transformation: pure functions, from chunk shapes to passes.
+``remains``
+    What remains of damaged metadata: superblocks, attributes, the growth log.
+``salvage``
+    What is left of an array whose ``.xta`` has lost its end: which elements, and in which
+    bounds.
+
+May use: array, storage, and what is below them.
+"""

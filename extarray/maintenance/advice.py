@@ -1,0 +1,484 @@
+"""Advice on chunk shapes: which one needs the fewest chunks for the requests that are expected.
+
+A request is a box of given extents that lies anywhere in the array, each place with the same
+probability.  Its places along one axis say nothing about those along another, so the expected
+number of chunks that it meets is a product over the axes; over several requests it is the mean, by
+their weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from extarray.common.config import parse_bytes
+from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
+from extarray.common.info import format_bytes
+from extarray.format.dtypes import check_dtype
+from extarray.grid.chunking import check_shape, choose_chunks, grid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Advice", "Alternative", "advise_chunks"]
+
+_PAGE = 4096
+#: Shapes whose cost is worked out one row of the last axis at a time: all there are, where they are
+#: no more.
+_MOST_ROWS = 1 << 14
+_MOST_ALONG = 1 << 12
+#: Rows that are tried together at most: the axes of larger arrays take turns, two at a time.
+_MOST_TOGETHER = 1 << 16
+_MEASURES = ("chunks", "bytes", "pages")
+
+
+class Alternative(NamedTuple):
+    """Another chunk shape.
+
+    Attributes
+    ----------
+    chunks : tuple of int
+    cost : float
+        As `Advice.cost`.
+    reason : str
+        What speaks for it.
+    """
+
+    chunks: tuple[int, ...]
+    cost: float
+    reason: str
+
+
+class Advice(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
+    """A chunk shape, and what speaks for it: made by `extarray.advise_chunks`.
+
+    Attributes
+    ----------
+    cost : float
+        Expected number of chunks that a request reads (or of bytes, or pages).
+    alternatives : tuple of Alternative
+        Smaller chunks, and what `extarray.create` chooses, by rising cost.
+    explanation : str
+        The same in words.
+    """
+
+    cost: float
+    alternatives: tuple[Alternative, ...]
+    explanation: str
+
+    def __new__(
+        cls,
+        chunks: Iterable[int],
+        cost: float,
+        alternatives: tuple[Alternative, ...],
+        explanation: str,
+    ) -> Self:
+        """A shape with its reasons."""
+        self = super().__new__(cls, chunks)
+        self.cost, self.alternatives, self.explanation = cost, alternatives, explanation
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self), self.cost, self.alternatives, self.explanation
+
+
+def advise_chunks(
+    shape: SupportsIndex | Sequence[SupportsIndex],
+    dtype: DTypeLike = float,
+    access: Any = (),
+    grow: SupportsIndex | Sequence[SupportsIndex] = (),
+    block_bytes: int | str = "256 KiB",
+    measure: Literal["chunks", "bytes", "pages"] | str = "chunks",
+) -> Advice:
+    """Chunk shape for which the expected requests read the fewest chunks.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Of the array, in elements.
+    dtype : dtype_like
+    access : sequence of (request, weight), or AccessLog
+        What is read, and how often in proportion.  A request is the extent along each axis, None
+        for the whole axis; or ``("plane", axis)``: one index of that axis, and all of the others.
+        Requests lie anywhere, with the same probability.
+    grow : int or sequence of int
+        Axes that will grow.
+    block_bytes : int or str
+        Bytes of a chunk at most, or a text such as ``"256 KiB"``.
+    measure : {"chunks", "bytes", "pages"}
+        What is counted: chunks, the bytes of these chunks, or their pages of 4096 bytes.
+
+    Returns
+    -------
+    Advice
+        The shape, a tuple with the attributes `cost`, `alternatives` and `explanation`.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: no request, a weight or a measure that is not possible, or `block_bytes`
+        below the size of an element.
+    ShapeError
+        A ValueError: a request of another rank, or beyond the array.
+    AxisError, ArgumentTypeError, DTypeError
+
+    Notes
+    -----
+    Along an axis of N elements in chunks of c, a request of r elements has ``N - r + 1`` places,
+    and the chunks that it meets are counted for all of them.  Along an axis that grows there is no
+    end that would count: the mean is ``1 + (r - 1) / c``.  There a chunk also takes space ahead of
+    the elements, ``(c - 1) / 2`` indices in the mean (the ghost region); the cost by which shapes
+    are compared is multiplied by what is allocated over what is used, for an axis as long as it is,
+    or as the longest request.
+
+    All shapes are tried where they are some ten thousand rows along the last axis; else a choice of
+    them, and then the neighbours of the best as long as they are better.  Of shapes of the same
+    cost the one wins that has the fewest pages, then that which wastes the least space.
+
+    References
+    ----------
+    [nimako2014]_ (section 5.2), [otoo2007]_
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> best = xa.advise_chunks((365, 512, 512), "f4", access=[((365, 1, 1), 0.5),
+    ...                         (("plane", 0), 0.5)], block_bytes="64 KiB")
+    >>> best, round(best.cost, 1)
+    ((5, 19, 171), 77.0)
+    >>> xa.create(None, (0, 512, 512), chunks=best).chunks
+    (5, 19, 171)
+    """
+    extents = check_shape(shape)
+    itemsize = check_dtype(dtype).itemsize
+    limit = parse_bytes(block_bytes) // itemsize
+    if limit < 1:
+        raise ArgumentError(
+            f"block_bytes of {block_bytes!r} is less than an element of {itemsize} bytes; give "
+            f"{itemsize} or more"
+        )
+    if measure not in _MEASURES:
+        raise ArgumentError(
+            f"measure {measure!r} is not possible; use one of {', '.join(_MEASURES)}"
+        )
+    growing = _axes(grow, len(extents))
+    requests, weights = _requests(access, extents, growing)
+    problem = _Problem(extents, itemsize, requests, weights, growing, measure)
+    if not extents:
+        return Advice((), problem.cost(()), (), "an array without axes has one chunk")
+    best = problem.solve(limit)
+    alternatives = []
+    for part in (2, 4):
+        if limit // part:
+            smaller = problem.solve(limit // part)
+            reason = f"chunks of at most {format_bytes(limit // part * itemsize)}"
+            alternatives.append(Alternative(smaller, problem.cost(smaller), reason))
+    usual = choose_chunks(extents, itemsize)
+    alternatives.append(Alternative(usual, problem.cost(usual), "what create chooses"))
+    others = {other.chunks: other for other in reversed(alternatives) if other.chunks != best}
+    ranked = tuple(sorted(others.values(), key=lambda other: other.cost))
+    return Advice(best, problem.cost(best), ranked, problem.explain(best))
+
+
+# -- what is asked -------------------------------------------------------------------------------
+
+
+def _axes(grow: Any, ndim: int) -> frozenset[int]:
+    try:
+        axes = [operator.index(grow)]
+    except TypeError:
+        try:
+            axes = [operator.index(axis) for axis in grow]
+        except TypeError:
+            raise ArgumentTypeError(f"grow must be axes, not {grow!r}") from None
+    return frozenset(_axis(axis, ndim) for axis in axes)
+
+
+def _axis(axis: Any, ndim: int) -> int:
+    try:
+        return int(normalize_axis_index(axis, ndim))
+    except np.exceptions.AxisError:
+        raise AxisError(axis, ndim) from None
+
+
+def _requests(
+    access: Any, shape: tuple[int, ...], growing: frozenset[int]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Extents of the requests, a row each, and their weights, which sum to 1."""
+    try:
+        pairs = list(getattr(access, "access", access))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"access must be pairs of a request and a weight, or a log, not {access!r}"
+        ) from None
+    if not pairs:
+        raise ArgumentError(
+            "access has no request; give pairs such as ((1, 5, 4), 0.7), or a log of "
+            "record_access in which something was read"
+        )
+    rows, weights = [], []
+    for pair in pairs:
+        try:
+            request, weight = pair
+            weights.append(float(weight))
+            rows.append(_extents(request, shape, growing))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, (ArgumentError, ArgumentTypeError, AxisError)):
+                raise
+            raise ArgumentTypeError(
+                f"access has {pair!r}, which is no pair of a request and a weight"
+            ) from None
+    total = sum(weights)
+    if not (min(weights) >= 0 and 0 < total < math.inf):
+        raise ArgumentError(f"weights {weights} are not possible; give positive numbers")
+    return np.array(rows, np.int64).reshape(len(rows), len(shape)), np.array(weights) / total
+
+
+def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> list[int]:
+    """Extents of a request along each axis."""
+    # What is not there yet counts as one index.
+    whole = [max(n, 1) for n in shape]
+    if isinstance(request, (tuple, list)) and request[:1] in (("plane",), ["plane"]):
+        _, axis = request
+        whole[_axis(axis, len(shape))] = 1
+        return whole
+    extents = list(request) if isinstance(request, (tuple, list)) else [request]
+    if len(extents) != len(shape):
+        raise ShapeError(
+            f"the request {request!r} has {len(extents)} extents for {len(shape)} axes; give one "
+            "an axis, None for the whole axis"
+        )
+    result = []
+    for j, extent in enumerate(extents):
+        n = whole[j] if extent is None else operator.index(extent)
+        if n < 1 or (n > whole[j] and j not in growing):
+            raise ShapeError(
+                f"the request {request!r} has {n} elements along axis {j} with size {shape[j]}; "
+                f"give 1 to {whole[j]}"
+            )
+        result.append(n)
+    return result
+
+
+# -- what it costs -------------------------------------------------------------------------------
+
+
+def _chunks_met(extent: int, request: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean number of chunks along an axis that a request meets, over all its places.
+
+    The chunks of the last elements, less those before the first, summed over the places; the sum of
+    ``i // c`` for i < n is known.
+    """
+    places = extent - request + 1
+    met = _floors(extent, chunks) - _floors(request - 1, chunks) - _floors(places, chunks)
+    return 1 + met / places
+
+
+def _floors(n: int, c: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sum of ``i // c`` for i in 0 ... n - 1."""
+    whole, rest = n // c, n % c
+    # As floats: the sums of long axes exceed 63 bits, and a mean needs no more digits.
+    return whole * (c * (whole - 1.0) / 2 + rest)
+
+
+def _rounded(cost: float) -> float:
+    """Costs that differ in the last digits only are the same."""
+    return float(f"{cost:.12g}")
+
+
+#: For the extents that are tried along an axis: mean numbers of chunks, and the waste.
+_Table: TypeAlias = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
+
+
+@dataclass
+class _Problem:
+    """The search for the chunk shape of the least cost."""
+
+    shape: tuple[int, ...]
+    itemsize: int
+    requests: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    growing: frozenset[int]
+    measure: str
+
+    def met(self, j: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Mean numbers of chunks along an axis, (requests, extents of chunks)."""
+        extent = max(self.shape[j], 1)
+        if j in self.growing:
+            return 1 + (self.requests[:, j, np.newaxis] - 1) / chunks
+        # Requests of one extent cost the same: there are few.
+        kinds, which = np.unique(self.requests[:, j], return_inverse=True)
+        rows = [_chunks_met(extent, int(r), np.minimum(chunks, extent)) for r in kinds]
+        return np.array(rows)[which.reshape(-1)]
+
+    def waste(self, j: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What is allocated along an axis over what is used, in the mean while it grows."""
+        if j not in self.growing:
+            return np.ones(len(chunks))
+        horizon = max(self.shape[j], int(self.requests[:, j].max()))
+        return 1 + (chunks - 1) / (2 * horizon)
+
+    def size(self, elements: Any) -> Any:
+        """What a chunk counts."""
+        if self.measure == "chunks":
+            return np.ones_like(elements, float)
+        nbytes = elements * self.itemsize
+        return nbytes if self.measure == "bytes" else -(-nbytes // _PAGE)
+
+    def cost(self, chunks: tuple[int, ...]) -> float:
+        """Expected number of chunks (or bytes, or pages) that a request reads."""
+        met = self.weights.copy()
+        for j, c in enumerate(chunks):
+            met *= self.met(j, np.array([c]))[:, 0]
+        return float(met.sum() * self.size(np.array(math.prod(chunks))))
+
+    def rest(
+        self, head: tuple[int, ...], last: NDArray[np.int64]
+    ) -> Iterable[tuple[int, float, int]]:
+        """By what shapes of the same cost are compared: pages, what is allocated, the larger."""
+        elements = math.prod(head) * last
+        pages = -(-elements * self.itemsize // _PAGE)
+        *shape, end = [max(n, 1) for n in self.shape]
+        # As floats: more than 63 bits are possible.
+        allocated = elements * float(math.prod(grid_of(shape, head))) * -(-end // last)
+        return zip(pages.tolist(), allocated.tolist(), (-elements).tolist(), strict=True)
+
+    def compared(self, chunks: tuple[int, ...]) -> tuple[float, int, float, int]:
+        """By what shapes are compared."""
+        waste = math.prod(float(self.waste(j, np.array([c]))[0]) for j, c in enumerate(chunks))
+        (rest,) = self.rest(chunks[:-1], np.array(chunks[-1:]))
+        return (_rounded(self.cost(chunks) * waste), *rest)
+
+    def solve(self, limit: int) -> tuple[int, ...]:
+        """The best shape of at most so many elements."""
+        tried = self._candidates(limit)
+        tables = [(self.met(j, values), self.waste(j, values)) for j, values in enumerate(tried)]
+        everything = [range(len(values)) for values in tried[:-1]]
+        if math.prod(map(len, everything)) <= _MOST_TOGETHER:
+            return self._descend(self._best(limit, tried, tables, everything), limit)
+        return self._descend(self._by_pairs(limit, tried, tables), limit)
+
+    def _by_pairs(
+        self, limit: int, tried: list[NDArray[np.int64]], tables: list[_Table]
+    ) -> tuple[int, ...]:
+        """A shape that is not better with other extents of two axes, or of one and the last."""
+        found: tuple[int, ...] = (1,) * len(tried)
+        while True:
+            before = found
+            for pair in itertools.combinations(range(len(tried) - 1), 2):
+                places = [
+                    range(len(values)) if j in pair else np.searchsorted(values, [c]).tolist()
+                    for j, (values, c) in enumerate(zip(tried[:-1], found, strict=False))
+                ]
+                found = self._best(limit, tried, tables, places)
+            if found == before:
+                return found
+
+    def _best(
+        self,
+        limit: int,
+        tried: list[NDArray[np.int64]],
+        tables: list[_Table],
+        places: Sequence[Sequence[int]],
+    ) -> tuple[int, ...]:
+        """The best shape that has one of some extents along each axis, and any along the last."""
+        last = tried[-1]
+        *firsts, (met_last, waste_last) = tables
+        best = (math.inf, 0, 0.0, 0)
+        found: tuple[int, ...] = ()
+        for place in itertools.product(*places):
+            head = tuple(int(values[i]) for values, i in zip(tried, place, strict=False))
+            elements = math.prod(head)
+            n = int(np.searchsorted(last, limit // elements, side="right"))
+            if n == 0:
+                continue
+            chosen = list(zip(firsts, place, strict=True))
+            row = self.weights * math.prod(met[:, i] for (met, _), i in chosen)
+            factor = math.prod(waste[i] for (_, waste), i in chosen)
+            costs = (row @ met_last[:, :n]) * waste_last[:n] * factor
+            costs = costs * self.size(last[:n] * elements)
+            low = costs.min()
+            if low > best[0] * (1 + 1e-11):
+                continue
+            same = last[:n][costs <= low * (1 + 1e-12)]
+            rank, c = min(zip(self.rest(head, same), same.tolist(), strict=True))
+            if (_rounded(low), *rank) < best:
+                best, found = (_rounded(low), *rank), (*head, c)
+        return found
+
+    def longest(self, limit: int) -> list[int]:
+        """Extents of chunks that make sense along each axis, at most."""
+        return [
+            limit if j in self.growing else min(limit, max(n, 1)) for j, n in enumerate(self.shape)
+        ]
+
+    def _candidates(self, limit: int) -> list[NDArray[np.int64]]:
+        """Extents of chunks to try along each axis, in rising order."""
+        lengths = self.longest(limit)
+        rows = len(lengths) - 1
+        most = _MOST_ROWS if rows <= 1 else max(4, int(_MOST_ROWS ** (1 / rows)))
+        all_rows = math.prod(lengths[:-1]) <= _MOST_ROWS
+        result = []
+        for j, length in enumerate(lengths):
+            along = _MOST_ALONG if j == rows else most
+            if length <= along or (all_rows and length <= _MOST_ROWS):
+                result.append(np.arange(1, length + 1))
+                continue
+            values = {1, length, *np.unique(self.requests[:, j]).tolist()[:along]}
+            values.update(int(v) for v in np.geomspace(1, length, along // 2))
+            n = max(self.shape[j], 1)
+            # Even parts of the axis leave no small last chunk.
+            values.update(-(-n // parts) for parts in range(1, along // 4 + 1))
+            result.append(np.array(sorted(v for v in values if 1 <= v <= length)))
+        return result
+
+    def _descend(self, chunks: tuple[int, ...], limit: int) -> tuple[int, ...]:
+        """The shape to which neighbours lead that are better."""
+        best = (self.compared(chunks), chunks)
+        longest = self.longest(limit)
+        while True:
+            here = best
+            for move in itertools.product((-1, 0, 1), repeat=min(len(chunks), 6)):
+                moved = [c + d for c, d in zip(chunks, move, strict=False)]
+                other = (*moved, *chunks[len(moved) :])
+                possible = all(1 <= c <= n for c, n in zip(other, longest, strict=True))
+                if possible and math.prod(other) <= limit:
+                    best = min(best, (self.compared(other), other))
+            if best == here:
+                return best[1]
+            chunks = best[1]
+
+    def explain(self, chunks: tuple[int, ...]) -> str:
+        """Why this shape, in words."""
+        grid = grid_of([max(n, 1) for n in self.shape], chunks)
+        nbytes = math.prod(chunks) * self.itemsize
+        lines = [f"chunks of {chunks}, {format_bytes(nbytes)} each, in a grid of {grid}"]
+        lines.append(f"a request reads {self.cost(chunks):.4g} {self.measure} in the mean")
+        order = np.argsort(-self.weights, kind="stable")
+        for i in order[:8]:
+            request = tuple(int(n) for n in self.requests[i])
+            alone = _Problem(
+                self.shape,
+                self.itemsize,
+                self.requests[i : i + 1],
+                np.ones(1),
+                self.growing,
+                self.measure,
+            )
+            share = float(self.weights[i])
+            lines.append(f"  {request}: {alone.cost(chunks):.4g} ({share:.0%} of the requests)")
+        if len(order) > 8:
+            lines.append(f"  and {len(order) - 8} more kinds of requests")
+        for j in sorted(self.growing):
+            ahead = (chunks[j] - 1) / 2
+            lines.append(f"  axis {j} grows: {ahead:.4g} indices are allocated ahead, in the mean")
+        return "\n".join(lines)

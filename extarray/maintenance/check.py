@@ -1,0 +1,151 @@
+"""``check``: whether the files of an array are whole, and their repair."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from extarray.common.config import check_flag
+from extarray.common.errors import ArgumentError
+from extarray.maintenance.inspect import Survey
+from extarray.maintenance.repair import Repair
+from extarray.storage import lock
+from extarray.storage.filesystem import absolute_names, family, real_name, resolve_path
+from extarray.storage.orphans import remove_left_overs
+from extarray.storage.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+    from pathlib import Path
+
+    Progress = Callable[[int, int], None]
+
+__all__ = ["check"]
+
+# A writer may be at work: what stays wrong while nothing moves is.
+_ATTEMPTS = 100
+_PAUSE = 0.002
+
+
+def check(
+    path: str | PathLike[str],
+    data: bool = False,
+    repair: bool = False,
+    force: bool = False,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Check the files of an array, and repair them where asked to.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        With or without a trailing ``.xmd`` or ``.xta``.
+    data : bool
+        Read all chunks too, and compare them with their checksums, where the array has any.
+    repair : bool
+        Return to the last state that is whole.  What is written over is first copied to a file
+        whose name ends in ``.before-repair``.
+    force : bool
+        With `repair`: also where elements, bounds or attributes are lost by it that somebody could
+        still get at; and take chunks that do not fit their checksums as they are.
+    progress : callable, optional
+        Called with the number of chunks compared so far, and that of all.
+
+    Returns
+    -------
+    Report
+        ``.ok``, ``.problems``, what was repaired, what was not looked at; ``str()`` of it is a
+        text.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `force` without `repair`, or the path names no file.
+    LockedError
+        A BlockingIOError: to repair, nobody may have the array open for writing.
+    AccessError, StorageError
+        OSErrors: the files cannot be read, or (repair) not written.
+
+    Notes
+    -----
+    Without `repair` nothing is changed and no lock is taken: an array can be checked while a
+    writer is at work.  Damage is no exception, whatever it is.  Memory is bounded, except that
+    attributes and growth log are read whole.
+
+    Examples
+    --------
+    >>> import tempfile, extarray as xa
+    >>> path = f"{tempfile.mkdtemp()}/scene"
+    >>> xa.ones((4, 3), path=path, checksum=True).close()
+    >>> xa.check(path, data=True).ok
+    True
+    >>> with open(f"{path}.xta", "r+b") as file:
+    ...     _ = file.write(b"oops")
+    >>> report = xa.check(path, data=True)
+    >>> report.ok, report.problems[0].what
+    (False, 'chunk 0: the checksum does not fit; its elements are [0:4, 0:3]')
+    """
+    for name, flag in (("data", data), ("repair", repair), ("force", force)):
+        check_flag(flag, name)
+    if force and not repair:
+        raise ArgumentError("force is a way to repair; give repair=True too")
+    where = resolve_path(path)
+    metadata, principal = map(real_name, absolute_names(where))
+    names = metadata, principal
+    done: list[str] = []
+    refused: list[str] = []
+    if repair:
+        with family("cannot repair '{}'", where):
+            _repair(names, where, data, force, progress, (done, refused))
+    with family("cannot check '{}'", where):
+        if repair:
+            survey = _look(names, False, None)
+            if force or not survey.kinds:  # else they may have what the array lacks
+                done += remove_left_overs(names, survey.header)
+        survey = _look(names, data, progress)
+    return Report(where, survey.problems, done, refused, survey.unseen)
+
+
+def _look(names: tuple[str, str], data: bool, progress: Progress | None) -> Survey:
+    """Look at the files; again, where they have changed meanwhile."""
+    for attempt in range(_ATTEMPTS):
+        survey = Survey(names)
+        with survey.opened():
+            before = survey.fingerprint()
+            survey.look()
+            suspect = any(p.severity != "note" and p.kind != "left over" for p in survey.problems)
+            if not suspect or survey.fingerprint() == before or attempt == _ATTEMPTS - 1:
+                if data:
+                    survey.look_at_chunks(progress)
+                break
+        time.sleep(_PAUSE)
+    return survey
+
+
+def _repair(
+    names: tuple[str, str],
+    path: Path,
+    data: bool,
+    force: bool,
+    progress: Progress | None,
+    said: tuple[list[str], list[str]],
+) -> None:
+    """Repair the files, as their one writer; `said` gains what was done, and what was not."""
+    survey = Survey(names)
+    with survey.opened(os.O_RDWR):
+        if not survey.metadata.closed:
+            lock.acquire(survey.metadata, path, 0)
+        survey.look()
+        header = survey.header  # none: nothing tells where the note would stand
+        if header is not None:
+            lock.note_holder(survey.metadata, header, True)
+        try:
+            Repair(survey, force, *said).run(data, progress)
+        finally:
+            if header is not None:
+                with contextlib.suppress(OSError):
+                    lock.note_holder(survey.metadata, header, False)

@@ -1,0 +1,188 @@
+"""Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan says.
+
+It needs two things of the arrays only: that boxes of the one can be read into memory, and boxes of
+the other written from it.  Any part of the templates can be done in any order, so several processes
+may share a pass.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from extarray.grid.axis import Step
+    from extarray.maintenance.rechunk_plan import Pass
+
+__all__ = ["Mover", "Readable", "Writable"]
+
+Index = tuple[int, ...]
+#: Elements, and the index of the first of them in the array.
+Piece = tuple[Index, "NDArray[Any]"]
+
+
+class Readable(Protocol):
+    """What a pass reads from."""
+
+    def _fetch(self, selection: Any, out: NDArray[Any]) -> Any:
+        """Read a box into memory."""
+
+
+class Writable(Protocol):
+    """What a pass writes to."""
+
+    def _put(self, selection: Any, values: Any) -> None:
+        """Write a box from memory."""
+
+
+class Mover:
+    """Moves the elements of templates from one array to another.
+
+    Parameters
+    ----------
+    p : Pass
+    source : Readable
+        Its axes in the order of the target.
+    target : Writable
+    dtype : dtype
+        Of the source.
+
+    Notes
+    -----
+    The memory is that of `Pass.memory`: a buffer for what a step reads, in which the elements that
+    the fastest axis holds stay; and one for each other axis that holds some.  An element that waits
+    for others along several axes waits along the fastest of them first.
+    """
+
+    def __init__(self, p: Pass, source: Readable, target: Writable, dtype: np.dtype[Any]) -> None:
+        self._pass, self._source, self._target = p, source, target
+        swept = [j for j in p.traversal if p.blocks[j]]
+        self._fastest = swept[0] if swept else None
+        self._slower = swept[1:]
+        axes = range(len(p.shape))
+        # The slowest axis outermost; along axes that are not swept there is one step.
+        self._nest = [*(j for j in axes if j not in swept), *reversed(swept)]
+        extents = [p.room(j) if j == self._fastest else p.fresh(j) for j in axes]
+        self._buffer = np.empty([min(n, m) for n, m in zip(extents, p.shape, strict=True)], dtype)
+        self._held: dict[int, NDArray[Any]] = {}
+        faster = swept[:1]
+        for j in self._slower:
+            held = [min(p.template[i], p.shape[i]) if i in faster else p.fresh(i) for i in axes]
+            held[j] = p.axes[j].unused
+            self._held[j] = np.empty([min(n, m) for n, m in zip(held, p.shape, strict=True)], dtype)
+            faster.append(j)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers."""
+        return self._buffer.nbytes + sum(held.nbytes for held in self._held.values())
+
+    def move(self, template: tuple[tuple[int, int], ...]) -> Iterator[int]:
+        """Move the elements of a template, step by step.
+
+        Parameters
+        ----------
+        template : tuple of (int, int)
+            Where it begins and ends along each axis.
+
+        Yields
+        ------
+        int
+            Elements that the step has read.
+        """
+        p = self._pass
+        start = tuple(a for a, _ in template)
+        steps = [
+            list(axis.steps(a, b, blocks))
+            for axis, (a, b), blocks in zip(p.axes, template, p.blocks, strict=True)
+        ]
+        back = np.argsort(self._nest)
+        for nested in itertools.product(*[steps[j] for j in self._nest]):
+            yield self._step([nested[i] for i in back], start)
+
+    def _step(self, steps: list[Step], start: Index) -> int:
+        """Read a step of each axis, write what is complete, hold the rest."""
+        k = self._fastest
+        first = [s.written if j == k else s.read for j, s in enumerate(steps)]
+        pairs = list(zip(steps, first, strict=True))
+        # With the dots, an array without axes stays an array.
+        held: tuple[Any, ...] = tuple(slice(0, s.end - a) for s, a in pairs)
+        block = self._buffer[(*held, ...)]
+        fresh: tuple[Any, ...] = tuple(slice(s.read - a, None) for s, a in pairs)
+        new = block[(*fresh, ...)]
+        self._source._fetch(tuple(slice(s.read, s.end) for s in steps), out=new)
+        ready: list[Piece] = [(tuple(first), block)]
+        if k is not None:
+            ready = [(tuple(first), _part(block, k, 0, steps[k].complete - steps[k].written))]
+        waiting: list[tuple[int, Piece]] = []
+        for j in self._slower:
+            ready, later = self._split(ready, j, steps[j].complete)
+            waiting += [(j, piece) for piece in later]
+            if steps[j].read > steps[j].written:
+                ready.append(self._old(j, steps, start))
+        for origin, values in ready:
+            if values.size:
+                box = tuple(slice(a, a + n) for a, n in zip(origin, values.shape, strict=True))
+                self._target._put(box, values)
+        # What waits along a slower axis may come from where elements of a faster one are held.
+        for j, (origin, values) in reversed(waiting):
+            self._place(j, steps, start, origin, values.shape)[...] = values
+        if k is not None:
+            # A step completes more than it leaves: the two parts do not overlap.
+            stays = steps[k].end - steps[k].complete
+            size = block.shape[k]
+            _part(block, k, 0, stays)[...] = _part(block, k, size - stays, size)
+        return new.size
+
+    @staticmethod
+    def _split(pieces: list[Piece], j: int, complete: int) -> tuple[list[Piece], list[Piece]]:
+        """Parts of pieces before and from an index of an axis on."""
+        before, after = [], []
+        for origin, values in pieces:
+            n = min(max(complete - origin[j], 0), values.shape[j])
+            if n:
+                before.append((origin, _part(values, j, 0, n)))
+            if n < values.shape[j]:
+                moved = (*origin[:j], origin[j] + n, *origin[j + 1 :])
+                after.append((moved, _part(values, j, n, values.shape[j])))
+        return before, after
+
+    def _old(self, j: int, steps: list[Step], start: Index) -> Piece:
+        """What an axis holds, where the faster axes are complete."""
+        origin = [s.read for s in steps]
+        shape = [s.end - s.read for s in steps]
+        origin[j], shape[j] = steps[j].written, steps[j].read - steps[j].written
+        for i in self._faster(j):
+            origin[i], shape[i] = steps[i].written, steps[i].complete - steps[i].written
+        index = [slice(0, n) for n in shape]
+        for i in self._faster(j):
+            index[i] = slice(origin[i] - start[i], origin[i] - start[i] + shape[i])
+        return tuple(origin), self._held[j][tuple(index)]
+
+    def _place(
+        self, j: int, steps: list[Step], start: Index, origin: Index, shape: Index
+    ) -> NDArray[Any]:
+        """Where an axis holds elements from an index on."""
+        zero = [s.read for s in steps]
+        zero[j] = steps[j].complete
+        for i in self._faster(j):
+            zero[i] = start[i]
+        index = tuple(slice(a - z, a - z + n) for a, z, n in zip(origin, zero, shape, strict=True))
+        return self._held[j][index]
+
+    def _faster(self, j: int) -> list[int]:
+        """The axes that are swept faster than one."""
+        assert self._fastest is not None
+        return [self._fastest, *self._slower[: self._slower.index(j)]]
+
+
+def _part(values: NDArray[Any], j: int, start: int, stop: int) -> NDArray[Any]:
+    """Part of an array along an axis."""
+    part: NDArray[Any] = values[(slice(None),) * j + (slice(start, stop),)]
+    return part

@@ -1,0 +1,117 @@
+"""How far a pass has come, kept with the array that it writes.
+
+The array has another name until it is complete.  Till then its attributes hold what the work is,
+and how many of its templates are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.errors import StorageError
+from extarray.format.attrs import decode_attrs, encode_attrs
+
+if TYPE_CHECKING:
+    from extarray.storage.file_store import FileStore
+
+__all__ = ["Journal", "first_notes", "has_notes"]
+
+_KEY = "extarray.rechunk"
+#: Seconds of work that a loss of power may cost: what is noted is on the disk.
+_INTERVAL = 10.0
+
+
+def first_notes(job: dict[str, Any]) -> str:
+    """Attributes of an array that a pass is about to write.
+
+    Parameters
+    ----------
+    job : dict
+        As for `Journal`.
+
+    Returns
+    -------
+    str
+    """
+    return _notes(job, 0, False)
+
+
+def _notes(job: dict[str, Any], done: int, complete: bool) -> str:
+    return encode_attrs({_KEY: {"job": job, "done": done, "complete": complete}})
+
+
+def has_notes(store: FileStore) -> bool:
+    """Whether a pass has made an array.
+
+    Parameters
+    ----------
+    store : FileStore
+
+    Returns
+    -------
+    bool
+    """
+    return _KEY in decode_attrs(store.attrs)
+
+
+class Journal:
+    """Notes of a pass.
+
+    Parameters
+    ----------
+    store : FileStore
+        Of the array that the pass writes.
+    job : dict
+        JSON values that tell this work from any other.
+
+    Attributes
+    ----------
+    is_of_this : bool
+        Whether there are notes, and of this work.
+    done : int
+        Templates that are noted as done.
+    is_complete : bool
+        Whether all are, on the disk: what they came from may be gone.
+    """
+
+    def __init__(self, store: FileStore, job: dict[str, Any]) -> None:
+        self._store = store
+        self._job = job
+        self._last = time.monotonic()
+        notes = decode_attrs(store.attrs).get(_KEY, {})  # only this module uses the key
+        self.is_of_this = notes.get("job") == self._job
+        self.done: int = notes["done"] if self.is_of_this else 0
+        self.is_complete: bool = self.is_of_this and notes.get("complete", False)
+
+    def note(self, done: int) -> None:
+        """So many templates are done; now and then this is brought to the disk."""
+        self.done = done
+        if self.is_due:
+            self.save()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to bring what is done to the disk."""
+        return time.monotonic() - self._last >= _INTERVAL
+
+    def save(self) -> None:
+        """Bring what is done to the disk: the elements first."""
+        self._store.flush()
+        self._save()
+        self._last = time.monotonic()
+
+    def finish(self) -> None:
+        """Bring all of the pass to the disk, and then the note of that."""
+        self.is_complete = True
+        self.save()
+        self._store.flush()
+
+    def save_quietly(self) -> None:
+        """As `save`, after an error: another one adds nothing."""
+        with contextlib.suppress(StorageError):
+            self.save()
+
+    def _save(self) -> None:
+        self._store.set_attrs(_notes(self._job, self.done, self.is_complete))

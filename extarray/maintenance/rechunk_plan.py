@@ -1,0 +1,663 @@
+"""The plan of a layout transformation: pure functions, from chunk shapes to passes.
+
+The array is cut into *templates* of whole target chunks.  In a template every source chunk is read
+once, and every target chunk written once; a source chunk across the edge of two templates is read
+by both.  A template is swept in steps of a few *max-blocks* (the larger chunk along each axis), and
+what was read for target chunks that are not complete yet is held.  How much that is depends on the
+order in which the axes are swept, the *traversal*.  An *lcm-block* is a template whose edges cut no
+chunk.
+
+Where memory does not suffice for one pass, there are several, through chunk shapes between the two
+(geometric means).  The alternative is a template that lies in memory as a whole and may be smaller
+than a max-block: chunks are read again for each template that they meet.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from extarray.common.errors import ArgumentError
+from extarray.grid.axis import Axis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = [
+    "MOST_PASSES",
+    "Pass",
+    "Task",
+    "check_memory",
+    "intermediates",
+    "least_memory",
+    "plan_passes",
+    "resident_pass",
+    "swept_pass",
+]
+
+Index: TypeAlias = tuple[int, ...]
+
+#: Bytes of a step, where memory allows: a call for less costs more than the copying, and what is
+#: much larger is not in the caches any more when it is written.
+STEP_BYTES = 1 << 21
+#: The same while several axes are swept: what the slower ones hold is copied once more, and their
+#: chunks are written in parts.
+SWEPT_BYTES = 1 << 27
+#: More would mean chunks that hardly differ from each other.
+MOST_PASSES = 16
+#: Passes, where some of them may read chunks again: each is searched for at length.
+_MOST_MIXED = 4
+#: Templates of an axis that are tried at first, and in all along the axes but the last.
+_TRIED = 128
+_TRIED_TOGETHER = 4096
+_MOST_ORDERS = 24
+
+
+@dataclass(frozen=True)
+class Task:
+    """Chunks to be changed into others, by one pass or several.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Elements, by axes of the target; each extent is at least 1.
+    source_chunks, target_chunks : tuple of int
+        Elements of a chunk.
+    lead : tuple of int
+        Elements of the first source chunk of each axis that lie before index 0.
+    itemsize : int
+        Bytes of an element.
+    cast_itemsize : int or None
+        Bytes of an element where the target has another dtype.
+    """
+
+    shape: Index
+    source_chunks: Index
+    target_chunks: Index
+    lead: Index
+    itemsize: int
+    cast_itemsize: int | None = None
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of memory for an element: what is cast is in memory twice."""
+        return self.itemsize + (self.cast_itemsize or 0)
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The task, axis by axis."""
+        return tuple(map(Axis, self.shape, self.source_chunks, self.target_chunks, self.lead))
+
+    def in_one_step(self, template: Index) -> Pass:
+        """The pass that has all of each template in one step.
+
+        Parameters
+        ----------
+        template : tuple of int
+
+        Returns
+        -------
+        Pass
+        """
+        return Pass(self, template, (0,) * len(self.shape), ())
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One reading and writing of the whole array.
+
+    Parameters
+    ----------
+    task : Task
+    template : tuple of int
+        Elements of a template.
+    blocks : tuple of int
+        Max-blocks of a step along each axis; 0: one step has the whole template.
+    traversal : tuple of int
+        The axes that are swept in several steps, the first one fastest.
+    """
+
+    task: Task
+    template: Index
+    blocks: Index
+    traversal: Index
+
+    @property
+    def shape(self) -> Index:
+        """Elements, by axes of the target."""
+        return self.task.shape
+
+    @property
+    def source_chunks(self) -> Index:
+        """Elements of a chunk that is read."""
+        return self.task.source_chunks
+
+    @property
+    def target_chunks(self) -> Index:
+        """Elements of a chunk that is written."""
+        return self.task.target_chunks
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The task, axis by axis."""
+        return self.task.axes
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """Bytes that are read, in whole chunks."""
+        pairs = zip(self.axes, self.template, strict=True)
+        return self.task.itemsize * math.prod(axis.elements_read(n) for axis, n in pairs)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that are written: each target chunk is written once."""
+        return (self.task.cast_itemsize or self.task.itemsize) * math.prod(self.shape)
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes that a thread has in memory at a time, at most."""
+        k = range(len(self.shape))
+        swept = [j for j in self.traversal if self.blocks[j]]
+        elements = _elements_held(
+            [self.room(j) for j in k],
+            [self.fresh(j) for j in k],
+            [axis.unused for axis in self.axes],
+            [min(n, axis.extent) for n, axis in zip(self.template, self.axes, strict=True)],
+            swept,
+        )
+        if any(
+            not blocks and not axis.is_aligned(n)
+            for axis, n, blocks in zip(self.axes, self.template, self.blocks, strict=True)
+        ):
+            # Of a chunk that is read for the sake of a part, there must be room for the whole.
+            elements += math.prod(self.source_chunks)
+        return elements * self.task.element_bytes
+
+    @cached_property
+    def n_templates(self) -> int:
+        """Number of templates."""
+        pairs = zip(self.axes, self.template, strict=True)
+        return math.prod(axis.count(n) for axis, n in pairs)
+
+    def templates(self) -> Iterator[tuple[tuple[int, int], ...]]:
+        """Where each template begins and ends along each axis, in C order."""
+        windows = [axis.windows(n) for axis, n in zip(self.axes, self.template, strict=True)]
+        return itertools.product(*windows)
+
+    def room(self, j: int) -> int:
+        """Elements along an axis that are held and read in a step, at most."""
+        axis, blocks = self.axes[j], self.blocks[j]
+        return axis.room(blocks) if blocks else min(self.template[j], axis.extent)
+
+    def fresh(self, j: int) -> int:
+        """Elements along an axis that are read in a step, at most."""
+        axis, blocks = self.axes[j], self.blocks[j]
+        return axis.fresh(blocks) if blocks else min(self.template[j], axis.extent)
+
+
+def _elements_held(
+    room: Sequence[int],
+    fresh: Sequence[int],
+    unused: Sequence[int],
+    template: Sequence[int],
+    swept: Sequence[int],
+) -> int:
+    """Elements in memory at a time, at most: those of a step, and the held ones.
+
+    The fastest axis holds its elements beside those that are read.  Any other holds them for all of
+    the sweep along the faster axes.
+    """
+    extents = list(fresh)
+    if not swept:
+        return math.prod(extents)
+    extents[swept[0]] = room[swept[0]]
+    total = math.prod(extents)
+    held = list(fresh)
+    held[swept[0]] = template[swept[0]]
+    for j in swept[1:]:
+        held[j] = unused[j]
+        total += math.prod(held)
+        held[j] = template[j]
+    return total
+
+
+def least_memory(
+    source: Index, target: Index, itemsize: int, cast_itemsize: int | None = None
+) -> int:
+    """The least bytes in which chunks can be changed: one source and one target chunk.
+
+    Parameters
+    ----------
+    source, target : tuple of int
+        Elements of a chunk.
+    itemsize : int
+    cast_itemsize : int, optional
+        As for `Task`.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> least_memory((32, 9), (5, 16), 8)
+    2944
+    """
+    return (math.prod(source) + math.prod(target)) * (itemsize + (cast_itemsize or 0))
+
+
+def check_memory(task: Task, budget: int, tables: tuple[int, int] = (0, 0)) -> Task:
+    """Refuse a memory that is too little.
+
+    Parameters
+    ----------
+    task : Task
+    budget : int
+        Bytes.
+    tables : tuple of int
+        Bytes of the table of an order (`table_bytes`) that the source has, and the target gets.
+
+    Returns
+    -------
+    Task
+        With chunks as far as there are elements for them.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError.
+    """
+    extents = map(int.__add__, task.shape, task.lead)
+    source = tuple(map(min, extents, task.source_chunks))
+    target = tuple(map(min, task.target_chunks, task.shape))
+    least = least_memory(source, target, task.itemsize, task.cast_itemsize)
+    # The target is made while the source is open, and takes up to three times its table for that.
+    least = max(least + sum(tables), tables[0] + 3 * tables[1])
+    if budget < least:
+        besides = ", and the tables of their orders," if any(tables) else ""
+        raise ArgumentError(
+            f"max_memory of {budget} bytes is too little to change chunks of {source} into chunks "
+            f"of {target}: one of each{besides} needs {least} bytes; give max_memory={least} or "
+            "more"
+        )
+    return replace(task, source_chunks=source, target_chunks=target)
+
+
+# -- templates -----------------------------------------------------------------------------------
+
+
+def _templates(axis: Axis, most: int, least: int) -> list[int]:
+    """Templates to try along an axis, from `least` on, in rising order: whole target chunks."""
+    end = axis.extent + axis.shift
+    unit = axis.target
+    count = -(-end // unit) - least // unit + 1
+    if least >= end:
+        return [axis.extent]
+    if count <= most:
+        return [*range(least, end, unit), end]
+    tried = {least, end}
+    # All sizes are met in even proportions; then lcm-blocks, which cut no chunk, and halves.
+    for i in range(most):
+        tried.add(round(least * (end / least) ** (i / most)) // unit * unit)
+    for size in (axis.period, axis.block):
+        tried.update((size << i) // unit * unit for i in range(end.bit_length()))
+        tried.update((size >> i) // unit * unit for i in range(size.bit_length()))
+    return sorted(n for n in tried if least <= n <= end)
+
+
+def _search(
+    axes: Sequence[Axis], lists: list[list[int]], fits: Callable[[Index], bool]
+) -> Index | None:
+    """The templates that fit and read least; among these, the smallest.
+
+    Along the last axis the largest template that fits is found by bisection (the feasible
+    boundary), for all templates of the others.  From the best point of the boundary, steps of one
+    target chunk along an axis are taken as long as they lead down (steepest descent), which matters
+    where not all templates were in the lists.
+    """
+    lists = _shortened(lists)
+    costs = [
+        [axis.elements_read(n) for n in tried] for axis, tried in zip(axes, lists, strict=True)
+    ]
+    # The best of the first i templates of the last axis, for each i.
+    last: list[int] = []
+    for i, cost in enumerate(costs[-1]):
+        last.append(last[-1] if last and costs[-1][last[-1]] <= cost else i)
+    # The heads that promise most come first: those that could not be better need no bisection.
+    heads = sorted(
+        (math.prod(c[j] for c, j in zip(costs, place, strict=False)), place)
+        for place in itertools.product(*[range(len(tried)) for tried in lists[:-1]])
+    )
+    least = min(costs[-1])
+    best: tuple[int, Index] | None = None
+    for reads, place in heads:
+        if best is not None and reads * least > best[0]:
+            break
+        head = tuple(tried[i] for tried, i in zip(lists, place, strict=False))
+        if not fits((*head, lists[-1][0])):
+            continue
+        n = bisect.bisect_left(lists[-1], True, 1, key=lambda t: not fits((*head, t)))
+        i = last[n - 1]
+        found = (reads * costs[-1][i], (*head, lists[-1][i]))
+        if best is None or found < best:
+            best = found
+    return None if best is None else _descend(axes, [tried[0] for tried in lists], best, fits)
+
+
+def _shortened(lists: list[list[int]]) -> list[list[int]]:
+    """Templates to try, fewer where many axes together have too many; the smallest stay."""
+    lists = list(lists)
+    while math.prod(map(len, lists[:-1])) > _TRIED_TOGETHER:
+        j = max(range(len(lists) - 1), key=lambda j: len(lists[j]))
+        lists[j] = lists[j][::2]
+    return lists
+
+
+def _descend(
+    axes: Sequence[Axis], least: list[int], start: tuple[int, Index], fits: Callable[[Index], bool]
+) -> Index:
+    """Templates to which steps of one target chunk lead down from a point."""
+    best = start
+    while True:
+        cost, point = best
+        for j, axis in enumerate(axes):
+            for n in (point[j] - axis.target, point[j] + axis.target):
+                other = (*point[:j], n, *point[j + 1 :])
+                if least[j] <= n and n - axis.target < axis.extent + axis.shift and fits(other):
+                    reads = math.prod(map(Axis.elements_read, axes, other))
+                    best = min(best, (reads, other))
+        if best[0] >= cost:
+            return point
+
+
+def _most_tried(n_axes: int, n_orders: int = 1) -> int:
+    """Templates to try along each of several axes, of which the last one is searched apart."""
+    if n_axes <= 2:
+        return _TRIED
+    return max(3, int((_TRIED_TOGETHER / n_orders) ** (1 / (n_axes - 1))))
+
+
+# -- one pass ------------------------------------------------------------------------------------
+
+
+def swept_pass(task: Task, budget: int) -> Pass | None:
+    """The pass that reads least among those that sweep templates of max-blocks or more.
+
+    Parameters
+    ----------
+    task : Task
+    budget : int
+        Bytes.
+
+    Returns
+    -------
+    Pass, or None
+        None where none fits.
+
+    Examples
+    --------
+    The example of [krishnamoorthy]_: an lcm-block of 160 x 144 elements.
+
+    >>> p = swept_pass(Task((160, 144), (32, 9), (5, 16), (0, 0), 1), 1344)
+    >>> p.traversal, p.template, p.memory, p.bytes_read
+    ((1, 0), (160, 144), 1344, 23040)
+    """
+    shape, axes = task.shape, task.axes
+    base = task.in_one_step(tuple(axis.least for axis in axes))
+    swept = [j for j, axis in enumerate(axes) if axis.unused]
+    blocks = tuple(1 if j in swept else 0 for j in range(len(shape)))
+    orders = list(itertools.islice(itertools.permutations(swept), _MOST_ORDERS))
+    most = _most_tried(len(swept) - 1, len(orders))
+    lists = {j: _templates(axes[j], most, axes[j].least) for j in swept}
+    first = replace(base, blocks=blocks, traversal=tuple(swept))
+    room = [first.room(j) for j in range(len(shape))]
+    fresh = [first.fresh(j) for j in range(len(shape))]
+    unused = [axis.unused for axis in axes]
+    limit = budget // task.element_bytes
+    best: Pass | None = None
+    for order in orders:
+        template = list(base.template)
+        for j in order[-1:]:
+            # Nothing is held along the sweep of the slowest axis.
+            aligned = axes[j].is_aligned(axes[j].period)
+            template[j] = min(axes[j].period, shape[j]) if aligned else shape[j]
+        faster = order[:-1]
+
+        def fits(
+            inner: Index,
+            order: Index = order,
+            faster: Index = faster,
+            template: list[int] = template,
+        ) -> bool:
+            for j, n in zip(faster, inner, strict=True):
+                template[j] = min(n, shape[j])
+            return _elements_held(room, fresh, unused, template, order) <= limit
+
+        inner: Index | None = ()
+        if faster:
+            inner = _search([axes[j] for j in faster], [lists[j] for j in faster], fits)
+        elif not fits(()):
+            inner = None
+        if inner is None:
+            continue
+        for j, n in zip(faster, inner, strict=True):
+            template[j] = n
+        p = replace(base, template=tuple(template), blocks=blocks, traversal=order)
+        if best is None or (p.bytes_read, p.memory) < (best.bytes_read, best.memory):
+            best = p
+    return None if best is None else _enlarged(best, budget)
+
+
+def resident_pass(task: Task, budget: int) -> Pass | None:
+    """The pass that reads least among those whose templates lie in memory as a whole.
+
+    Parameters
+    ----------
+    task : Task
+    budget : int
+        Bytes.
+
+    Returns
+    -------
+    Pass, or None
+        None where not even a target chunk fits.
+
+    Examples
+    --------
+    >>> p = resident_pass(Task((8192, 8192), (16, 4096), (4096, 16), (0, 0), 8), 100 << 20)
+    >>> p.template, p.bytes_read / p.bytes_written
+    ((4096, 2048), 2.0)
+    """
+    shape, axes = task.shape, task.axes
+    if not axes:
+        return task.in_one_step(())
+    limit = budget // task.element_bytes
+    chunk = math.prod(task.source_chunks)
+
+    def fits(template: Index) -> bool:
+        return math.prod(map(min, template, shape)) + chunk <= limit
+
+    most = _most_tried(len(axes))
+    lists = [_templates(axis, most, min(axis.target, axis.extent)) for axis in axes]
+    template = _search(axes, lists, fits)
+    return None if template is None else task.in_one_step(template)
+
+
+def _enlarged(p: Pass, budget: int) -> Pass:
+    """The same pass in larger steps, while these are small: each call costs something."""
+    while True:
+        room = min(budget, SWEPT_BYTES if len(p.traversal) > 1 else STEP_BYTES)
+        for j in reversed(range(len(p.shape))):
+            larger = _larger(p, j)
+            if larger is not None and larger.memory <= room:
+                p = larger
+                break
+        else:
+            return p
+
+
+def _larger(p: Pass, j: int) -> Pass | None:
+    """The same pass with a step that is larger along an axis, or the template if a step has it."""
+    axis, n, blocks = p.axes[j], p.template[j], p.blocks[j]
+    if blocks == 0 or axis.room(blocks) >= n:
+        if axis.reaches_all(n) or not axis.is_aligned(n):
+            return None
+        return _whole(p, j, min(2 * n, axis.extent + axis.shift))
+    if axis.is_aligned(n) and axis.room(2 * blocks) >= n:
+        return _whole(p, j, n)
+    return replace(p, blocks=(*p.blocks[:j], 2 * blocks, *p.blocks[j + 1 :]))
+
+
+def _whole(p: Pass, j: int, template: int) -> Pass:
+    """The same pass with one step for the whole template along an axis."""
+    return replace(
+        p,
+        template=(*p.template[:j], template, *p.template[j + 1 :]),
+        blocks=(*p.blocks[:j], 0, *p.blocks[j + 1 :]),
+        traversal=tuple(i for i in p.traversal if i != j),
+    )
+
+
+# -- several passes ------------------------------------------------------------------------------
+
+
+def intermediates(source: Index, target: Index, n: int, fitting: bool = False) -> list[Index]:
+    """Chunk shapes on the way from one to another in n passes: geometric means, rounded down.
+
+    Parameters
+    ----------
+    source, target : tuple of int
+    n : int
+        At least 1.
+    fitting : bool
+        Round to multiples of the smaller neighbour instead, so that fewer chunks are cut.
+
+    Returns
+    -------
+    list of tuple of int
+        n + 1 shapes, the given ones included; fewer where neighbours are the same.
+
+    Examples
+    --------
+    >>> intermediates((32, 9), (5, 16), 2)
+    [(32, 9), (12, 12), (5, 16)]
+    >>> intermediates((32, 9), (5, 16), 2, fitting=True)
+    [(32, 9), (10, 9), (5, 16)]
+    """
+    pairs = zip(source, target, strict=True)
+    columns = [_fitting_means(s, t, n) if fitting else _means(s, t, n) for s, t in pairs]
+    shapes = list(zip(*columns, strict=True))
+    between = [one for one, other in itertools.pairwise(shapes[1:]) if one != other]
+    return [source, *(shape for shape in between if shape != source), target]
+
+
+def _means(source: int, target: int, n: int) -> list[int]:
+    """Extents on the way from one to another."""
+    return [_root(source ** (n - i) * target**i, n) for i in range(n + 1)]
+
+
+def _fitting_means(source: int, target: int, n: int) -> list[int]:
+    """Extents of which each is a multiple of its smaller neighbour; the largest one need not be."""
+    if source > target:
+        return _fitting_means(target, source, n)[::-1]
+    extents = _means(source, target, n)
+    for i in range(1, n):
+        extents[i] = max(1, extents[i] // extents[i - 1]) * extents[i - 1]
+    return extents
+
+
+def _root(value: int, n: int) -> int:
+    """The n-th root of an integer, rounded down."""
+    low, high = 1, 1 << (value.bit_length() // n + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if middle**n <= value:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def plan_passes(
+    task: Task, budget: int, most: int = MOST_PASSES, tables: tuple[int, int] = (0, 0)
+) -> list[Pass]:
+    """The passes that read and write the least bytes in a given memory.
+
+    Parameters
+    ----------
+    task : Task
+    budget : int
+        Bytes; at least what `check_memory` asks for.
+    most : int
+        Passes at most.
+    tables : tuple of int
+        As for `check_memory`; the passes have what is left.
+
+    Returns
+    -------
+    list of Pass
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: too little memory.
+
+    Notes
+    -----
+    The first choice are sweeps of templates of max-blocks or more, through geometric means.  Means
+    that fit the chunks, and templates that lie in memory as a whole, are taken where they save half
+    of what reading the array once takes, or where nothing else is possible.
+    """
+    task = check_memory(task, budget, tables)
+    budget -= sum(tables)
+    small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
+    if small.memory <= min(budget, STEP_BYTES):
+        return [small]  # one step has the whole array
+
+    def sequence(
+        shapes: list[Index], find: Callable[[Task, int], Pass | None]
+    ) -> list[Pass] | None:
+        passes: list[Pass] = []
+        for one, other in itertools.pairwise(shapes):
+            part = replace(task, source_chunks=one, target_chunks=other)
+            if passes:
+                part = replace(part, lead=(0,) * len(task.shape))
+            if other is not shapes[-1]:
+                part = replace(part, cast_itemsize=None)
+            found = find(part, budget)
+            if found is None:
+                return None
+            passes.append(found)
+        return passes
+
+    once = task.itemsize * math.prod(task.shape)
+    best: list[Pass] | None = None
+    for find, fitting, numbers in (
+        (swept_pass, False, range(1, most + 1)),
+        (swept_pass, True, range(2, most + 1)),
+        (resident_pass, False, range(1, 2)),
+        (_any_pass, True, range(2, min(most, _MOST_MIXED) + 1)),
+    ):
+        limit = math.inf if best is None else _cost(best) - once // 2
+        for n in numbers:
+            shapes = intermediates(task.source_chunks, task.target_chunks, n, fitting)
+            if 2 * n * once > limit or (n > 1 and len(shapes) <= n):
+                break
+            found = sequence(shapes, find)
+            if found is not None and _cost(found) <= limit:
+                best = found
+                limit = _cost(found) - 1
+    assert best is not None  # one source and one target chunk fit
+    return best
+
+
+def _any_pass(task: Task, budget: int) -> Pass | None:
+    return swept_pass(task, budget) or resident_pass(task, budget)
+
+
+def _cost(passes: Sequence[Pass]) -> int:
+    return sum(p.bytes_read + p.bytes_written for p in passes)

@@ -1,0 +1,565 @@
+"""Repair of a pair of files: back to the last state that is whole.
+
+What is written over is copied aside first.  What could lose elements or attributes that somebody
+could still get at is done only where it is forced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from extarray._core._axial import Axial
+from extarray.common.errors import CorruptError
+from extarray.format._crc import crc32c
+from extarray.format.attrs import check_attrs
+from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
+from extarray.format.fresh import attrs_room
+from extarray.format.header import Header
+from extarray.format.places import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
+from extarray.format.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
+from extarray.format.superblock import (
+    LAST_COMMIT,
+    NO_GROUP,
+    Superblock,
+    encode_superblock,
+    superblock_bytes,
+)
+from extarray.maintenance.inspect import Survey
+from extarray.maintenance.mending import patches
+from extarray.maintenance.remains import Slot
+from extarray.storage import lock
+from extarray.storage.checksums import SUMS_AT_ONCE, Sums
+from extarray.storage.filesystem import File, family
+from extarray.storage.verify import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from extarray.maintenance.salvage import Salvage
+
+__all__ = ["Repair"]
+
+_PIECE = 1 << 20
+_MOST_MENDED = 100
+# Records of a commit that did not come to its end: of each axis, at both sides.
+_MOST_UNCOMMITTED = 64
+# What of the files a new state puts right.
+_OF_STATES = {"superblock", "log", "attrs", "room", "data"}
+
+
+class Plan(NamedTuple):
+    """The state to return to."""
+
+    block: Superblock
+    attrs: str
+    lost: str | None  # what needs force, if anything
+    did: str
+    slots: frozenset[int] = frozenset()  # superblocks that it is read from
+    outside: tuple[tuple[int, int], ...] = ()  # runs of chunks that are given up
+    first_lost: int | None = None  # chunk that is not in the file, nor are those behind it
+
+
+class Repair:
+    """The repair of a pair whose lock the caller holds, from what a survey has found.
+
+    Attributes
+    ----------
+    done, left : list of str
+        What was done, and why something was not.
+    """
+
+    def __init__(self, survey: Survey, force: bool, done: list[str], left: list[str]) -> None:
+        self.survey = survey
+        self.force = force
+        self.done = done
+        self.left = left
+        self._metadata_saved = False
+
+    def run(self, data: bool, progress: Callable[[int, int], None] | None) -> None:
+        """Do what can be done; with `data`, look at the chunks too."""
+        survey = self.survey
+        if survey.header is None:
+            self.left.append(
+                "the header and its copy are damaged: nothing tells what the chunks hold"
+            )
+            return
+        if survey.data.closed or survey.seal == "foreign":
+            self.left.append("there is no data file of this array to repair it with")
+            return
+        if survey.pending is not None and not self.force:
+            self.left.append(
+                "a commit of several arrays is not finished: open the array for writing, beside "
+                "the others, which finishes it; or use force, which takes it back for this one"
+            )
+            return
+        if survey.pending is not None:
+            self._take_back_pending(survey.header)
+        if survey.kinds & {"header", "copy"}:
+            self._mend_header(survey.header)
+        self._mend_bytes()
+        if "directory" in survey.kinds:
+            self._mend_directory(survey.header)
+        spoilt = any(
+            slot.number in SPARED_SLOTS and not (slot.blank or slot.whole) for slot in survey.slots
+        )
+        if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state(survey.header):
+            return
+        if survey.header.checksum:
+            if data:
+                survey.look_at_chunks(progress)
+            self._mend_sums(survey.header)
+
+    # -- copies of what is written over ------------------------------------------------------
+
+    def _save(self, number: int, first: int, stop: int) -> None:
+        """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
+        file, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
+        with family("cannot keep a copy of '{}'", name):
+            aside = self._copy_aside(file, name, first, stop)
+        if aside:
+            part = "" if first == 0 else f" from byte {first} on"
+            self.done.append(f"what {name} was{part} is kept in {aside}")
+
+    def _copy_aside(self, file: File, name: str, first: int, stop: int) -> str:
+        """Copy bytes of a file to a new one; gives its name, or "" where all of them are zero."""
+        pieces = ((at, file.read(min(_PIECE, stop - at), at)) for at in range(first, stop, _PIECE))
+        copy, aside = File(), ""
+        try:
+            for at, piece in pieces:
+                if piece.count(0) == len(piece):
+                    continue
+                if copy.closed:
+                    mode = stat.S_IMODE(file.stat().st_mode)
+                    copy, aside = _new_file(f"{name}.before-repair", mode)
+                copy.write(piece, at - first)
+            if aside:
+                copy.truncate(stop - first)
+                copy.datasync()
+        except BaseException:
+            if aside:  # a part of it would pass for all
+                os.unlink(aside)
+            raise
+        finally:
+            copy.close()
+        return aside
+
+    def _save_metadata(self) -> None:
+        if not self._metadata_saved:
+            header = self.survey.header
+            assert header is not None
+            # The copy is that of what was there before this process had the lock.
+            lock.note_holder(self.survey.metadata, header, False)
+            self._save(0, 0, self.survey.metadata_bytes)
+            lock.note_holder(self.survey.metadata, header, True)
+            self._metadata_saved = True
+
+    # -- header ------------------------------------------------------------------------------
+
+    def _mend_header(self, header: Header) -> None:
+        self._save_metadata()
+        file, block = self.survey.metadata, self.survey.header_block
+        if "header" in self.survey.kinds:
+            file.write(block, 0)
+            self.done.append("the header was restored from its copy")
+        else:
+            file.write(block, header.copy_offset)
+            self.done.append("the copy of the header was written anew")
+        file.datasync()
+
+    # -- single bytes ------------------------------------------------------------------------
+
+    def _mend_bytes(self) -> None:
+        """Put right what the rest tells, and look again."""
+        for _ in range(_MOST_MENDED):
+            found = list(patches(self.survey))
+            if not found:
+                break
+            self._save_metadata()
+            for at, data, what, how in found:
+                self.survey.metadata.write(data, at)
+                self.done.append(f"{what}: {how}")
+            self.survey.metadata.datasync()
+            self.survey.look()
+
+    def _mend_directory(self, header: Header) -> None:
+        """Clear the places of optional blocks that nothing tells any more."""
+        lost = [kind for kind in BlockKind if self.survey.is_lost(kind)]
+        if BlockKind.GROUP in lost and not self.force:
+            self.left.append(
+                "nobody can tell whether a commit of several arrays is not finished, whose state "
+                "would be lost: to give that up needs force"
+            )
+            lost.remove(BlockKind.GROUP)
+        if not lost:
+            return
+        self._save_metadata()
+        for kind in lost:
+            self.survey.metadata.write(bytes(ENTRY_BYTES), entry_offset(header, kind))
+            self.done.append(f"the damaged place of the block {BLOCK_NAMES[kind]} was cleared")
+        self.survey.metadata.datasync()
+        self.survey.look()
+
+    # -- the state ---------------------------------------------------------------------------
+
+    def _plan(self) -> Plan | None:
+        """The best state there is."""
+        there = self.survey.chunk_bytes_there
+        states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
+        states = [(slot, block) for slot, block in states if slot.fault is None]
+        states.sort(key=lambda state: -state[1].sequence)
+        if self.survey.rest is not None:
+            return self._plan_for_rest(self.survey.rest)
+        for slot, block in states:
+            if block.data_bytes <= there:
+                return self._plan_for(slot, block, newest=block is states[0][1])
+        return self._plan_from_log(there)
+
+    def _plan_for_rest(self, rest: Salvage) -> Plan | None:
+        """Return the present state, in the largest bounds that are whole."""
+        slot = self.survey.present
+        assert slot is not None
+        assert slot.block is not None
+        if rest.is_empty:
+            return None
+        assert rest.whole is not None
+        start, stop = rest.whole
+        block = slot.block._replace(
+            shape=tuple(z - a for a, z in zip(start, stop, strict=True)),
+            offset=tuple(b + a for b, a in zip(slot.block.offset, start, strict=True)),
+        )
+        plan = self._plan_for(slot, block, newest=True)
+        lost = [] if plan.lost is None else [plan.lost]
+        if rest.outside:
+            lost.append(
+                f"{rest.n_outside} chunks outside of {rest.bounds}, the largest bounds that are "
+                "whole, have elements"
+            )
+        return plan._replace(
+            lost=" and ".join(lost) or None,
+            did=f"the array has its elements {rest.bounds}; {rest.told}",
+            outside=tuple(rest.outside),
+            first_lost=rest.first_lost,
+        )
+
+    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> Plan:
+        lost = []
+        torn = any(s.number in LIVE_SLOTS and s.torn for s in self.survey.slots)
+        faulty = any(
+            s.block is not None and s.fault is not None and s.block.sequence > block.sequence
+            for s in self.survey.slots
+        )
+        if (not newest or torn or faulty) and self._has_elements(block.data_bytes):
+            lost.append(
+                f"{self.survey.names[1]} has chunks of a newer state behind byte {block.data_bytes}"
+            )
+        attrs, source = slot.attrs, slot.number
+        if attrs is None:
+            attrs, source = self._other_attrs()
+            if attrs is None:
+                attrs = "{}"
+                lost.append("the attributes are damaged, and there are no older ones")
+        if slot.misplaced:  # so that nobody knows where its end is
+            block = block._replace(end=self.survey.metadata_bytes)
+        return Plan(
+            block,
+            attrs,
+            " and ".join(lost) or None,
+            f"the array has the state of commit {block.sequence}, of shape {block.shape}",
+            frozenset({slot.number, source}),
+        )
+
+    def _other_attrs(self) -> tuple[str | None, int]:
+        """The newest attributes that are whole, also where their superblock, of this slot, is not.
+
+        None where there are no attributes; then the slot means nothing.
+        """
+        whole = [slot for slot in self.survey.slots if slot.block and slot.attrs is not None]
+        if whole:
+            newest = max(whole, key=lambda slot: slot.block.sequence if slot.block else 0)
+            return newest.attrs, newest.number
+        header = self.survey.header
+        assert header is not None
+        for number in (*LIVE_SLOTS, *SPARED_SLOTS):
+            at = header.superblock_offset(number)
+            raw = self.survey.metadata.read(superblock_bytes(header.ndim), at)
+            # The fields of a torn one, proved by the checksum of what they point to.
+            offset, length, crc = (
+                int.from_bytes(raw[a:b], "little") for a, b in ((32, 40), (40, 44), (60, 64))
+            )
+            if 2 <= length and offset + length <= self.survey.metadata_bytes:
+                blob = self.survey.metadata.read(length, offset)
+                with contextlib.suppress(CorruptError):
+                    if crc32c(blob) == crc:
+                        return check_attrs(blob), number
+        return None, LIVE_SLOTS[0]
+
+    def _has_elements(self, first: int) -> bool:
+        """Whether ``.xta`` has anything but the fill value from a byte on."""
+        header = self.survey.header
+        assert header is not None
+        size = len(header.fill)
+        pattern = header.fill * max(1, _PIECE // size)
+        for at in range(first, self.survey.chunk_bytes_there, len(pattern)):
+            stop = min(len(pattern), self.survey.chunk_bytes_there - at)
+            piece = self.survey.data.read(stop, at)
+            if piece != pattern[: len(piece)] and piece.count(0) != len(piece):
+                return True
+        return False
+
+    def _plan_from_log(self, there: int) -> Plan | None:
+        """A state from the growth log and the length of ``.xta``, where no superblock is whole."""
+        header, log = self.survey.header, self.survey.log
+        assert header is not None
+        if log is None:
+            return None
+        n_chunks = there // header.chunk_bytes
+        for n in range(len(log), max(0, len(log) - _MOST_UNCOMMITTED), -1):
+            grid = [int(extent) for extent in log.grids[n - 1]]
+            axis = int(log.axes[n - 1])
+            if grid:
+                others = 1
+                for j, extent in enumerate(grid):
+                    others *= extent if j != axis else 1
+                grown = n_chunks // others if others else grid[axis]
+                if grown < grid[axis] + (n > 1 and others > 0):
+                    continue  # of a growth that was not committed
+                grid[axis] = grown
+            try:
+                axial = Axial._replay(log.axes[:n], log.sides[:n], log.grids[:n], grid)
+            except (CorruptError, MemoryError):
+                continue
+            if axial.size > n_chunks:
+                continue
+            shape = tuple(g * c for g, c in zip(grid, header.chunks, strict=True))
+            attrs, source = self._other_attrs()
+            return Plan(
+                Superblock(
+                    sequence=0,
+                    sealed=False,
+                    unclean=True,
+                    n_segments=n,
+                    data_bytes=axial.size * header.chunk_bytes,
+                    attrs_offset=0,
+                    attrs_bytes=0,
+                    attrs_capacity=0,
+                    attrs_crc=0,
+                    spare_offset=0,
+                    spare_capacity=0,
+                    end=0,
+                    group=NO_GROUP,
+                    shape=shape,
+                    offset=(0,) * len(shape),
+                    grid=tuple(grid),
+                ),
+                attrs if attrs is not None else "{}",
+                "no superblock is whole: the bounds are lost, and would be those of all chunks"
+                + (", and so are the attributes" if attrs is None else ""),
+                f"the growth log gave shape {shape}, all of the chunks",
+                frozenset({source}),
+            )
+        return None
+
+    def _mend_state(self, header: Header) -> bool:
+        """Return to the best state there is, if that may be, and look again."""
+        plan, survey = self._plan(), self.survey
+        if plan is None or (plan.lost and not self.force):
+            self.left.append(
+                "no state can be made of what is left"
+                if plan is None
+                else f"{plan.lost}; to give that up needs force"
+            )
+            return False
+        if plan.block.sequence > LAST_COMMIT:
+            self.left.append(
+                f"no number is left for a commit after {plan.block.sequence}; copy the array into "
+                "a fresh one"
+            )
+            return False
+        self._save_metadata()
+        self._save(1, plan.block.data_bytes, self._end_to_save(plan.block))
+        if plan.first_lost is not None:
+            first = min([plan.first_lost, *(run[0] for run in plan.outside[:1])])
+            self._save(1, first * header.chunk_bytes, survey.chunk_bytes_there)
+        sums = self._doubt_sums(plan, header) if header.checksum else None
+        self._give_up(plan.outside, sums)
+        self._return_to(plan)
+        if sums is not None:
+            sums.note(sums.inherited or (plan.lost is not None and plan.first_lost is None))
+            survey.metadata.datasync()
+        self.done.append(plan.did)
+        survey.look()
+        return True
+
+    def _doubt_sums(self, plan: Plan, header: Header) -> Sums:
+        """The checksums of the state, in doubt in the files for as long as it is returned to."""
+        survey = self.survey
+        table = read_table(survey.metadata, header, plan.block.end or survey.metadata_bytes)
+        if table is None:
+            self.done.append("the table of checksums was lost: all of them are in doubt")
+        in_doubt, extents = (True, []) if table is None else table
+        sums = Sums(survey.metadata, header, extents, False, survey.names[0])
+        sums.inherited = in_doubt
+        sums.doubt()
+        n = plan.block.data_bytes // header.chunk_bytes
+        sums.forget(n if plan.first_lost is None else plan.first_lost)
+        return sums
+
+    def _give_up(self, runs: tuple[tuple[int, int], ...], sums: Sums | None) -> None:
+        """Have chunks that lie outside of the bounds to come hold the fill value."""
+        header, file = self.survey.header, self.survey.data
+        assert header is not None
+        for first, stop in runs:
+            file.fill(header.fill, first * header.chunk_bytes, stop * header.chunk_bytes)
+            if sums is not None:
+                for low in range(first, stop, SUMS_AT_ONCE):
+                    sums.renew(file, np.arange(low, min(stop, low + SUMS_AT_ONCE)))
+        if runs:
+            file.datasync()
+
+    def _return_to(self, plan: Plan) -> None:
+        """Make a state the present one, sealed, in both superblocks that commits write.
+
+        Nothing that it is made of is written over, nor cut off, before it is on the disk by itself:
+        a repair that fails half way, or is killed, can be done again, with the same end.
+        """
+        survey, header = self.survey, self.survey.header
+        assert header is not None
+        block, blob = plan.block, plan.attrs.encode()
+        file = survey.metadata
+        known = [slot.block for slot in survey.slots if slot.block is not None]
+        present = None if survey.present is None else survey.present.block
+        clean = block is present and block.sealed and not block.unclean
+        attrs_at = self._free_from()
+        room = attrs_room(len(blob))
+        state = block._replace(
+            sequence=max((b.sequence for b in known if b.sequence <= LAST_COMMIT), default=0) + 1,
+            sealed=False,
+            unclean=not clean,
+            attrs_offset=attrs_at,
+            attrs_bytes=len(blob),
+            attrs_capacity=room,
+            attrs_crc=crc32c(blob),
+            spare_offset=0,
+            spare_capacity=0,
+            end=attrs_at + room,
+        )
+        file.truncate(max(survey.metadata_bytes, state.end))
+        file.write(blob, attrs_at)
+        file.datasync()
+        first = next(n for n in (*LIVE_SLOTS, *SPARED_SLOTS) if n not in plan.slots)
+        if first in LIVE_SLOTS and LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)] != first:
+            state = state._replace(sequence=state.sequence + 1)
+        self._write_state(state, first)
+        for _ in LIVE_SLOTS:
+            state = state._replace(sequence=state.sequence + 1)
+            self._commit(state)
+        # Spared superblocks are of states that this one may not go on from.
+        spared = [header.superblock_offset(number) for number in SPARED_SLOTS]
+        for at in (*spared, *survey.pending_places().values()):
+            file.write(bytes(superblock_bytes(header.ndim)), at)
+        file.datasync()
+        self._fit_data(block.data_bytes, plan.first_lost)
+        survey.data.write(SEAL_MAGIC + header.uuid, block.data_bytes)
+        survey.data.datasync()
+        self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
+
+    def _take_back_pending(self, header: Header) -> None:
+        """Have a commit of several arrays that was not finished not count for this one."""
+        self._save_metadata()
+        for at in self.survey.pending_places().values():
+            self.survey.metadata.write(bytes(superblock_bytes(header.ndim)), at)
+        self.survey.metadata.datasync()
+        self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
+
+    def _end_to_save(self, block: Superblock) -> int:
+        """Where what is cut off ``.xta`` ends: before the seal, if that stays in place."""
+        sealed = self.survey.seal == "ours"
+        stays = sealed and self.survey.data_bytes == block.data_bytes + SEAL_BYTES
+        return block.data_bytes if stays else self.survey.data_bytes
+
+    def _commit(self, state: Superblock) -> None:
+        self._write_state(state, LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)])
+
+    def _write_state(self, state: Superblock, slot: int) -> None:
+        header = self.survey.header
+        assert header is not None
+        self.survey.metadata.write(encode_superblock(state), header.superblock_offset(slot))
+        self.survey.metadata.datasync()
+
+    def _free_from(self) -> int:
+        """Where nothing in ``.xmd`` is that could still be needed."""
+        header, log = self.survey.header, self.survey.log
+        assert header is not None
+        assert log is not None
+        size = record_bytes(header.ndim)
+        return max(
+            self.survey.metadata_bytes,
+            *(
+                at + EXTENT_HEAD_BYTES + extent_capacity(number) * size
+                for number, at in enumerate(log.extents)
+            ),
+        )
+
+    def _fit_data(self, length: int, first_lost: int | None) -> None:
+        """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
+        header, file = self.survey.header, self.survey.data
+        assert header is not None
+        there = self.survey.chunk_bytes_there
+        file.truncate(min(length, there))
+        if there < length:
+            start = there - there % len(header.fill)
+            if first_lost is not None:  # of which there may be a part
+                start = first_lost * header.chunk_bytes
+            file.fill(header.fill, start, length)
+        file.datasync()
+
+    # -- checksums ---------------------------------------------------------------------------
+
+    def _mend_sums(self, header: Header) -> None:
+        """Have checksums fit the chunks."""
+        survey = self.survey
+        assert survey.present is not None
+        assert survey.present.block is not None
+        state = survey.present.block
+        if survey.sums is None:
+            wrong = np.arange(state.data_bytes // header.chunk_bytes)
+            refusal = "the checksums of chunks are lost; to make them of the chunks as they are"
+        else:
+            wrong = survey.wrong
+            refusal = "chunks do not fit their checksums; to take them as they are"
+        in_doubt, extents = (True, []) if survey.sums is None else survey.sums
+        if wrong.size and not self.force:
+            self.left.append(f"{refusal} needs force")
+            return
+        if not (wrong.size or survey.sums is None or (in_doubt and survey.compared)):
+            return
+        self._save_metadata()
+        sums = Sums(survey.metadata, header, extents, in_doubt, survey.names[0])
+        if wrong.size:
+            sums.make_room(int(wrong[-1]), state, self._commit)
+        for first in range(0, len(wrong), SUMS_AT_ONCE):
+            sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
+        survey.data.datasync()
+        survey.metadata.datasync()
+        sums.note(False)
+        survey.metadata.datasync()
+        self.done.append(
+            f"{len(wrong)} checksums were made of the chunks as they are"
+            if wrong.size
+            else "all checksums fit, and are in doubt no more"
+        )
+
+
+def _new_file(name: str, mode: int) -> tuple[File, str]:
+    """A new file of that name, or with a number behind it; nobody may read it who may not now."""
+    for number in count(1):
+        full = name if number == 1 else f"{name}-{number}"
+        with contextlib.suppress(FileExistsError):
+            return File.open(full, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode), full
+    raise AssertionError

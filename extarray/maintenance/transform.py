@@ -1,0 +1,612 @@
+"""A whole transformation: its passes one after the other, and the publication of the last."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import math
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from extarray.common.config import config
+from extarray.common.errors import ExistsError, FormatError, MissingError, StorageError
+from extarray.common.progress import Progress
+from extarray.format._crc import crc32c
+from extarray.grid.chunking import blocks
+from extarray.grid.policy import EXACT
+from extarray.maintenance.journal import Journal, first_notes, has_notes
+from extarray.maintenance.rechunk_plan import (
+    MOST_PASSES,
+    Pass,
+    Task,
+    check_memory,
+    least_memory,
+    plan_passes,
+)
+from extarray.maintenance.workers import Crew
+from extarray.storage.filesystem import family, file_names, fresh_name, publish
+from extarray.storage.orphans import remove_left_overs
+from extarray.streaming.mapped_pages import Passing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray.format.header import Header
+    from extarray.storage.file_store import FileStore
+
+__all__ = [
+    "Transformation",
+    "check_free",
+    "fill",
+    "finish_move",
+    "passes_between",
+    "remove_pair",
+]
+
+
+def passes_between(
+    source: Any,
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    dtype: np.dtype[Any],
+    budget: int | None,
+    in_memory: bool = False,
+    most: int = MOST_PASSES,
+    tables: tuple[int, int] = (0, 0),
+) -> list[Pass]:
+    """The passes from an array to chunks of another shape.
+
+    Parameters
+    ----------
+    source : ExtArray or LazyView
+        Its axes in the order of the target.
+    shape : tuple of int
+        Of what is moved: `source` may grow meanwhile.
+    chunks : tuple of int
+        Of the target.
+    dtype : dtype
+        Of the target.
+    budget : int or None
+        Bytes; None: ``config.max_memory``, or the least that is possible.
+    in_memory : bool
+        The target is in memory, which has no chunks that have to be written as a whole.
+    most : int
+        Passes at most.
+    tables : tuple of int
+        As for `plan_passes`.
+
+    Returns
+    -------
+    list of Pass
+        Empty where there are no elements.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: `budget` is too little.
+    """
+    if not math.prod(shape):
+        return []
+    cast = None if dtype == source.dtype else dtype.itemsize
+    itemsize = source.dtype.itemsize
+    if budget is None:
+        budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
+    task = Task(shape, source.chunks, chunks, source._lead, itemsize, cast)
+    if in_memory:
+        check_memory(task, budget, tables)
+        task, most = replace(task, target_chunks=(1,) * len(shape)), 1
+    return plan_passes(task, budget, most, tables)
+
+
+def fill(new: Any, source: Any) -> None:
+    """Bring the elements of an array, or of a view, into a fresh array, in one pass.
+
+    Parameters
+    ----------
+    new : ExtArray
+    source : ExtArray or LazyView
+        Of its shape and dtype.
+    """
+    in_memory, source = new.path is None, source._verified()
+    for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
+        crew = Crew(p, source, new, source.dtype, config.max_memory)
+        crew.move(p.templates(), lambda _: None)
+
+
+@dataclass
+class Transformation:
+    """The work of bringing the elements of an array into another layout.
+
+    Parameters
+    ----------
+    kind : type
+        The class of arrays, which stands above.
+    source : ExtArray or LazyView
+        Its axes in the order of the target.
+    shape : tuple of int
+        For which the passes were planned.
+    header : Header
+        Of the target.
+    attrs : str
+        Of the target.
+    passes : sequence of Pass
+    memory : int
+        Bytes for all threads.
+    progress : bool
+        Show progress on a terminal.
+    verify : bool
+        Read both arrays again and compare.
+    growth : int
+        Growth policy of the target, encoded.
+    ranks : int
+        Processes that share the work.
+    """
+
+    kind: Any
+    source: Any
+    shape: tuple[int, ...]
+    header: Header
+    attrs: str
+    passes: Sequence[Pass]
+    memory: int
+    progress: bool = False
+    verify: bool = False
+    growth: int = EXACT
+    ranks: int = 1
+
+    def in_memory(self) -> Any:
+        """The target, in memory.
+
+        Returns
+        -------
+        ExtArray
+        """
+        header = replace(self.header, checksum=False)  # which is kept in files
+        new = self.kind._create(None, self.shape, header, self.attrs, growth=self.growth)
+        with _closed_on_error(new), self.told() as progress:
+            for p in self.passes:
+                self._move(p, self.source, new, progress)
+            self.check(new)
+        return new
+
+    def on_disk(
+        self, path: Path, overwrite: bool = False, resume: bool = False, keep: bool = False
+    ) -> Any:
+        """The target, in files that appear when they are complete.
+
+        Parameters
+        ----------
+        path : Path
+        overwrite : bool
+            Replace the pair of files.
+        resume : bool
+            Go on where an earlier call was interrupted, if one was.
+        keep : bool
+            Keep what was done, under other names, if this call is interrupted.
+
+        Returns
+        -------
+        ExtArray
+
+        Raises
+        ------
+        ExistsError
+            A FileExistsError: there is such a pair, or one of its files.
+        StorageError, LockedError
+        """
+        if not overwrite:
+            check_free(path)
+        places = self.places(path)
+        first, new = self.beginning(places, path, resume)
+        if new is not None or first:
+            self.say(f"goes on with what was begun for '{path}'")
+        try:
+            new = self._pass_by_pass(places, first, new)
+            with _closed_on_error(new):
+                self.check(new)
+                new._store.set_attrs(self.attrs)
+                if overwrite:
+                    # What is replaced will be gone: its successor must not be.
+                    new.flush()
+                new._store.move(path, overwrite)
+        except BaseException:
+            if not keep:
+                for place in places:
+                    remove_pair(place)
+            raise
+        for place in places[:-1]:
+            remove_pair(place)
+        return new
+
+    def places(self, path: Path) -> list[Path]:
+        """Where the passes write.
+
+        Parameters
+        ----------
+        path : Path
+            Of the target.
+
+        Returns
+        -------
+        list of Path
+            At least one: without elements there is no pass, but a target all the same.
+        """
+        return [_temporary(path, i) for i in range(max(1, len(self.passes)))]
+
+    def _pass_by_pass(self, places: list[Path], first: int, new: Any) -> Any:
+        """The array of the last pass, complete; `new` is the one to go on with, if any."""
+        with self.told() as progress:
+            progress.skip(sum(p.bytes_written for p in self.passes[:first]))
+            for i in range(first, len(places)):
+                with contextlib.ExitStack() as stack:
+                    source = self.source
+                    if i:
+                        source = self.kind._open(places[i - 1], "r", 0, "auto")
+                        stack.enter_context(source)
+                    if i > 1:  # the pass before is complete, and gives back the room first
+                        remove_pair(places[i - 2])
+                    if new is None:
+                        new = self._begin(places, i)
+                    with _closed_on_error(new):
+                        self._carry_out(i, source, new, progress)
+                if i + 1 < len(places):
+                    new.close()
+                    new = None
+        return new
+
+    # -- passes ------------------------------------------------------------------------------
+
+    def told(self) -> Progress:
+        """The line that tells of the work.
+
+        Returns
+        -------
+        Progress
+        """
+        total = sum(p.bytes_written for p in self.passes)
+        return Progress(total, "rechunk", self.progress)
+
+    def say(self, what: str) -> None:
+        """Say on stderr what becomes of the work, unless nothing is to be shown.
+
+        Parameters
+        ----------
+        what : str
+            Goes on from the name of the work.
+        """
+        if self.progress:
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be anything
+                print(f"rechunk {what}", file=sys.stderr)
+
+    def is_finished(self, path: Path) -> bool:
+        """Whether the pair of files at a path is what this work makes.
+
+        Parameters
+        ----------
+        path : Path
+
+        Returns
+        -------
+        bool
+            False also where there is none.
+        """
+        try:
+            with self.kind._open(path, "r", 0, "auto") as found:
+                return bool(found._store.header.work == self.header.work != b"")
+        except (MissingError, FormatError):
+            return False
+
+    @property
+    def what(self) -> list[Any]:
+        """Which elements are moved, in which order of axes: JSON values."""
+        return [self.source._origin.hex(), *self.source._extract]
+
+    def journal(self, i: int, store: FileStore) -> Journal:
+        """The notes of a pass.
+
+        Parameters
+        ----------
+        i : int
+            Of the pass.
+        store : FileStore
+            Of the array that it writes.
+
+        Returns
+        -------
+        Journal
+        """
+        return Journal(store, self._job(i))
+
+    def first_notes(self, i: int) -> str:
+        """Attributes with which the array of a pass is made.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        str
+        """
+        return first_notes(self._job(i))
+
+    def _job(self, i: int) -> dict[str, Any]:
+        """What tells a pass from any other, as JSON has it."""
+        job = {
+            "source": self.what,
+            "pass": i,
+            "passes": [
+                [p.shape, p.source_chunks, p.target_chunks, p.task.lead, p.template, p.blocks]
+                for p in self.passes
+            ],
+            "dtype": str(self.header.dtype),
+            "order": self.header.order,
+            "ranks": self.ranks,
+        }
+        same: dict[str, Any] = json.loads(json.dumps(job))  # with lists for tuples
+        return same
+
+    def header_of(self, i: int) -> Header:
+        """Of the array that a pass writes.
+
+        Parameters
+        ----------
+        i : int
+
+        Returns
+        -------
+        Header
+        """
+        if i + 1 >= len(self.passes):
+            return self.header
+        dtype = self.source.dtype
+        return replace(
+            self.header,
+            uuid=uuid4().bytes,
+            dtype=dtype,
+            chunks=self.passes[i].target_chunks,
+            order="C",
+            fill=bytes(dtype.itemsize),
+            sparse=False,
+            checksum=False,
+            work=b"",
+        )
+
+    def _begin(self, places: list[Path], i: int) -> Any:
+        """The array of a pass, fresh."""
+        header, notes = self.header_of(i), self.first_notes(i)
+        return self.kind._create(places[i], self.shape, header, notes, growth=self.growth)
+
+    def beginning(self, places: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
+        """Where to begin; what earlier work has left on the way from there is removed.
+
+        Parameters
+        ----------
+        places : list of Path
+        path : Path
+            Of the target.
+        resume : bool
+            Go on with earlier work of the same kind, if there is some.
+
+        Returns
+        -------
+        (int, ExtArray or None)
+            The pass, and its array, open for writing, if it was begun.
+
+        Raises
+        ------
+        LockedError
+            Somebody is at it.
+        ExistsError
+            A FileExistsError: an array has the name of a pass, and none has made it.
+        """
+        first, new = (self._left(places) if resume else None) or (0, None)
+        if new is None:
+            self._clear(places[first:], path)
+        return first, new
+
+    def _clear(self, places: list[Path], path: Path) -> None:
+        for place in places:
+            with (
+                contextlib.suppress(MissingError, FormatError),
+                self.kind._open(place, "r+", 0, "auto") as found,
+            ):
+                if not self._has_made(found._store):
+                    raise ExistsError(
+                        errno.EEXIST,
+                        f"rechunk to '{path}' needs the name of this array; give another path",
+                        str(place),
+                    )
+            with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
+                os.unlink(_moved_data(file_names(place)[0], path))
+            remove_pair(place)
+            remove_left_overs(file_names(place), None)  # but what is younger than a minute
+
+    def _has_made(self, store: FileStore) -> bool:
+        """Whether an array is of a pass: it has notes, until it is complete and like the target."""
+        header = replace(store.header, uuid=self.header.uuid)
+        return has_notes(store) or (header, store.attrs) == (self.header, self.attrs)
+
+    def _left(self, places: list[Path]) -> tuple[int, Any] | None:
+        """What earlier work of the same kind has left: the pass to go on with, and its array."""
+        for i in reversed(range(len(places))):
+            try:
+                found = self.kind._open(places[i], "r+", 0, "auto")
+            except MissingError:
+                continue
+            journal = self.journal(i, found._store)
+            if journal.is_of_this and not journal.is_complete:
+                return i, found
+            found.close()
+            if journal.is_complete:
+                return i + 1, None
+        return None
+
+    def _carry_out(self, i: int, source: Any, new: Any, progress: Progress) -> None:
+        """Do what is left of a pass."""
+        if not self.passes:
+            return
+        p = self.passes[i]
+        journal = self.journal(i, new._store)
+        try:
+            self._move(p, source, new, progress, journal)
+        except BaseException:
+            journal.save_quietly()
+            raise
+        if i + 1 < len(self.passes):
+            journal.finish()
+
+    def _move(
+        self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
+    ) -> None:
+        """Move the templates of a pass that are not done yet."""
+        itemsize = new.dtype.itemsize
+        crew = Crew(p, source._verified(), new, source.dtype, self.memory)
+        templates = p.templates()
+        first = 0 if journal is None else journal.done
+        for template in itertools.islice(templates, first):
+            progress.skip(itemsize * math.prod(b - a for a, b in template))
+
+        def tell(elements: int) -> None:
+            progress.add(elements * itemsize)
+            if journal is not None:
+                journal.note(first + crew.done)
+
+        crew.move(templates, tell)
+
+    def check(self, new: Any, rank: int = 0) -> None:
+        """Compare the target with the source, if asked.
+
+        Parameters
+        ----------
+        new : ExtArray
+        rank : int
+            Whose part is compared.
+
+        Raises
+        ------
+        StorageError
+            They differ.
+        """
+        if not self.verify:
+            return
+        limit = max((p.memory for p in self.passes), default=0) // 4
+        grain = tuple(max(1, min(c, n)) for c, n in zip(new.chunks, new.shape, strict=True))
+        boxes = blocks(new.shape, grain, new.itemsize, limit)
+        passing = Passing()
+        for box in itertools.islice(boxes, rank, None, self.ranks):
+            passing.add(2 * limit)
+            wanted = self.source._fetch(box).astype(new.dtype, copy=False)
+            if not _agree(wanted, new._fetch(box)):
+                where = ", ".join(f"{s.start}:{s.stop}" for s in box)
+                raise StorageError(
+                    errno.EIO,
+                    f"what was written to [{where}] is read as something else; the disk may be "
+                    "damaged, or the source was changed meanwhile",
+                    None if new.path is None else str(new.path),
+                )
+
+
+def _agree(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Whether checksums are the same, of all bytes that have a meaning: casts leave others open."""
+    if one.dtype.names is not None:
+        return all(_agree(one[name], other[name]) for name in one.dtype.names)
+    if one.dtype.char in "gG":  # 16 bytes for a number of 10
+        return np.array_equal(one, other, equal_nan=True)
+    return _checksum(one) == _checksum(other)
+
+
+def _checksum(values: NDArray[Any]) -> int:
+    return crc32c(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+
+
+# -- files that are not complete -----------------------------------------------------------------
+
+
+def _temporary(path: Path, i: int) -> Path:
+    """Where a pass writes."""
+    return Path(f"{path}.rechunk-{i + 1}")
+
+
+def check_free(path: Path) -> None:
+    """Refuse a path where something is.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    ExistsError
+    """
+    for name in file_names(path):
+        if os.path.lexists(name):
+            raise ExistsError(errno.EEXIST, "it exists; give another path", name)
+
+
+def remove_pair(path: Path) -> None:
+    """Remove a pair of files, as far as it is there.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    StorageError
+    """
+    # The metadata first: without them nothing opens.
+    for name in file_names(path):
+        with family("cannot remove '{}'", name):
+            Path(name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _closed_on_error(array: Any) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        array.close()
+        raise
+
+
+def finish_move(path: Path) -> bool:
+    """Publish a complete target, if something interrupted that.
+
+    Parameters
+    ----------
+    path : Path
+        Of the target.
+
+    Returns
+    -------
+    bool
+        Whether there was something to finish.
+    """
+    for i in range(MOST_PASSES):
+        metadata, _ = file_names(_temporary(path, i))
+        if os.path.exists(_moved_data(metadata, path)):
+            with family("cannot finish '{}'", path):
+                publish(metadata, file_names(path)[0], overwrite=False)
+            return True
+    return False
+
+
+def _moved_data(metadata: str, path: Path) -> str:
+    """Where `FileStore.move` has the data of a temporary pair, before the metadata go to `path`."""
+    try:
+        with open(metadata, "rb") as file:
+            uuid = file.read(32)[16:]
+    except FileNotFoundError:
+        uuid = b""
+    return fresh_name(file_names(path)[1], uuid)

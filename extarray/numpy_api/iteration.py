@@ -1,0 +1,186 @@
+"""Iteration over elements in C order: read piece by piece, given one by one."""
+
+from __future__ import annotations
+
+import operator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import BoundsError, SelectionError
+from extarray.grid.chunking import product
+from extarray.numpy_api.choosing import cycled, gather, pieces, place_bytes, scatter
+from extarray.streaming.blocks import Source
+from extarray.streaming.derived import flat
+from extarray.streaming.elementwise import part_of
+from extarray.streaming.limits import check_result
+from extarray.streaming.meta_arrays import shadow
+from extarray.streaming.operands import converted, in_memory, step_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["FlatElements", "ndenumerate"]
+
+
+def ndenumerate(a: Source) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Iterate over the elements in C order, with their indices.
+
+    ``np.ndenumerate`` does the same, but reads the whole array first.
+
+    Parameters
+    ----------
+    a : ExtArray
+
+    Yields
+    ------
+    index : tuple of int
+    element : scalar
+
+    Notes
+    -----
+    At most ``config.max_memory`` bytes are in memory at a time.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> for index, element in xa.ndenumerate(xa.from_array([[1, 2], [3, 4]])):
+    ...     print(index, element)
+    (0, 0) 1
+    (0, 1) 2
+    (1, 0) 3
+    (1, 1) 4
+    """
+    return zip(product(*map(range, a.shape)), FlatElements(a), strict=False)
+
+
+class FlatElements:
+    """The elements of an array in C order, as `numpy.flatiter` has them: the array's ``flat``.
+
+    Iteration reads them piece by piece, an index those that it selects.
+
+    Parameters
+    ----------
+    base : ExtArray
+
+    Attributes
+    ----------
+    base : ExtArray
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+    >>> a.flat[2:5]
+    array([3, 4, 5])
+    >>> a.flat[[0, -1]] = 0
+    >>> [int(x) for x in a.flat]
+    [0, 2, 3, 4, 5, 0]
+    """
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def __len__(self) -> int:
+        size: int = flat(self.base).shape[0]
+        return size
+
+    def __iter__(self) -> Iterator[Any]:
+        elements = flat(self.base)
+        for piece in pieces(elements):
+            yield from part_of(elements, (piece,))
+
+    def __getitem__(self, key: Any) -> Any:
+        places = self._places(key)
+        if not isinstance(places, range):
+            return np.take(self.base, places)
+        if places.step != 1:
+            return gather(self.base, places)
+        check_result(
+            len(places) * self.base.dtype.itemsize, "the result of flat", "fewer elements at a time"
+        )
+        return flat(self.base)._fetch((slice(places.start, places.start + len(places)),))
+
+    def __setitem__(self, key: Any, values: ArrayLike) -> None:
+        if isinstance(key, tuple) and not key:
+            raise SelectionError("Assigning to a flat iterator with a 0-D index is not supported.")
+        places = self._places(key)
+        dtype = self.base.dtype
+        values = in_memory(values, "flat")
+        if isinstance(places, int):
+            one = np.empty(1, dtype)
+            one.flat[0] = values  # refuses what NumPy refuses
+            scatter(self.base, range(places, places + 1), one)
+            return
+        new = np.ravel(converted(values, dtype))
+        if not isinstance(places, range) or places.step != 1 or not len(new):
+            scatter(self.base, places, new)
+            return
+        elements = flat(self.base)
+        step = max(1, step_bytes() // (dtype.itemsize + place_bytes(elements)))
+        for low in range(0, len(places), step):
+            some = places[low : low + step]
+            elements._put(
+                (slice(some.start, some.stop),), cycled(new, low, low + len(some)).astype(dtype)
+            )
+
+    def _places(self, key: Any) -> range | NDArray[np.intp] | int:
+        """Places in C order, in [0, size): a range where a slice gives them."""
+        n = len(self)
+        if isinstance(key, tuple) and len(key) == 1:
+            (key,) = key
+        if key is Ellipsis or (isinstance(key, tuple) and not key):
+            return range(n)
+        if isinstance(key, slice):
+            return range(*key.indices(n))
+        if not isinstance(key, (bool, np.bool_)):
+            with suppress(TypeError):
+                key = operator.index(key)
+        if type(key) is int:
+            if not -n <= key < n:
+                raise BoundsError(f"index {key} is out of bounds for size {n}")
+            return key % n
+        chosen = np.asarray(key)
+        if isinstance(key, Source):
+            key = chosen
+        if chosen.dtype.kind == "b":
+            is_usual = chosen.shape == (n,) and not isinstance(key, list)
+        else:
+            is_usual = chosen.dtype.kind in "iu" or not chosen.size
+        if not is_usual or isinstance(key, tuple):
+            # NumPy refuses, or takes it with a warning: which, depends on its version.
+            try:
+                shadow(self.base).flat[key]
+            except IndexError as error:
+                raise SelectionError(str(error)) from None
+        if chosen.dtype.kind == "b":
+            return np.flatnonzero(chosen)
+        places = chosen.astype(np.intp)
+        wrong = places[(places < -n) | (places >= n)]
+        if wrong.size:
+            raise BoundsError(f"index {wrong[0]} is out of bounds for size {n}")
+        return np.where(places < 0, places + n, places)
+
+    def copy(self) -> NDArray[Any]:
+        """Copy of the elements.
+
+        Returns
+        -------
+        ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).flat.copy()
+        array([1., 1., 1., 1.])
+        """
+        elements: NDArray[Any] = self.base._fetch().reshape(-1)
+        return elements
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.copy(), dtype)

@@ -1,0 +1,303 @@
+"""Sorting along an axis, by whole lanes; sets of values; places in a sorted array."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from extarray.numpy_api.choosing import pieces
+from extarray.streaming.blocks import Source
+from extarray.streaming.derived import flat
+from extarray.streaming.elementwise import assigning, elementwise, part_of
+from extarray.streaming.functions import streams
+from extarray.streaming.lanes import map_lanes
+from extarray.streaming.limits import check_result
+from extarray.streaming.operands import (
+    as_array,
+    hollow,
+    in_memory,
+    target_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["change_lanes"]
+
+
+# -- lanes ---------------------------------------------------------------------------------------
+
+
+def _by_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -> Any:
+    """Sort or partition the lanes of a copy, or the places of their elements."""
+    a = as_array(a)
+    if not a.shape or 0 in a.shape:
+        return NotImplemented
+    if axis is None:
+        a, axis = flat(a), -1
+    axis = normalize_axis_index(axis, len(a.shape))
+    dtype = a.dtype if function in (np.sort, np.partition) else np.dtype(np.intp)
+    target = target_for(None, a.shape, dtype, function.__name__)
+    map_lanes(lambda part: function(part, axis=axis, **options), a, axis, target, function.__name__)
+    return target
+
+
+@streams(np.sort)
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Streamed form: sorted lanes."""
+    return _by_lanes(np.sort, a, axis, kind=kind, order=order, stable=stable)
+
+
+@streams(np.argsort)
+def argsort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    """Streamed form: the places of the elements of sorted lanes."""
+    return _by_lanes(np.argsort, a, axis, kind=kind, order=order, stable=stable)
+
+
+@streams(np.partition)
+def partition(
+    a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
+) -> Any:
+    """Streamed form: lanes in which the k-th elements are at their places."""
+    return _by_lanes(np.partition, a, axis, kth=kth, kind=kind, order=order)
+
+
+@streams(np.argpartition)
+def argpartition(
+    a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
+) -> Any:
+    """Streamed form: the places of the elements of partitioned lanes."""
+    return _by_lanes(np.argpartition, a, axis, kth=kth, kind=kind, order=order)
+
+
+def change_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any) -> None:
+    """Sort or partition the lanes of an array of ours in its place.
+
+    Parameters
+    ----------
+    function : callable
+        ``np.sort`` or ``np.partition``.
+    a : Source
+    axis : int
+    **options
+        Of `function`.
+    """
+    if not a.shape or 0 in a.shape:
+        function(a._fetch(), axis=axis, **options)  # NumPy's refusals
+        return
+    axis = normalize_axis_index(axis, len(a.shape))
+    map_lanes(lambda part: function(part, axis=axis, **options), a, axis, a, function.__name__)
+
+
+# -- sets of values ------------------------------------------------------------------------------
+
+
+class _Values:
+    """Sorted distinct values, with how often and where first each was met."""
+
+    def __init__(self, dtype: np.dtype[Any], equal_nan: bool) -> None:
+        self.values: NDArray[Any] = np.empty(0, dtype)
+        self.counts = np.empty(0, np.intp)
+        self.first = np.empty(0, np.intp)
+        self._equal_nan = equal_nan
+        self._parts: list[tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]] = []
+        self._waiting = 0
+
+    def add(self, part: NDArray[Any], start: int) -> None:
+        """Take up the elements from place `start` on."""
+        values, first, counts = np.unique(
+            part, return_index=True, return_counts=True, equal_nan=self._equal_nan
+        )
+        self._parts.append((values, first + start, counts))
+        self._waiting += len(values)
+        # Merged when as many wait as there are: the work is that of a sort, not of insertions.
+        if self._waiting >= max(len(self.values), 1 << 16):
+            self.merge()
+
+    def merge(self) -> None:
+        """Take up the parts that wait."""
+        parts = [(self.values, self.first, self.counts), *self._parts]
+        first, counts = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        # Of a dtype that is said, as otherwise its byte order would become the machine's.
+        values = np.concatenate([part[0] for part in parts], dtype=self.values.dtype)
+        self.values, inverse = np.unique(values, return_inverse=True, equal_nan=self._equal_nan)
+        self.counts = np.zeros(len(self.values), np.intp)
+        np.add.at(self.counts, inverse, counts)
+        self.first = np.full(len(self.values), np.iinfo(np.intp).max)
+        np.minimum.at(self.first, inverse, first)
+        self._parts, self._waiting = [], 0
+        check_result(
+            self.values.nbytes + 16 * len(self.values),
+            "the distinct values: they",
+            "np.histogram, or parts of the array",
+        )
+
+
+@streams(np.unique)
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    **options: Any,
+) -> Any:
+    """Streamed form: the sorted distinct values."""
+    ar = as_array(ar)
+    if axis is not None or ar.dtype.kind not in "?biufcmMSU" or not options.get("sorted", True):
+        return NotImplemented
+    elements = flat(ar)
+    found = _Values(ar.dtype, equal_nan)
+    for piece in pieces(elements):
+        found.add(part_of(elements, (piece,)), piece.start)
+    found.merge()
+    values = found.values
+    # NumPy alone knows how NaNs that are not equal, or complex, are told apart.
+    unordered = values.dtype.kind in "cmM" or not equal_nan
+    if return_inverse and unordered and np.any(values != values):
+        return NotImplemented
+    result: list[Any] = [values]
+    if return_index:
+        result.append(found.first)
+    if return_inverse:
+        # In versions of NumPy the inverse has had other shapes: this one's, on one element.
+        shape = np.unique(np.zeros((1,) * len(ar.shape), ar.dtype), return_inverse=True)[1].ndim
+        inverse = target_for(None, elements.shape, np.intp, "unique")
+        for piece in pieces(elements):
+            inverse[piece] = np.searchsorted(values, part_of(elements, (piece,)))
+        result.append(inverse.reshape(ar.shape) if shape == len(ar.shape) else inverse)
+    if return_counts:
+        result.append(found.counts)
+    return tuple(result) if len(result) > 1 else values
+
+
+def _stream_of_unique(function: Callable[..., Any], **fixed: Any) -> None:
+    """Register a function that gives what `unique` does, as a named tuple."""
+
+    @streams(function)
+    def form(x: Any, /) -> Any:
+        result = unique(x, equal_nan=False, **fixed)
+        if result is NotImplemented or not fixed:
+            return result
+        kind = type(function(np.zeros(1)))
+        return kind(*result)
+
+
+_stream_of_unique(np.unique_values)
+_stream_of_unique(np.unique_counts, return_counts=True)
+_stream_of_unique(np.unique_inverse, return_inverse=True)
+_stream_of_unique(np.unique_all, return_index=True, return_inverse=True, return_counts=True)
+
+
+def _distinct(x: Any) -> Any:
+    """An argument of a function of sets, of which only the distinct values matter."""
+    if not isinstance(x, Source):
+        return x
+    values = unique(x)
+    return x._fetch() if values is NotImplemented else values
+
+
+@streams(np.isin)
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Any:
+    """Streamed form: whether each element is among others."""
+    test = _distinct(test_elements)
+    if not isinstance(element, Source) or not element.shape:
+        element = in_memory(element, "isin")
+        return np.isin(element, test, assume_unique, invert, kind=kind)
+
+    def call(part: Any) -> Any:
+        return np.isin(part, test, assume_unique, invert, kind=kind)
+
+    return elementwise(assigning(call), [element], dtype=bool, name="isin")
+
+
+@streams(np.union1d)
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """Streamed form: the distinct values of both."""
+    return np.union1d(_distinct(ar1), _distinct(ar2))
+
+
+@streams(np.setdiff1d)
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Streamed form: the distinct values of the one that are not in the other."""
+    if assume_unique:
+        return NotImplemented  # the order of the elements is kept
+    return np.setdiff1d(_distinct(ar1), _distinct(ar2))
+
+
+@streams(np.setxor1d)
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Streamed form: the distinct values of one and not of both."""
+    return np.setxor1d(_distinct(ar1), _distinct(ar2))
+
+
+@streams(np.intersect1d)
+def intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    """Streamed form: the distinct values of both."""
+    if return_indices:
+        return NotImplemented
+    return np.intersect1d(_distinct(ar1), _distinct(ar2))
+
+
+# -- places in a sorted array --------------------------------------------------------------------
+
+
+class _Blocks:
+    """A sorted array, of which only those blocks are read in which something belongs."""
+
+    def __init__(self, a: Source, side: Any) -> None:
+        self._a = a
+        self._side = side
+        self._pieces = list(pieces(a))
+        ends = np.array([piece.stop - 1 for piece in self._pieces], np.intp)
+        self._last = a._fetch((ends,))
+
+    def find(self, v: Any) -> Any:
+        """Places of values."""
+        values = np.ravel(v)
+        which = np.searchsorted(self._last, values, self._side)
+        places = np.full(values.shape, self._a.shape[0], np.intp)
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(len(self._pieces) + 1))
+        for i in np.flatnonzero(np.diff(starts)):
+            some, piece = order[starts[i] : starts[i + 1]], self._pieces[i]
+            block = part_of(self._a, (piece,))
+            places[some] = np.searchsorted(block, values[some], self._side) + piece.start
+        return places.reshape(np.shape(v))[()]
+
+
+@streams(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """Streamed form: where values belong in a sorted array."""
+    v = as_array(v)
+    if isinstance(a, Source):
+        if sorter is not None or len(a.shape) != 1:
+            return NotImplemented
+        np.searchsorted(hollow(a), np.empty(0, v.dtype), side)  # NumPy's refusals
+        find = _Blocks(a, side).find
+    else:
+        whole, order = np.asarray(a), in_memory(sorter, "searchsorted")
+
+        def find(v: Any) -> Any:
+            return np.searchsorted(whole, v, side, order)
+
+    if not isinstance(v, Source) or not v.shape:
+        return find(in_memory(v, "searchsorted"))
+    return elementwise(assigning(find), [v], dtype=np.intp, name="searchsorted")

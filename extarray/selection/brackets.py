@@ -1,0 +1,211 @@
+"""NumPy's rules for what stands between the brackets: basic and advanced indices, and both mixed.
+
+Integers and slices act on their axes one by one.  Arrays of indices and masks are broadcast
+together to one list of points; its dimensions stand where the arrays stood if these are neighbours,
+and first if something stands between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from extarray._core._lists import in_bounds
+from extarray.selection.entries import as_item, is_array, n_axes, numpys_error, refusal
+from extarray.selection.factors import Points, Progression, in_order
+from extarray.selection.masks import of_mask
+from extarray.selection.query import Kind, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from extarray.selection.factors import Factor
+
+    Shape: TypeAlias = tuple[int, ...]
+    Indices: TypeAlias = NDArray[np.intp]
+    # Of indices or booleans; masks may be arrays of ours.
+    _Array: TypeAlias = Any
+
+__all__ = ["as_query"]
+
+_MAX_NDIM = 64  # NumPy's limit
+_MANY = 60  # so many items may be more arrays than NumPy joins
+
+
+def as_query(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Query:
+    """The query of an index of any kind but names of fields, by NumPy's rules.
+
+    Parameters
+    ----------
+    key : index expression
+    shape : tuple of int
+        Of the array.
+    dtype : dtype
+        Of the array; for NumPy's errors.
+
+    Returns
+    -------
+    Query
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors, in NumPy's words.
+
+    Examples
+    --------
+    >>> as_query(([0, 2], slice(None), 1), (3, 4, 5), np.dtype("f8")).shape
+    (2, 4)
+    >>> as_query((0, slice(None), [1, 2]), (3, 4, 5), np.dtype("f8")).shape
+    (2, 4)
+    """
+    items = [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    missing = len(shape) - sum(map(n_axes, items))
+    ellipses = sum(item is ... for item in items)
+    if missing < 0 or ellipses > 1 or any(item is NotImplemented for item in items):
+        raise refusal(key, shape, dtype)
+    if not ellipses:
+        items.append(...)
+    parts = _Parts(shape)
+    advanced = any(map(is_array, items))
+    dims: list[int] = []  # extents of the result's dimensions, but for those of the arrays
+    place: int | None = None  # where the dimensions of the arrays go
+    apart = False  # whether something stands between two of them
+    for item in items:
+        if advanced and (isinstance(item, int) or is_array(item)):
+            if place is None:
+                place = len(dims)
+            elif apart:
+                place = 0
+        else:
+            apart = place is not None
+        if item is None:
+            dims.append(1)
+        elif item is ...:
+            for _ in range(missing):
+                dims.append(parts.add_slice(slice(None), len(dims)))
+        elif isinstance(item, slice):
+            dims.append(parts.add_slice(item, len(dims)))
+        elif isinstance(item, int):
+            parts.add_integer(item)
+        else:
+            parts.add_array(item)
+    # NumPy lets indices beyond the bounds pass where arrays without elements are joined with them,
+    # and joins 62 arrays or a few more.
+    is_doubtful = not parts.fit or len(items) > _MANY
+    if is_doubtful and (error := numpys_error(key, shape, dtype)) is not None:
+        raise error
+    place = place or 0
+    joined = parts.join(place)
+    if joined is None or len(dims) + len(joined) > _MAX_NDIM:
+        raise refusal(key, shape, dtype)
+    kind: Kind = "advanced" if advanced else "basic"
+    if advanced and missing == 0 and not ellipses and len(items) == 2 and parts.is_masked:
+        kind = "mask"
+    return parts.query(place, joined, (*dims[:place], *joined, *dims[place:]), kind)
+
+
+class _Parts:
+    """The factors of an index, one axis after the other.
+
+    Arrays are gathered first, and joined to one factor: that is what NumPy's rules come to.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.axis = 0
+        self.fit = True
+        self.progressions: list[Progression] = []
+        self.factors: list[Factor] = []
+        self._arrays: list[tuple[int, _Array]] = []
+
+    def add_slice(self, item: slice, dim: int) -> int:
+        """Take an axis by a slice; returns its extent in the result."""
+        part = Progression.of_slice(self.axis, item, self.shape[self.axis], dim)
+        self.progressions.append(part)
+        self.axis += 1
+        return part.count
+
+    def add_integer(self, item: int) -> None:
+        """Take an axis by an integer."""
+        n = self.shape[self.axis]
+        self.fit = self.fit and -n <= item < n
+        self.progressions.append(Progression.of_integer(self.axis, item, n))
+        self.axis += 1
+
+    def add_array(self, item: _Array) -> None:
+        """Take an axis by an array of indices, or as many as a mask has."""
+        axes = self.shape[self.axis : self.axis + n_axes(item)]
+        if item.dtype.kind == "b":
+            self.fit = self.fit and tuple(item.shape) == axes
+        else:
+            self.fit = self.fit and in_bounds(item, axes[0])
+        self._arrays.append((self.axis, item))
+        self.axis += len(axes)
+
+    def join(self, place: int) -> Shape | None:
+        """Join the arrays to a factor; returns their dimensions, None where they do not fit."""
+        if self.is_masked:
+            axis, mask = self._arrays[0]
+            if mask.ndim > 0:
+                factor = of_mask(axis, mask, place)
+                self.factors.append(factor)
+                return (factor.count,)
+        listed: list[tuple[int, Indices]] = []
+        shapes: list[Shape] = []
+        for axis, array in self._arrays:
+            if array.ndim == 0:
+                shapes.append((int(array),))
+            elif array.dtype.kind == "b":
+                listed += enumerate(np.nonzero(np.asarray(array)), axis)
+            else:
+                listed.append((axis, array))
+        shapes += (index.shape for _, index in listed)
+        try:
+            joined = np.broadcast_shapes(*shapes)
+        except (ValueError, RuntimeError):  # the latter beyond 32 dimensions
+            return None
+        if 0 not in joined:
+            self.factors += _independent(listed, joined, place)
+        return joined
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether a mask is the only array."""
+        return len(self._arrays) == 1 and self._arrays[0][1].dtype.kind == "b"
+
+    def query(self, place: int, joined: Shape, shape: Shape, kind: Kind) -> Query:
+        """The query, with the dimensions of the arrays put in at `place`."""
+        for part in self.progressions:
+            dim = part.dim + len(joined) if part.dim >= place else part.dim
+            self.factors.append(replace(part, dim=dim))
+        return Query(self.shape, shape, in_order(self.factors), kind=kind)
+
+
+def _independent(listed: list[tuple[int, Indices]], joined: Shape, place: int) -> Iterator[Points]:
+    """Arrays that are broadcast to a shape, apart where they vary along different dimensions.
+
+    What ``np.ix_`` makes is one list for each axis then, and not the points of the product.
+    """
+    groups: list[tuple[set[int], list[tuple[int, Indices]]]] = []
+    for axis, index in listed:
+        first = len(joined) - index.ndim
+        along = {first + d for d, n in enumerate(index.shape) if n > 1}
+        members = [(axis, np.broadcast_to(index, joined))]
+        for group in [group for group in groups if group[0] & along]:
+            groups.remove(group)
+            along |= group[0]
+            members += group[1]
+        groups.append((along, members))
+    for along, members in groups:
+        members.sort(key=lambda member: member[0])
+        part = (*(slice(None) if d in along else 0 for d in range(len(joined))), ...)
+        yield Points(
+            tuple(axis for axis, _ in members),
+            tuple(index[part] for _, index in members),
+            tuple(place + d for d in sorted(along)),
+        )

@@ -1,0 +1,189 @@
+"""Entries between the brackets: which kinds there are, and what is none."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from extarray._core._lists import in_bounds
+from extarray.common.errors import ArgumentError, BoundsError, SelectionError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Shape: TypeAlias = tuple[int, ...]
+    Indices: TypeAlias = NDArray[np.intp]
+
+__all__ = [
+    "as_item",
+    "check_bounds",
+    "is_array",
+    "is_source",
+    "n_axes",
+    "numpys_error",
+    "refusal",
+]
+
+
+def as_item(item: Any) -> Any:
+    """One entry between the brackets, as one of the kinds that a query is made of.
+
+    Parameters
+    ----------
+    item : object
+
+    Returns
+    -------
+    int, slice, None, Ellipsis, ndarray or Source
+        Arrays are of intp or booleans; NotImplemented for what is no index.
+    """
+    if item is None or item is ... or isinstance(item, slice):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return np.asarray(item)
+    if is_source(item):
+        if item.dtype.kind == "b" and item.ndim > 0:
+            return item
+        item = np.asarray(item)
+    if not isinstance(item, np.ndarray):
+        if not isinstance(item, (list, tuple)):
+            try:
+                return operator.index(item)
+            except TypeError:
+                pass
+        try:
+            item = np.asarray(item)
+        except ValueError:
+            return NotImplemented
+        if item.size == 0:
+            item = item.astype(np.intp)
+    if item.dtype.kind == "b":
+        return item
+    if item.dtype.kind not in "iu":
+        return NotImplemented
+    return int(item) if item.ndim == 0 else item.astype(np.intp, copy=False)
+
+
+def is_source(item: Any) -> bool:
+    """Whether an object is an array of ours, which is read box by box.
+
+    Parameters
+    ----------
+    item : object
+
+    Returns
+    -------
+    bool
+    """
+    return hasattr(type(item), "_peek")
+
+
+def is_array(item: Any) -> bool:
+    """Whether an entry is an array: NumPy's, or a mask that is one of ours.
+
+    Parameters
+    ----------
+    item : entry of `as_item`
+
+    Returns
+    -------
+    bool
+    """
+    return isinstance(item, np.ndarray) or is_source(item)
+
+
+def n_axes(item: Any) -> int:
+    """How many axes of the array an entry takes.
+
+    Parameters
+    ----------
+    item : entry of `as_item`
+
+    Returns
+    -------
+    int
+        0 for Ellipsis, which takes those that are left.
+    """
+    if item is None or item is ...:
+        return 0
+    if is_array(item) and item.dtype.kind == "b":
+        return int(item.ndim)
+    return 1
+
+
+def numpys_error(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception | None:
+    """What NumPy raises for an index, in the family of our errors.
+
+    Parameters
+    ----------
+    key : index expression
+    shape : tuple of int
+    dtype : dtype
+        Of the array.
+
+    Returns
+    -------
+    Exception or None
+        None where it raises nothing.
+    """
+    empty = np.broadcast_to(np.empty((), dtype), shape)
+    try:
+        if isinstance(key, tuple):
+            empty[tuple(map(_stand_in, key))]
+        else:
+            empty[_stand_in(key)]
+    except IndexError as error:
+        text = str(error)
+        beyond = "out of bounds" in text or text.startswith(("too many indices", "number of dim"))
+        return BoundsError(text) if beyond else SelectionError(text)
+    except ValueError as error:  # lists of lists of different lengths
+        return ArgumentError(str(error))
+    return None
+
+
+def refusal(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception:
+    """The error for an index that is not possible.
+
+    Parameters
+    ----------
+    key : index expression
+    shape : tuple of int
+    dtype : dtype
+        Of the array.
+
+    Returns
+    -------
+    Exception
+        NumPy's, in the family, if it has one.
+    """
+    return numpys_error(key, shape, dtype) or SelectionError(
+        "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
+        "boolean arrays are valid indices"
+    )
+
+
+def _stand_in(item: Any) -> Any:
+    """In place of a mask of ours, which need not be read to be refused, one of its shape."""
+    if is_source(item) and item.dtype.kind == "b":
+        return np.broadcast_to(np.False_, item.shape)
+    return item
+
+
+def check_bounds(indices: Indices, axis: int, extent: int) -> None:
+    """Raise where an index lies outside the bounds.
+
+    Parameters
+    ----------
+    indices : ndarray of intp
+    axis, extent : int
+
+    Raises
+    ------
+    BoundsError
+        An IndexError, in NumPy's words.
+    """
+    if not in_bounds(indices, extent):
+        wrong = indices[(indices < -extent) | (indices >= extent)].flat[0]
+        raise BoundsError(f"index {wrong} is out of bounds for axis {axis} with size {extent}")

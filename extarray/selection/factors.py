@@ -1,0 +1,299 @@
+"""Factors: what an index selects on some axes of an array, and how it is cut and counted.
+
+- `Progression`: an integer or a slice, on one axis;
+- `Points`: arrays of indices, one for each of some axes, whose i-th elements are a point;
+- of ``indexing.masks``, `Mask` and `Places`: the true places of an array of booleans.
+
+`Factor` has the members that all of them have.
+
+Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, or what
+was found in it; indices it checks itself.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+
+from extarray.streaming.elementwise import apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from extarray._core._gather import Plan
+
+    Shape: TypeAlias = tuple[int, ...]
+    Indices: TypeAlias = NDArray[np.intp]
+    Limits: TypeAlias = Sequence[tuple[int, int]]  # low and high index on each axis
+
+__all__ = [
+    "PART_BYTES",
+    "POINT_BYTES",
+    "Factor",
+    "Points",
+    "Progression",
+    "cuts",
+    "in_order",
+    "listed",
+]
+
+#: Bytes of the tables of a query: for a point on its way into order, at most, and for a chunk.
+POINT_BYTES = 40
+PART_BYTES = 64
+_WORD = 64  # bits for an element that is listed: its place in the chunk, and its number
+
+
+class Factor(Protocol):
+    """What an index selects on some axes."""
+
+    @property
+    def axes(self) -> Shape:
+        """The axes of the array."""
+
+    @property
+    def dims(self) -> Shape:
+        """The dimensions of the result."""
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether there is more than one place to select from."""
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Memory that the factor takes when it is made ready."""
+
+    def share(self, chunks: Shape) -> float:
+        """How much of the factor the core can list at once; 1 or more: all of it."""
+
+    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+        """Factors that follow each other along a dimension, and the extent of each."""
+
+    def apart(self, target: Any) -> Factor:
+        """The factor, with copies of what a write to an array would change."""
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+
+    def add_to(self, plan: Plan, strides: Shape) -> None:
+        """Add the factor to the tables, for an array of the result with the given strides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """The indices `start`, `start + step`, ... of an axis: an integer or a slice.
+
+    Attributes
+    ----------
+    axis : int
+        Of the array.
+    start, step, count : int
+        Which indices; `start` is not negative.
+    dim : int
+        Dimension of the result; -1 for an integer, which leaves none.
+    """
+
+    axis: int
+    start: int
+    step: int
+    count: int
+    dim: int
+
+    @classmethod
+    def of_slice(cls, axis: int, item: slice, extent: int, dim: int) -> Progression:
+        """What a slice selects of an axis of an extent.
+
+        Parameters
+        ----------
+        axis : int
+        item : slice
+        extent : int
+        dim : int
+            Dimension of the result.
+
+        Returns
+        -------
+        Progression
+        """
+        indices = range(*item.indices(extent))
+        if len(indices) > 1:
+            return cls(axis, indices.start, indices.step, len(indices), dim)
+        # The step of a lone index may be larger than any number of the core.
+        return cls(axis, max(indices.start, 0), 1, len(indices), dim)
+
+    @classmethod
+    def of_integer(cls, axis: int, item: int, extent: int) -> Progression:
+        """What an integer selects of an axis of an extent.
+
+        Parameters
+        ----------
+        axis, item, extent : int
+
+        Returns
+        -------
+        Progression
+        """
+        return cls(axis, item + extent if item < 0 else item, 1, 1, -1)
+
+    @property
+    def axes(self) -> Shape:
+        """The axes of the array."""
+        return (self.axis,)
+
+    @property
+    def dims(self) -> Shape:
+        """The dimensions of the result."""
+        return () if self.dim < 0 else (self.dim,)
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether there is more than one place to select from."""
+        return self.count > 1
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Memory that the factor takes when it is made ready."""
+        return PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
+
+    def share(self, chunks: Shape) -> float:
+        """All of it, at any time."""
+        return math.inf
+
+    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+        """Factors that follow each other along a dimension, and the extent of each."""
+        for first, n in cuts(self.count, share, 1):
+            yield replace(self, start=self.start + first * self.step, count=n), n
+
+    def apart(self, target: Any) -> Progression:
+        """The factor itself."""
+        return self
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        indices = self.start + self.step * np.arange(self.count)
+        low, high = inner[self.axis]
+        found: NDArray[np.bool_] = (indices < low) | (indices >= high)
+        return found if self.dims else found.reshape(())
+
+    def add_to(self, plan: Plan, strides: Shape) -> None:
+        """Add the factor to the tables, for an array of the result with the given strides."""
+        plan.add_progression(
+            self.axis, self.start, self.step, self.count, strides[self.dim] if self.dim >= 0 else 0
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points on some axes: the i-th elements of arrays of indices.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        Of the array.
+    indices : tuple of ndarray of intp
+        One for each of the axes, all of one shape.
+    dims : tuple of int
+        Dimensions of the result that the dimensions of the arrays become.
+    """
+
+    axes: Shape
+    indices: tuple[Indices, ...]
+    dims: Shape
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether there is more than one place to select from."""
+        return self.indices[0].size > 1
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Memory that the factor takes when it is made ready."""
+        return POINT_BYTES * self.indices[0].size
+
+    def share(self, chunks: Shape) -> float:
+        """How much of the factor the core can list at once; 1 or more: all of it."""
+        return listed(self.indices[0].size, chunks)
+
+    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+        """Factors that follow each other along a dimension, and the extent of each."""
+        along = self.dims.index(dim)
+        for first, n in cuts(self.indices[0].shape[along], share, 1):
+            part = (*(slice(None),) * along, slice(first, first + n))
+            yield replace(self, indices=tuple(index[part] for index in self.indices)), n
+
+    def apart(self, target: Any) -> Points:
+        """The factor, with copies of indices that share elements with an array."""
+        indices = tuple(apart(index, [target]) for index in self.indices)
+        is_same = all(map(operator.is_, indices, self.indices))
+        return self if is_same else replace(self, indices=indices)
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        found = np.zeros(self.indices[0].shape, bool)
+        for axis, indices in zip(self.axes, self.indices, strict=True):
+            low, high = inner[axis]
+            counted = np.where(indices < 0, indices + extents[axis], indices)
+            found |= (counted < low) | (counted >= high)
+        return found
+
+    def add_to(self, plan: Plan, strides: Shape) -> None:
+        """Add the factor to the tables, for an array of the result with the given strides."""
+        plan.add_points(self.axes, self.indices, tuple(strides[d] for d in self.dims))
+
+
+def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
+    """Factors in the order of their first axes, which is that of the loops over them.
+
+    Parameters
+    ----------
+    factors : iterable of factor
+
+    Returns
+    -------
+    tuple of factor
+    """
+    return tuple(sorted(factors, key=lambda factor: factor.axes[0]))
+
+
+def listed(count: int, chunks: Shape) -> float:
+    """How much of a list of elements finds room in the words of the core.
+
+    Parameters
+    ----------
+    count : int
+        Of elements.
+    chunks : tuple of int
+        Of the array.
+
+    Returns
+    -------
+    float
+        1 or more: all of it, as it is unless chunks have 2**40 elements or lists 2**24.
+    """
+    return float(2.0 ** (_WORD - (math.prod(chunks) - 1).bit_length()) / max(count, 1))
+
+
+def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
+    """Pieces of an extent.
+
+    Parameters
+    ----------
+    extent : int
+    share : float
+        How much of the extent a piece shall have; at most half of it is what it gets: all that
+        matters may lie at one end, and is to be reached in few steps.
+    unit : int
+        Pieces have whole units, if their share has one at least.
+
+    Yields
+    ------
+    start, length : int
+    """
+    n = max(1, int(extent * min(share, 0.5)))
+    if n > unit:
+        n -= n % unit
+    for start in range(0, extent, n):
+        yield start, min(n, extent - start)

@@ -1,0 +1,87 @@
+"""Names of fields as indices of an array of records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError, FieldError
+from extarray.selection.query import Field
+
+__all__ = ["Fields", "dtype_of_fields", "field_of", "names_of"]
+
+#: A name gives the field alone, names give records of these fields; none: whole elements.
+Fields: TypeAlias = str | Sequence[str] | None
+
+
+def names_of(key: Any, dtype: np.dtype[Any]) -> Fields:
+    """The key, where it is the name of a field or a list of names.
+
+    Parameters
+    ----------
+    key : index expression
+    dtype : dtype
+        Of the array.
+
+    Returns
+    -------
+    str, list of str or None
+    """
+    if dtype.names is None:
+        return None
+    if isinstance(key, str):
+        return key
+    if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
+        return key
+    return None
+
+
+def field_of(dtype: np.dtype[Any], name: str) -> Field:
+    """A field of a structured dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+    name : str
+
+    Returns
+    -------
+    Field
+
+    Raises
+    ------
+    FieldError
+        There is none of this name.
+    """
+    if dtype.fields is None or name not in dtype.fields:
+        raise FieldError(f"no field of name {name}")
+    inner, offset = dtype.fields[name][:2]
+    return Field(inner, offset)
+
+
+def dtype_of_fields(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
+    """The dtype that NumPy gives to some fields, where they are in the whole element.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of the elements.
+    names : sequence of str
+
+    Returns
+    -------
+    dtype
+
+    Raises
+    ------
+    FieldError, ArgumentError
+        There is none of a name, or a name occurs twice.
+    """
+    for name in names:
+        field_of(dtype, name)
+    try:
+        return np.empty((), dtype)[list(names)].dtype
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None

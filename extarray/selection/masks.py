@@ -1,0 +1,291 @@
+"""Factors of an array of booleans that lies on some neighbouring axes.
+
+Where nearly all of it is false, what is true is found once, and listed: `Places`.  Else the mask is
+copied, and the core lists it chunk by chunk: `Mask`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from extarray._core._lists import true_places
+from extarray.common.config import config
+from extarray.common.errors import SelectionError
+from extarray.selection.factors import PART_BYTES, POINT_BYTES, cuts, listed
+from extarray.streaming.blocks import Source, load, tiles
+from extarray.streaming.elementwise import apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from extarray._core._gather import Plan
+    from extarray.selection.factors import Factor, Limits
+    from extarray.streaming.blocks import Box
+
+    Shape: TypeAlias = tuple[int, ...]
+
+__all__ = ["Mask", "Places", "Trues", "of_mask"]
+
+# Bytes of the tables of a query: for a true place of a mask, and a row of it in a chunk.
+_TRUE_BYTES = 8
+_ROW_BYTES = 8
+# One true place in so many: to find them takes no longer than to copy the mask.
+_RARE = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Box:
+    """Elements in a box of the array, in C order: one dimension of the result.
+
+    Attributes
+    ----------
+    axis : int
+        The first of the axes that the box lies on.
+    origin : tuple of int
+        Index of the first element of the box, on each of these axes.
+    dim : int
+        Dimension of the result.
+    """
+
+    axis: int
+    origin: Shape
+    dim: int
+
+    if TYPE_CHECKING:
+
+        def nonzero(self) -> tuple[NDArray[np.intp], ...]: ...
+
+    @property
+    def axes(self) -> Shape:
+        """The axes of the array."""
+        return tuple(range(self.axis, self.axis + len(self.origin)))
+
+    @property
+    def dims(self) -> Shape:
+        """The dimensions of the result."""
+        return (self.dim,)
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Which of its elements lie outside a box, by its dimensions."""
+        outside = np.zeros((), bool)
+        for axis, indices in zip(self.axes, self.nonzero(), strict=True):
+            low, high = inner[axis]
+            outside = outside | (indices < low) | (indices >= high)
+        return outside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask(_Box):
+    """The true places of an array of booleans, in C order.
+
+    Attributes
+    ----------
+    mask : ndarray of bool or Source
+    box : tuple of slice
+        The part of it that counts, with start and stop.
+    count : int
+        How many elements of the box are true.
+    is_copy : bool
+        Whether `mask` is a copy, which nobody changes.
+    """
+
+    mask: NDArray[np.bool_] | Source
+    box: Box
+    count: int
+    is_copy: bool = False
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether there is more than one place to select from."""
+        return any(part.stop - part.start > 1 for part in self.box)
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Memory that the factor takes when it is made ready."""
+        extents: list[int] = [part.stop - part.start for part in self.box]
+        grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
+        rows = math.prod(extents[:-1]) * grid[-1]
+        tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + PART_BYTES * math.prod(grid)
+        return tables if self.is_copy else tables + _size(self.box)
+
+    def share(self, chunks: Shape) -> float:
+        """How much of the factor the core can list at once; 1 or more: all of it."""
+        return listed(self.count, chunks)
+
+    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+        """Factors that follow each other along a dimension, and the extent of each."""
+        # In C order: along the first axis that there is.
+        along = next((j for j, part in enumerate(self.box) if part.stop - part.start > 1), 0)
+        before, part, behind = self.box[:along], self.box[along], self.box[along + 1 :]
+        found = 0
+        for first, n in cuts(part.stop - part.start, share, chunks[self.axis + along]):
+            start = part.start + first
+            box = (*before, slice(start, start + n), *behind)
+            origin = list(self.origin)
+            origin[along] += first
+            piece = _selected(self.axis, tuple(origin), self.mask, box, self.dim, self.is_copy)
+            found += piece.count
+            if found > self.count:
+                break
+            yield piece, piece.count
+        self._check_count(found)
+
+    def apart(self, target: Any) -> Mask:
+        """The factor, with a copy of a mask that shares elements with an array."""
+        mask = self.mask if self.is_copy else apart(self.mask, [target])
+        return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
+
+    def part(self) -> NDArray[np.bool_]:
+        """The elements of the mask, as many true as were counted, in an array of their own."""
+        if isinstance(self.mask, np.ndarray) and self.is_copy:
+            part = self.mask[self.box]
+        else:
+            part = _copy(self.mask, self.box)
+        self._check_count(int(np.count_nonzero(part)))
+        return part
+
+    def _check_count(self, found: int) -> None:
+        if found != self.count:
+            raise SelectionError(
+                f"a mask changed while it was used: {self.count} of its elements were true, now "
+                f"there are {'more' if found > self.count else 'fewer'}"
+            )
+
+    def nonzero(self) -> tuple[NDArray[np.intp], ...]:
+        """Indices of the true places, on each of the axes."""
+        found = np.nonzero(self.part())
+        return tuple(first + place for first, place in zip(self.origin, found, strict=True))
+
+    def add_to(self, plan: Plan, strides: Shape) -> None:
+        """Add the factor to the tables, for an array of the result with the given strides."""
+        plan.add_mask(self.axis, self.origin, self.part(), self.count, strides[self.dim])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places(_Box):
+    """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
+
+    Attributes
+    ----------
+    extents : tuple of int
+        Of the box.
+    places : (n,) array of int64
+        Rising, and nobody else's.
+    """
+
+    extents: Shape
+    places: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """How many places there are."""
+        return len(self.places)
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether there is more than one place to select from."""
+        return self.count > 1
+
+    def table_bytes(self, chunks: Shape) -> int:
+        """Memory that the factor takes when it is made ready."""
+        return POINT_BYTES * self.count
+
+    def share(self, chunks: Shape) -> float:
+        """How much of the factor the core can list at once; 1 or more: all of it."""
+        return listed(self.count, chunks)
+
+    def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
+        """Factors that follow each other along a dimension, and the extent of each."""
+        for first, n in cuts(self.count, share, 1):
+            yield replace(self, places=self.places[first : first + n]), n
+
+    def apart(self, target: Any) -> Places:
+        """The factor itself."""
+        return self
+
+    def nonzero(self) -> tuple[NDArray[np.intp], ...]:
+        """Indices of the places, on each of the axes."""
+        found = np.unravel_index(self.places, self.extents)
+        return tuple(first + place for first, place in zip(self.origin, found, strict=True))
+
+    def add_to(self, plan: Plan, strides: Shape) -> None:
+        """Add the factor to the tables, for an array of the result with the given strides."""
+        plan.add_places(self.axis, self.origin, self.extents, self.places, strides[self.dim])
+
+
+def _size(box: Box) -> int:
+    return math.prod(part.stop - part.start for part in box)
+
+
+#: What is true in a mask, listed or not.
+Trues: TypeAlias = Mask | Places
+
+
+def _shape(box: Box) -> Shape:
+    return tuple(part.stop - part.start for part in box)
+
+
+def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
+    return mask[box].copy() if isinstance(mask, np.ndarray) else mask._read_exact(box)
+
+
+def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
+    """What a whole mask selects, from an axis on.
+
+    Parameters
+    ----------
+    axis : int
+    mask : ndarray of bool or Source
+    dim : int
+        Dimension of the result.
+
+    Returns
+    -------
+    Mask or Places
+    """
+    if not isinstance(mask, np.ndarray):
+        mask = mask._held()
+    box = tuple(slice(0, n) for n in mask.shape)
+    return _selected(axis, (0,) * len(box), mask, box, dim, is_copy=False)
+
+
+def _selected(
+    axis: int,
+    origin: Shape,
+    mask: NDArray[np.bool_] | Source,
+    box: Box,
+    dim: int,
+    is_copy: bool,
+) -> Trues:
+    """What is true in a box of a mask: what is counted is what is used, if memory allows it."""
+    size = _size(box)
+    if size <= config.max_memory // 2:
+        if not isinstance(mask, np.ndarray):
+            mask, box, is_copy = _copy(mask, box), tuple(slice(0, n) for n in _shape(box)), True
+        places = true_places(mask[box], size // _RARE)
+        if places is not None:
+            return Places(axis, origin, dim, _shape(box), places)
+        if not is_copy:
+            mask, box, is_copy = _copy(mask, box), tuple(slice(0, n) for n in _shape(box)), True
+    return Mask(axis, origin, dim, mask, box, _count_true(mask, box), is_copy)
+
+
+def _count_true(mask: NDArray[np.bool_] | Source, box: Box) -> int:
+    """Number of true elements in a box of a mask."""
+    if isinstance(mask, np.ndarray):
+        return int(np.count_nonzero(mask[box]))
+    shape = tuple(part.stop - part.start for part in box)
+    total = 0
+    for tile in tiles(shape, mask.chunks, 1):
+        inner = tuple(
+            slice(part.start + t.start, part.start + t.stop)
+            for part, t in zip(box, tile, strict=True)
+        )
+        total += int(np.count_nonzero(load(mask, inner)))
+    return total

@@ -1,0 +1,137 @@
+"""Orthogonal indices, which act on their axes one by one: of elements, and of chunks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from extarray.common.errors import BoundsError, SelectionError
+from extarray.grid.chunking import grid_of
+from extarray.selection.entries import as_item, check_bounds, is_array
+from extarray.selection.factors import Points, Progression
+from extarray.selection.masks import of_mask
+from extarray.selection.query import Query
+
+if TYPE_CHECKING:
+    from extarray.selection.factors import Factor
+
+    Shape: TypeAlias = tuple[int, ...]
+
+__all__ = ["block_query", "orthogonal_query"]
+
+
+def orthogonal_query(key: Any, shape: Shape) -> Query:
+    """The query of an index whose arrays act on their axes one by one.
+
+    Parameters
+    ----------
+    key : index expression
+        Integers, slices, Ellipsis, and of one axis: arrays of indices, masks.
+    shape : tuple of int
+        Of the array.
+
+    Returns
+    -------
+    Query
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors.
+
+    Examples
+    --------
+    >>> orthogonal_query(([0, 2], slice(None), [1, 2, 3]), (3, 4, 5)).shape
+    (2, 4, 3)
+    """
+    items = [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    if sum(item is ... for item in items) > 1:
+        raise SelectionError("an index can only have a single ellipsis ('...')")
+    missing = len(shape) - sum(item is not ... for item in items)
+    if missing < 0:
+        raise BoundsError(
+            f"too many indices for array: array is {len(shape)}-dimensional, but "
+            f"{len(shape) - missing} were indexed"
+        )
+    if not any(item is ... for item in items):
+        items.append(...)
+    at = next(i for i, item in enumerate(items) if item is ...)
+    items[at : at + 1] = [slice(None)] * missing
+    dims: list[int] = []
+    factors: list[Factor] = []
+    for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
+        factor: Factor
+        if isinstance(item, int):
+            check_bounds(np.asarray([item]), axis, extent)
+            factors.append(Progression.of_integer(axis, item, extent))
+            continue
+        if isinstance(item, slice):
+            factor = Progression.of_slice(axis, item, extent, len(dims))
+            dims.append(factor.count)
+        elif not is_array(item) or item.ndim != 1:
+            raise SelectionError(
+                f"{key!r} is no orthogonal index: each axis takes an integer, a slice, or an array "
+                "of integers or booleans of one axis"
+            )
+        elif item.dtype.kind == "b":
+            if item.shape != (extent,):
+                raise SelectionError(
+                    f"boolean index did not match indexed array along axis {axis}; size of axis is "
+                    f"{extent} but size of corresponding boolean axis is {item.shape[0]}"
+                )
+            factor = of_mask(axis, item, len(dims))
+            dims.append(factor.count)
+        else:
+            check_bounds(item, axis, extent)
+            factor = Points((axis,), (item,), (len(dims),))
+            dims.append(item.size)
+        factors.append(factor)
+    return Query(shape, tuple(dims), tuple(factors), kind="advanced")
+
+
+def block_query(key: Any, shape: Shape, chunks: Shape, lead: Shape) -> Query:
+    """The query of an index that counts chunks.
+
+    Parameters
+    ----------
+    key : index expression
+        Integers, slices of step 1, and Ellipsis, in chunks.
+    shape, chunks : tuple of int
+        Of the array.
+    lead : tuple of int
+        Elements of the first chunk of each axis that lie before the bounds.
+
+    Returns
+    -------
+    Query
+        An integer keeps its axis: that of one chunk.
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors.
+
+    Examples
+    --------
+    >>> block_query((1, slice(0, 2)), (10, 10), (4, 3), (0, 1)).shape
+    (4, 5)
+    """
+    grid = grid_of([n + b for n, b in zip(shape, lead, strict=True)], chunks)
+    factors: list[Progression] = []
+    for n, c, b, last, part in zip(
+        shape, chunks, lead, grid, orthogonal_query(key, grid).factors, strict=True
+    ):
+        if not isinstance(part, Progression) or (part.step != 1 and part.count > 1):
+            raise SelectionError(
+                f"{key!r} selects no blocks: each axis takes an integer or a slice of step 1, in "
+                "chunks"
+            )
+        if part.start >= last > 0:
+            raise BoundsError(
+                f"block {part.start} is out of bounds for axis {part.axis} with {last} chunks"
+            )
+        stop = min(n, (part.start + part.count) * c - b)
+        elements = slice(max(0, part.start * c - b), max(0, stop))
+        factors.append(Progression.of_slice(part.axis, elements, n, part.axis))
+    return Query(shape, tuple(factor.count for factor in factors), tuple(factors))

@@ -1,0 +1,123 @@
+"""Indices that select points: by an index for each axis, or by a mask of the array's shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from extarray.common.errors import SelectionError
+from extarray.selection.entries import as_item, check_bounds, is_array
+from extarray.selection.factors import Points
+from extarray.selection.masks import of_mask
+from extarray.selection.query import Query
+
+if TYPE_CHECKING:
+    Shape: TypeAlias = tuple[int, ...]
+
+__all__ = ["coordinate_query", "mask_query", "pointwise_query"]
+
+
+def pointwise_query(key: Any, shape: Shape) -> Query:
+    """The query of an index that selects points: by their coordinates, or by a mask.
+
+    Parameters
+    ----------
+    key : index expression
+        As for `coordinate_query` or `mask_query`.
+    shape : tuple of int
+        Of the array.
+
+    Returns
+    -------
+    Query
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors.
+
+    Examples
+    --------
+    >>> pointwise_query(([0, 2], [1, 3]), (3, 4)).shape
+    (2,)
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    if len(items) == 1:
+        item = as_item(items[0])
+        if is_array(item) and item.dtype.kind == "b":
+            return mask_query(item, shape)
+    return coordinate_query(key, shape)
+
+
+def mask_query(mask: Any, shape: Shape) -> Query:
+    """The query of the true places of a mask.
+
+    Parameters
+    ----------
+    mask : array_like of bool
+        Of the array's shape.
+    shape : tuple of int
+
+    Returns
+    -------
+    Query
+
+    Raises
+    ------
+    SelectionError
+        An IndexError.
+    """
+    if isinstance(mask, tuple) and len(mask) == 1:
+        mask = mask[0]
+    item = as_item(mask)
+    if not is_array(item) or item.dtype.kind != "b" or item.shape != shape:
+        raise SelectionError(f"{mask!r} is no mask of the array's shape, {shape}")
+    if item.ndim == 0:
+        return Query(shape, (int(item),), (), kind="mask")
+    factor = of_mask(0, item, 0)
+    return Query(shape, (factor.count,), (factor,), kind="mask")
+
+
+def coordinate_query(key: Any, shape: Shape) -> Query:
+    """The query of points, by their coordinates.
+
+    Parameters
+    ----------
+    key : tuple
+        An integer or an array of indices for each axis, all of which are broadcast together.
+    shape : tuple of int
+        Of the array.
+
+    Returns
+    -------
+    Query
+
+    Raises
+    ------
+    BoundsError, SelectionError
+        IndexErrors.
+    """
+    items = [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    points = [np.asarray(item) for item in items if isinstance(item, (int, np.ndarray))]
+    if len(points) != len(items) or any(point.dtype.kind == "b" for point in points):
+        raise SelectionError(
+            f"{key!r} are no coordinates: each axis takes an integer or an array of integers"
+        )
+    if len(points) != len(shape):
+        raise SelectionError(
+            f"points of an array of {len(shape)} axes have as many coordinates, not {len(points)}"
+        )
+    for axis, point in enumerate(points):
+        check_bounds(point, axis, shape[axis])
+    try:
+        joined = np.broadcast_shapes(*(point.shape for point in points))
+    except ValueError:
+        text = " ".join(str(point.shape).replace(" ", "") for point in points)
+        raise SelectionError(
+            f"shape mismatch: indexing arrays could not be broadcast together with shapes {text} "
+        ) from None
+    indices = tuple(np.broadcast_to(point.astype(np.intp), joined) for point in points)
+    axes, dims = tuple(range(len(shape))), tuple(range(len(joined)))
+    factors = (Points(axes, indices, dims),) if axes and 0 not in joined else ()
+    return Query(shape, joined, factors, kind="advanced")

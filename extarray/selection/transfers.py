@@ -1,0 +1,251 @@
+"""Queries read and written: in parts that memory has room for, each moved by the compiled core.
+
+A part's tables, and its block where elements are cast, fit in half of ``config.max_memory``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from extarray.common.config import config
+from extarray.common.errors import ArgumentTypeError, ShapeError
+from extarray.selection.masks import Mask
+from extarray.streaming.blocks import Source, load
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from extarray._core._array import ArrayCore
+    from extarray.selection.query import Query
+    from extarray.streaming.blocks import Box
+
+__all__ = ["check_values", "read_query", "write_query"]
+
+# Tables of a mask on an array that is mapped: they stay in the cache.  Elsewhere, larger ones save
+# system calls, because each chunk is read once for all of its true places.
+_CACHED = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A box of an array of ours, of which nothing is read before all of it is needed."""
+
+    source: Source
+    box: Box
+    dropped: int = 0  # so many leading axes, all of length 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(part.stop - part.start for part in self.box[self.dropped :])
+
+    @property
+    def ndim(self) -> int:
+        return len(self.box) - self.dropped
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    def __getitem__(self, key: tuple[slice, ...] | Literal[0]) -> _Late:
+        if key == 0:
+            return replace(self, dropped=self.dropped + 1)
+        box = list(self.box)
+        for d, cut in enumerate(key, self.dropped):
+            if cut != slice(None):
+                start = box[d].start
+                box[d] = slice(start + cut.start, start + cut.stop)
+        return replace(self, box=tuple(box))
+
+    def read(self) -> NDArray[Any]:
+        return load(self.source, self.box).reshape(self.shape)
+
+
+def _elements(values: NDArray[Any] | _Late) -> NDArray[Any]:
+    return values.read() if isinstance(values, _Late) else values
+
+
+def _block_bytes(values: NDArray[Any] | _Late, dtype: np.dtype[Any]) -> int:
+    """Bytes in memory for an element that is cast, and for that one which is read before."""
+    return dtype.itemsize + (values.dtype.itemsize if isinstance(values, _Late) else 0)
+
+
+def read_query(
+    array: ArrayCore, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+) -> NDArray[Any]:
+    """Read what a query selects.
+
+    Parameters
+    ----------
+    array : ArrayCore
+    query : Query
+    out : ndarray, optional
+        Where to read to; elements are cast by the rule ``same_kind``.
+    order : {"C", "F"}
+        Memory order of a new result.
+
+    Returns
+    -------
+    ndarray
+    """
+    dtype = array.dtype if query.field is None else query.field.dtype
+    if out is None:
+        out = np.empty(query.shape, dtype, order)
+        target = out
+    else:
+        array._check_out(out, (*query.shape, *dtype.shape), dtype.base)
+        target = np.empty_like(out) if array._overlaps(out) else out
+    inner = target.dtype == dtype.base and _is_contiguous(target, len(dtype.shape))
+    _run(array, query, target, write=False, direct=inner)
+    if target is not out:
+        out[...] = target
+    return out
+
+
+def write_query(array: ArrayCore, query: Query, value: Any) -> None:
+    """Write to what a query selects.
+
+    Parameters
+    ----------
+    array : ArrayCore
+    query : Query
+    value : array_like
+        Broadcast to the query's shape, and cast as NumPy's assignment casts.
+
+    Raises
+    ------
+    ShapeError
+        A ValueError: `value` cannot be broadcast.
+    """
+    dtype = array.dtype if query.field is None else query.field.dtype
+    inner = dtype.shape
+    shape = (*query.shape, *inner)
+    values = array._as_values(value, dtype.base)
+    if isinstance(values, Source):
+        values = values._verified()
+        values = _Late(values, tuple(slice(0, n) for n in values.shape))
+    check_values(query, values.shape, shape)
+    while values.ndim > len(shape):
+        values = values[0]  # NumPy, too, lets leading axes of length 1 go
+    if query.size == 0:
+        return
+    factors = tuple(factor.apart(array) for factor in query.factors)
+    if factors != query.factors:
+        query = replace(query, factors=factors)
+    direct = values.dtype == dtype.base and isinstance(values, np.ndarray)
+    if not direct and values.size * _block_bytes(values, dtype.base) <= config.max_memory // 2:
+        block = np.empty(values.shape, dtype.base)
+        block[...] = _elements(values)
+        values, direct = block, True
+    if direct and inner:
+        outer = values.shape[: max(0, values.ndim - len(inner))]
+        values = np.ascontiguousarray(np.broadcast_to(values, (*outer, *inner)))
+    if isinstance(values, np.ndarray):
+        values = np.broadcast_to(values, shape)
+    _run(array, query, values, write=True, direct=direct)
+
+
+def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool) -> None:
+    """Move a query, in parts that memory has room for; through blocks where not `direct`."""
+    if query.size == 0:
+        return
+    dtype = array.dtype if query.field is None else query.field.dtype
+    chunks = array.chunks if query.frame is None else query.frame.chunks
+    tables = query.table_bytes(chunks)
+    blocks = 0 if direct else query.size * _block_bytes(values, dtype)
+    share = min(config.max_memory // 2 / max(tables + blocks, 1), query.share(chunks))
+    if array._is_mapped and any(isinstance(factor, Mask) for factor in query.factors):
+        share = min(share, _CACHED / tables)
+    if share < 1:
+        is_cut = False
+        for part, piece in query.cut(share, chunks, tables > blocks):
+            is_cut = True
+            _run(array, piece, _cut(values, part, query, len(dtype.shape)), write, direct)
+        if is_cut:
+            return
+    if direct:
+        array._move(query, values, write)
+        return
+    block = np.empty((*query.shape, *dtype.shape), dtype.base)
+    if write:
+        block[...] = _elements(values)
+        array._move(query, block, True)
+    else:
+        array._move(query, block, False)
+        np.copyto(values, block, casting="same_kind")
+
+
+def _cut(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -> Any:
+    """The part of values, which broadcast to a query, that belongs to a part of it."""
+    missing = len(query.shape) - (values.ndim - n_inner)
+    own = tuple(
+        slice(None) if n == 1 else cut
+        for n, cut in zip(values.shape, part[max(missing, 0) :], strict=False)
+    )
+    return values[own]
+
+
+def _is_contiguous(array: NDArray[Any], n_inner: int) -> bool:
+    """Whether the last axes, those of one element, lie in memory without gaps."""
+    expected = array.itemsize
+    for n, stride in zip(array.shape[: -n_inner - 1 : -1], array.strides[::-1], strict=False):
+        if n > 1 and stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+def check_values(query: Query, given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raise where values cannot be assigned, in NumPy's words.
+
+    Parameters
+    ----------
+    query : Query
+    given : tuple of int
+        Shape of the values.
+    shape : tuple of int
+        Shape of what they are assigned to: the query's, and behind it that of an element.
+
+    Raises
+    ------
+    ShapeError, ArgumentTypeError
+        A ValueError, and a TypeError for values of several axes where a mask is the index.
+    """
+    if query.kind == "mask":
+        if len(given) > 1:
+            raise ArgumentTypeError(
+                "NumPy boolean array indexing assignment requires a 0 or 1-dimensional input, "
+                f"input has {len(given)} dimensions"
+            )
+        if given not in ((), (1,), shape):
+            raise ShapeError(
+                f"NumPy boolean array indexing assignment cannot assign {given[0]} input values to "
+                f"the {shape[0]} output values where the mask is true"
+            )
+        return
+    extra = max(0, len(given) - len(shape))
+    pairs = zip(given[extra:][::-1], shape[::-1], strict=False)
+    if all(n == 1 for n in given[:extra]) and all(n in (1, m) for n, m in pairs):
+        return
+    if query.kind == "basic":
+        while len(given) > len(shape) and given[0] == 1:
+            given = given[1:]
+        raise ShapeError(
+            f"could not broadcast input array from shape {_text(given)} into shape {_text(shape)}"
+        )
+    raise ShapeError(
+        f"shape mismatch: value array of shape {_text(given)} could not be broadcast to indexing "
+        f"result of shape {_text(shape)}"
+    )
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    """A shape as NumPy prints it in its messages."""
+    return f"({','.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

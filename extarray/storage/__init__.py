@@ -1,0 +1,45 @@
+"""An array's files, or its memory: commits, space, locks, checksums, several writers.
+
+From the top down; each module uses some of those below it, and none above:
+
+``memory``
+    An array in memory: the store of arrays without files.
+``shared_store``
+    A pair of files that several writers share.
+``file_store``
+    Where an array lives: a pair of files, from its making or opening to its end.
+``group_member``
+    An array's share in a commit of several, on the disk.
+``names``
+    The names of the two files: taken, found, changed, and given up.
+``orphans``
+    Files beside an array that interrupted work has left there.
+``report``
+    What a check of an array's files finds, and how it is told.
+``space``
+    Disk space of the chunks: what growth takes, and what cuts give back.
+``commits``
+    A pair of files as its writer has it: commits, and what of them is on the disk.
+``following``
+    A pair of files as a reader has it: a state, and how it takes up what a writer commits
+    since.
+``pending``
+    Runs of bytes that cuts have freed, and changes that wait for a commit of several
+    arrays.
+``verify``
+    Chunks compared with their checksums, also while a writer is at work.
+``checksums``
+    Checksums of chunks: their table in ``.xmd``, and when they can be trusted.
+``lock``
+    The locks of writers: advisory, on the open file description of ``.xmd``.
+``states``
+    Which state a pair of files is in, as far as reading tells.
+``growth_log``
+    The growth log of an open ``.xmd``: read as far as a state needs it, and added to.
+``filesystem``
+    What a pair of files asks of the file system: names, whole writes, space, publication.
+``engine``
+    The choice between the two engines, by the type of the file system.
+
+May use: format, grid, _core, common.
+"""

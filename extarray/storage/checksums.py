@@ -1,0 +1,379 @@
+"""Checksums of chunks: their table in ``.xmd``, and when they can be trusted.
+
+The table has four bytes a chunk, by address, in extents of which each has twice as many as the one
+before.  What stands there is the sum of the chunk xor that of a chunk of the fill value: so zero is
+right for every chunk that was never written, and growth writes none.
+
+One flag beside the table says that the sums are *in doubt*: chunks may have been written since.  It
+is on the disk before the first such write, and goes when new sums are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.config import config
+from extarray.common.errors import CorruptError
+from extarray.common.threads import run_together
+from extarray.format._crc import crc32c, crc32c_ranges
+from extarray.format.checksum_table import decode_sums, encode_sums, sums_capacity
+from extarray.format.fitting import places_fit
+from extarray.format.header import Header
+from extarray.format.places import CELL
+from extarray.format.superblock import Superblock
+from extarray.storage.filesystem import File, family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+__all__ = ["SUMS_AT_ONCE", "Sums", "chunk_sums", "extent_of_sum", "fill_sum", "read_sums"]
+
+# Sums that are written at once.
+SUMS_AT_ONCE = 1 << 16
+# What makes a thread worth its while.
+_THREAD_BYTES = 1 << 23
+
+
+def extent_of_sum(address: int) -> tuple[int, int]:
+    """Where in the table the sum of a chunk is.
+
+    Parameters
+    ----------
+    address : int
+
+    Returns
+    -------
+    number : int
+        Of the extent.
+    place : int
+        In the extent.
+
+    Examples
+    --------
+    >>> extent_of_sum(0), extent_of_sum(1023), extent_of_sum(1024)
+    ((0, 0), (0, 1023), (1, 0))
+    """
+    number = (address // sums_capacity(0) + 1).bit_length() - 1
+    return number, address - sums_capacity(0) * (2**number - 1)
+
+
+def fill_sum(header: Header) -> int:
+    """Checksum of a chunk of the fill value."""
+    elements = header.chunk_bytes // len(header.fill)
+    piece = header.fill * min(elements, max(1, (1 << 20) // len(header.fill)))
+    whole, rest = divmod(header.chunk_bytes, len(piece))
+    sum_ = 0
+    for _ in range(whole):
+        sum_ = crc32c(piece, sum_)
+    return crc32c(piece[:rest], sum_)
+
+
+def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
+    """Checksums of chunks as they are in ``.xta``, by as many threads as are worth it.
+
+    Parameters
+    ----------
+    data : File
+        ``.xta``.
+    addresses : (n,) array of int64
+    chunk_bytes : int
+
+    Returns
+    -------
+    (n,) array of uint32
+
+    Raises
+    ------
+    OSError
+    """
+    offsets = addresses * chunk_bytes
+    n = len(offsets)
+    shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
+    if shares <= 1:
+        with data as fd:
+            return crc32c_ranges(fd, offsets, chunk_bytes)
+    sums = np.empty(n, np.uint32)
+
+    def work(first: int, stop: int) -> None:
+        with data as fd:
+            sums[first:stop] = crc32c_ranges(fd, offsets[first:stop], chunk_bytes)
+
+    edges = [n * i // shares for i in range(shares + 1)]
+    run_together([partial(work, *edge) for edge in itertools.pairwise(edges)])
+    return sums
+
+
+def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
+    """What stands in the table for chunks first ... stop - 1; zeros where it has no extent.
+
+    Parameters
+    ----------
+    file : File
+        ``.xmd``.
+    extents : sequence of int
+    first, stop : int
+
+    Returns
+    -------
+    (stop - first,) array of uint32
+
+    Raises
+    ------
+    CorruptError
+        The file ends before.
+    """
+    found = np.zeros(stop - first, "<u4")
+    low = first
+    while low < stop:
+        number, place = extent_of_sum(low)
+        high = min(stop, low + sums_capacity(number) - place)
+        if number < len(extents):
+            part = file.read(4 * (high - low), extents[number] + 4 * place)
+            if len(part) != 4 * (high - low):
+                raise CorruptError("the table of checksums is cut off")
+            found[low - first : high - first] = np.frombuffer(part, "<u4")
+        low = high
+    return found
+
+
+class Sums:
+    """The checksums of the chunks of an array, as its writer keeps them.
+
+    Parameters
+    ----------
+    file : File
+        ``.xmd``.
+    header : Header
+    extents : list of int
+    in_doubt : bool
+    path : PathLike
+        Of the pair, for messages.
+
+    Attributes
+    ----------
+    in_doubt : bool
+        The files say that the sums are; writes need not.
+    inherited : bool
+        It was in doubt before, so that it stays: nobody knows which chunks were written.
+    lost : bool
+        The table lacks what another one had: all chunks count as written.
+    extents : list of int
+        Offsets of the extents of the table.
+    alone : bool
+        No other process writes to chunks.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        header: Header,
+        extents: list[int],
+        in_doubt: bool,
+        path: str | PathLike[str],
+    ) -> None:
+        self._path = path
+        self.extents = extents
+        self.in_doubt = in_doubt
+        self._file = file
+        self._header = header
+        self._offset = header.sums_offset
+        self._fill: int | None = None
+        self.inherited = False
+        self.lost = False
+        self.alone = True
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(
+        cls,
+        file: File,
+        header: Header,
+        n_chunks: int,
+        state: Superblock,
+        log: Sequence[int],
+        path: str | PathLike[str],
+    ) -> Sums:
+        """Take over the sums of the last writer.
+
+        Parameters
+        ----------
+        file : File
+            ``.xmd``.
+        header : Header
+        n_chunks : int
+            Of the grid.
+        state : Superblock
+            What of the table lies beyond it is of a state that is lost.
+        log : sequence of int
+            Offsets of the extents of its growth log.
+        path : PathLike
+            Of the pair, for messages.
+        """
+        found = decode_sums(file.read(CELL, header.sums_offset), header.uuid)
+        in_doubt, extents = (True, []) if found is None else found
+        kept = [e for n, e in enumerate(extents) if e + 4 * sums_capacity(n) <= state.end]
+        length = file.length
+        if not places_fit(state, header, log, kept) or any(
+            e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
+        ):
+            in_doubt, kept = True, []  # somebody made it up: to write there would do harm
+        self = cls(file, header, kept, in_doubt, path)
+        self.inherited = in_doubt
+        if in_doubt or not state.sealed:
+            self.forget(n_chunks)
+        if kept != extents:
+            self.note(in_doubt)
+        return self
+
+    @property
+    def file(self) -> File:
+        """The file of the table, ``.xmd``."""
+        return self._file
+
+    @property
+    def reach(self) -> int:
+        """Chunks that the table has room for: any other was never written, or not since a flush."""
+        return sum(map(sums_capacity, range(len(self.extents))))
+
+    def forget(self, first: int) -> None:
+        """Forget the sums from an address on: new chunks will have the fill value."""
+        number, place = extent_of_sum(first)
+        for n, offset in enumerate(self.extents[number:], number):
+            start = place if n == number else 0
+            self._file.erase(offset + 4 * start, offset + 4 * sums_capacity(n))
+
+    def note(self, in_doubt: bool) -> None:
+        """Write where the table is, and whether sums are in doubt."""
+        self._file.write(encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
+
+    def doubt(self) -> None:
+        """Have the files say that sums are in doubt, before anything is written.
+
+        On the disk, lest a power cut leaves what is written and not the flag.
+        """
+        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+            if not self.in_doubt:
+                self.note(True)
+                self._file.datasync()
+                self.in_doubt = True
+
+    def make_room(
+        self, address: int, state: Superblock, commit: Callable[[Superblock], None]
+    ) -> None:
+        """Have the table reach a chunk, in free space of ``.xmd`` that a commit takes.
+
+        Parameters
+        ----------
+        address : int
+        state : Superblock
+            The present one.
+        commit : callable
+            Makes the next one count.
+        """
+        number, _ = extent_of_sum(address)
+        offset = state.end
+        new = []
+        for n in range(len(self.extents), number + 1):
+            new.append(offset)
+            offset += 4 * sums_capacity(n)
+        if new:
+            # A hole: a sparse array may have one chunk written, and that very far away.
+            length = self._file.length
+            self._file.erase(state.end, min(offset, length))
+            if length < offset:
+                self._file.truncate(offset)
+            commit(state._replace(sequence=state.sequence + 1, end=offset))
+            self.extents += new
+            self.note(True)
+
+    def renew(self, data: File, addresses: NDArray[np.int64]) -> None:
+        """Write the sums of chunks, for which the table has room.
+
+        Parameters
+        ----------
+        data : File
+            ``.xta``.
+        addresses : array of int64
+            In rising order.
+        """
+        self.put(addresses, self.entries(data, addresses))
+
+    def entries(self, data: File, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """What the table is to have for chunks as they are.
+
+        Parameters
+        ----------
+        data : File
+            ``.xta``.
+        addresses : array of int64
+
+        Returns
+        -------
+        array of uint32
+        """
+        if self._fill is None:  # large chunks take a while
+            self._fill = fill_sum(self._header)
+        sums = chunk_sums(data, addresses, self._header.chunk_bytes)
+        return sums ^ np.uint32(self._fill)
+
+    def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
+        """Write what `entries` gave, for which the table has room.
+
+        Parameters
+        ----------
+        addresses : array of int64
+            In rising order.
+        sums : array of uint32
+        """
+        first = 0
+        while first < len(addresses):
+            # What lies near to each other is written at once.
+            low = int(addresses[first])
+            number, place = extent_of_sum(low)
+            near = min(sums_capacity(number) - place, SUMS_AT_ONCE)
+            stop = int(np.searchsorted(addresses, low + near))
+            part = read_sums(self._file, self.extents, low, int(addresses[stop - 1]) + 1)
+            part[addresses[first:stop] - low] = sums[first:stop]
+            self._file.write(part.data.cast("B"), self.extents[number] + 4 * place)
+            first = stop
+
+    def restore(self, sums: NDArray[np.uint32]) -> None:
+        """Write the sums of chunks 0, 1, ... as another table had them; there is room for them."""
+        low = 0
+        while low < len(sums):
+            number, place = extent_of_sum(low)
+            part = sums[low : low + min(sums_capacity(number) - place, SUMS_AT_ONCE)]
+            if part.any():
+                self._file.write(part.data.cast("B"), self.extents[number] + 4 * place)
+            low += len(part)
+
+    def settle(self, array: Any, writes: int | None) -> None:
+        """Say that sums are right, when they are on the disk, unless something was written since.
+
+        Parameters
+        ----------
+        array : ArrayCore
+        writes : int or None
+            `ArrayCore._quiet` before the sums were made.
+        """
+        if self.inherited or writes is None:
+            return
+        with self._lock:
+            self.in_doubt = False  # from here on, who begins to write waits for the lock
+            if array._quiet != writes:
+                self.in_doubt = True
+                return
+            try:
+                self.note(False)
+                self._file.datasync()
+            except OSError:
+                self.in_doubt = True
+                raise

@@ -1,0 +1,693 @@
+"""Where an array lives: a pair of files, from its making or opening to its end.
+
+A store makes room, commits growth, and keeps the attributes; it never looks at elements.  What it
+does in between stands in the other modules of this room, each part above the one that it needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from extarray._core._mapping import Users
+from extarray._core._state import Trust
+from extarray.common.config import check_verify, config
+from extarray.common.errors import (
+    CorruptError,
+    ExistsError,
+    FormatError,
+    MissingError,
+    PartnerError,
+    RecoveryWarning,
+    StorageError,
+    TruncatedError,
+)
+from extarray.common.forks import in_children
+from extarray.format.directory import BLOCK_BYTES, DIRECTORY_BYTES, BlockKind
+from extarray.format.fitting import places_fit
+from extarray.format.fresh import Fresh, encode_fresh
+from extarray.format.header import Header
+from extarray.format.places import (
+    BLOCK,
+    CUTS_BYTES,
+    FLUSHED_SLOTS,
+    LIMIT,
+    LIVE_SLOTS,
+    SPARED_SLOTS,
+)
+from extarray.format.superblock import LAST_COMMIT, NO_GROUP, Superblock
+from extarray.storage import lock
+from extarray.storage.checksums import Sums, read_sums
+from extarray.storage.engine import choose_engine, maps_no_holes
+from extarray.storage.filesystem import (
+    File,
+    absolute_names,
+    create_beside,
+    family,
+    file_names,
+    fresh_name,
+    real_name,
+    sync_folders,
+)
+from extarray.storage.group_member import Member
+from extarray.storage.names import Publication, move_pair, open_data, remove_pair
+from extarray.storage.orphans import remove_seldom
+from extarray.storage.pending import Freed
+from extarray.storage.states import ATTEMPTS, OPEN_FLAGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+
+__all__ = ["FileStore"]
+
+_MOST_NAMES = 5  # of the arrays of a folder, in a message
+
+
+class FileStore(Member):
+    """A pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
+
+    Made by `FileStore.create` and `FileStore.open`.
+
+    Parameters
+    ----------
+    path : Path
+        Without suffix.
+    """
+
+    shared = False  # with other writers
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._making: Publication | None = None  # until the files have their names
+
+    # -- creation --------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        header: Header,
+        axial: Axial,
+        shape: tuple[int, ...],
+        attrs: str,
+        engine: str,
+        overwrite: bool,
+        durability: str,
+        growth: int,
+        hidden: bool = False,
+    ) -> FileStore:
+        """Make a pair of files and open it for writing.
+
+        The files are made under other names and take theirs when they are whole.  The array is
+        there from the moment at which its metadata have their name: until the data have theirs,
+        whoever opens them finds them under the other one.  So a crash leaves this array or what was
+        before, and an array that is overwritten stays valid for those who have it open.
+
+        With `hidden` they take their names with `take_names`, and are gone if that never comes.
+        """
+        self = cls(path)
+        self.header = header
+        self.attrs = attrs
+        self.mode = "r+"
+        self.is_durable = durability == "commit"
+        # A link stays a link, and leads to the new file.
+        names = tuple(map(real_name, self._names)) if overwrite else self._names
+        fresh = tuple(fresh_name(name, header.uuid) for name in names)
+        self._making = Publication(fresh, names, overwrite)
+        try:
+            with family("cannot create '{}'", path):
+                for name in file_names(path):
+                    if os.path.lexists(name) and not overwrite:
+                        raise ExistsError(
+                            errno.EEXIST, "it exists; open it, or give overwrite=True", name
+                        )
+                self._lock_present()
+                self._data = create_beside(fresh[1], names[1])
+                self._metadata = create_beside(fresh[0], names[0])
+                self.engine = choose_engine(engine, self._data, True)
+                self.hollow = header.sparse and maps_no_holes(self._data)
+                lock.acquire(self._metadata, path, 0)
+                self._write_first(axial, shape, attrs, growth)
+            if not hidden:
+                self.take_names()
+        except BaseException:
+            self._withdraw()
+            self._close_files()
+            raise
+        in_children(self, type(self)._forked)
+        return self
+
+    def _lock_present(self) -> None:
+        """Keep others from writing to what is to be replaced, if there is anything."""
+        making = self._making
+        assert making is not None
+        if not making.overwrite or making.replaces or not os.path.exists(making.names[0]):
+            return
+        present, name, flags = FileStore(self.path), making.names[0], os.O_RDWR | OPEN_FLAGS
+        header = None
+        try:
+            present._metadata = File.open(name, flags)
+            present._take_lock(name, flags, 0)
+            try:
+                present._read_header()
+                header = present.header
+                lock.note_holder(present._metadata, header, True)
+                # Whether it was to change with others makes no difference any more.
+                present.state = present._whole_state([]).state
+            except FormatError:
+                pass  # what is damaged may be replaced
+            else:
+                present.conclude_members()
+            present._metadata, making.old, making.old_header = File(), present._metadata, header
+        finally:
+            present._close_files()
+
+    def take_names(self) -> None:
+        """Give the files of a new pair their names.  On an error they are gone."""
+        try:
+            with family("cannot create '{}'", self.path):
+                self._lock_present()  # another one may have come meanwhile
+                making = self._making
+                assert making is not None
+                if making.replaces or self.is_durable:
+                    # After a loss of power, too, there is this array or the one before.
+                    self._sync_data()
+                    self._sync_state()
+                making.publish(self.path)
+                if self.is_durable:
+                    sync_folders(making.names)
+                self._new_entry = not self.is_durable
+                self._making = None
+                making.release()
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def _withdraw(self) -> None:
+        """Remove the files of a pair that was to take its names, unless it has replaced another."""
+        making, self._making = self._making, None
+        if making is not None:
+            making.withdraw(self._metadata, self._data)
+
+    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
+        """Write the header and the first commit."""
+        data_bytes = axial.size * self.header.chunk_bytes
+        first = Superblock(
+            sequence=0,
+            sealed=False,
+            unclean=False,
+            n_segments=0,
+            data_bytes=data_bytes,
+            attrs_offset=0,
+            attrs_bytes=0,
+            attrs_capacity=0,
+            attrs_crc=0,
+            spare_offset=0,
+            spare_capacity=0,
+            end=0,
+            group=NO_GROUP,
+            shape=shape,
+            offset=(0,) * self.header.ndim,
+            grid=axial.grid,
+            growth=growth,
+        )
+        fresh = encode_fresh(self.header, first, [axial._record(0)], attrs, LIVE_SLOTS[:1])
+        self._take(fresh)
+        self.reserve(0, data_bytes)
+        if self.header.checksum:
+            self.sums = Sums(self._metadata, self.header, [], True, self.path)
+        self._metadata.write(fresh.image, 0)
+        lock.note_holder(self._metadata, self.header, True)
+        self.region = self._region_of(data_bytes)
+        self._count_cuts(True)
+
+    def _take(self, fresh: Fresh) -> None:
+        """Have a fresh ``.xmd``."""
+        image, self.header, self.state, self._extents = fresh
+        self._blocks_end = len(image)
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str,
+        verify: str | None = None,
+    ) -> tuple[Self, Axial]:
+        """Open a pair of files."""
+        timeout = lock.check_timeout(timeout)
+        verify = config.verify if verify is None else check_verify(verify)
+        recover = False
+        for attempt in range(ATTEMPTS):
+            self = cls(path)
+            self.verify = verify
+            try:
+                with family("cannot open '{}'", path):
+                    axial = self._open(mode == "r+", timeout, engine, recover)
+                    if self._metadata.is_at(self._names[0]):
+                        break
+            except (PartnerError, TruncatedError):
+                replaced = not self._metadata.is_at(self._names[0])
+                self._close_files()
+                # Between the names of the two files, an overwritten pair fits for no reader.
+                if attempt == ATTEMPTS - 1 or (recover and not replaced):
+                    raise
+                recover = attempt >= 5 and not replaced
+                time.sleep(0.002)
+            except BaseException:
+                self._close_files()
+                raise
+            # Between the opening of the one file and the other, the pair was overwritten.
+            self._close_files()
+        self.mode = mode
+        self.is_durable = durability == "commit"
+        if mode == "r+":
+            in_children(self, type(self)._forked)
+            self._found_entry = True  # perhaps nobody has flushed since they were given
+            if self.is_durable:
+                # What is built on must not be less durable than what is built.
+                try:
+                    self.flush()
+                except BaseException:
+                    self._close_files()
+                    raise
+        return self, axial
+
+    def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
+        """Open the files; with `recover`, in a state that a power cut has spared."""
+        metadata, data = file_names(self.path)
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
+        try:
+            self._metadata = File.open(metadata, flags)
+        except FileNotFoundError:
+            if not os.path.exists(self.path):
+                raise
+            what = f"cannot open '{self.path}': {_what_is_there(self.path)}"
+            raise MissingError(errno.ENOENT, what, metadata) from None
+        if writable:
+            self._take_lock(metadata, flags, timeout)
+        try:
+            self._read_header()
+            # Before the state: what is cut off after it is then seen to be.
+            self._cuts_made = self._read_cuts()
+            # A reader compares the number as it stands, whatever mark it has.
+            self.cuts_known = self._cuts_made if writable else self._read_count()
+            found = self._read_state()
+        except FormatError as error:
+            raise type(error)(f"'{metadata}': {error}") from None
+        try:
+            self._data = open_data((metadata, data), self.header.uuid, flags)
+        except FileNotFoundError:
+            raise MissingError(
+                errno.ENOENT,
+                f"cannot open '{self.path}': the metadata is there, its partner with the data is "
+                "missing; put the two files side by side again",
+                data,
+            ) from None
+        # A writer may be at work: a reader looks again before it calls a file damaged.
+        for _ in range(ATTEMPTS):
+            problem = self._check_data(found.state)
+            if problem is None or writable:
+                break
+            newer = self._read_state()
+            if newer.state.sequence == found.state.sequence:
+                break
+            found = newer
+        if problem is not None:
+            recovered = self._recovered() if recover else None
+            if recovered is None:
+                raise problem
+            found = recovered
+        if self._orphaned is not None:
+            place, fault = self._orphaned
+            what = (
+                f"'{self.path}' was to change together with other arrays, and '{place}', which "
+                "tells whether they have, is"
+            )
+            if writable and fault is not None:
+                raise CorruptError(
+                    f"{what} damaged ({fault}); repair that one first, or use "
+                    f"check('{self.path}', repair=True, force=True), which takes the change back"
+                )
+            warnings.warn(
+                f"{what} {'not there' if fault is None else 'damaged'}: opened in the state before",
+                RecoveryWarning,
+                stacklevel=4,
+            )
+        if problem is not None or found.slot in SPARED_SLOTS:
+            warnings.warn(
+                f"'{self.path}' is not whole, as after a loss of power: opened in the newest state "
+                f"that is, of shape {found.state.shape}",
+                RecoveryWarning,
+                stacklevel=4,
+            )
+        state, axial, self.attrs = found.state, found.axial, found.attrs
+        self.state, self._extents = state, found.extents
+        self.unclean = state.unclean
+        self.engine = choose_engine(engine, self._data, writable)
+        # A writer may shrink the array, and make holes, while a reader has it open.
+        self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
+        if writable:
+            if problem is None and self._orphaned is None and found.slot not in SPARED_SLOTS:
+                # Else they may have what the array lacks.
+                remove_seldom((real_name(metadata), real_name(data)), self.header)
+            self._begin_writing(found.slot)
+            if self.header.checksum:
+                self.sums = Sums.load(
+                    self._metadata, self.header, axial.size, self.state, self._extents, self.path
+                )
+        if self.header.checksum and self.verify != "never":
+            if self.sums is None:
+                self.trust = Trust(LIMIT - 1)  # whoever writes, it is not this session
+            elif not self.sums.inherited:
+                self.trust = Trust(axial.size)
+        self.region = self._map(self.state.data_bytes, writable, self.engine == "mmap")
+        self._count_cuts(writable)
+        return axial
+
+    def _take_lock(self, metadata: str, flags: int, timeout: float | None) -> None:
+        """Take the writer's lock on the ``.xmd`` that has the name."""
+        while True:
+            self._lock(self._metadata, timeout)
+            # Whoever held the lock may have replaced the files.
+            if os.path.samestat(self._metadata.stat(), os.stat(metadata)):
+                return
+            self._metadata.close()
+            self._metadata = File.open(metadata, flags)
+
+    def _lock(self, file: File, timeout: float | None) -> None:
+        """Take the writer's lock on ``.xmd``."""
+        lock.acquire(file, self.path, timeout)
+
+    def _begin_writing(self, slot: int) -> None:
+        """Make ready, with the lock, to be the writer; of a state, and the slot where it was."""
+        self._see_blocks()
+        self._take_over(slot)
+        if not self.state.sealed:
+            # The last writer died, perhaps in the midst of an append, or after a cut.
+            self.release(self.state.data_bytes)
+            self.unclean = self._unsettled = True
+        lock.note_holder(self._metadata, self.header, True)
+
+    def _see_blocks(self) -> None:
+        """See where the optional blocks are, which a state does not tell."""
+        blocks = self._blocks()
+        places = [(at, BLOCK_BYTES[kind]) for kind, at in blocks.items()]
+        if not places_fit(self.state, self.header, self._extents, others=places):
+            # Somebody made it up: to write there would do harm.
+            self._metadata.write(bytes(DIRECTORY_BYTES), self.header.directory_offset)
+            places = []
+        self._blocks_end = max((at + length for at, length in places), default=0)
+
+    def _take_over(self, begun: int) -> None:
+        """Begin to write in the state of a slot, where the last writer ended.
+
+        Perhaps that was not of its own will.
+        """
+        numbers, live = [self.state.sequence], []
+        for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
+            numbers.append(block.sequence)
+            if slot in LIVE_SLOTS:
+                live.append(block.sequence)
+            else:
+                self._durable[slot] = block
+        # Also of what is newer and not whole: it must never come back.
+        newest = max(numbers)
+        if newest > LAST_COMMIT:
+            raise CorruptError(
+                f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
+                "array into a fresh one"
+            )
+        self._resolve_pendings(begun)
+        if live[:1] != [self.state.sequence] or newest != self.state.sequence:
+            for sequence in (newest + 1, newest + 2):
+                self._write_superblock(self.state._replace(sequence=sequence, superseded=False))
+            self._metadata.datasync()
+
+    # -- a new axis ------------------------------------------------------------------------------
+
+    def add_axis(
+        self,
+        chunks: tuple[int, ...],
+        axial: Axial,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        attrs: str,
+    ) -> None:
+        """Have an axis more: in a fresh ``.xmd``, which takes the name when it is whole.
+
+        `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
+        an error nothing has changed, but perhaps the number of the last commit.
+
+        The fresh file tells of no older state, to which a loss of power could lead back.  So the
+        elements go to the disk first.
+        """
+        what = "cannot add an axis to '{}'"
+        self.flush()
+        with family(what, self.path):
+            name = self._own_name(what)
+            if self._metadata.stat().st_nlink > 1:  # by which others would find the old metadata
+                raise StorageError(
+                    errno.EMLINK,
+                    f"{what.replace('{}', str(self.path), 1)}: a hard link gives its metadata a "
+                    "second name; remove one of the two, or work on a copy of the array",
+                    name,
+                )
+            temporary = fresh_name(name, self.header.uuid)
+            file = File()
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)  # of a writer that died; nobody else has the lock
+                file = create_beside(temporary, name)
+                lock.acquire(file, self.path, 0)
+                header = replace(self.header, chunks=chunks)
+                state = self.state._replace(
+                    sequence=self.state.sequence + 2,
+                    unclean=self.unclean,
+                    data_bytes=axial.size * header.chunk_bytes,
+                    shape=shape,
+                    offset=offset,
+                    grid=axial.grid,
+                    superseded=False,
+                )
+                sums = self._sums_for(header)
+                records = [axial._record(n) for n in range(axial.segments)]
+                slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
+                fresh = encode_fresh(header, state, records, attrs, slots, self._members())
+                self._hand_on(fresh)
+                file.write(fresh.image, 0)
+                lock.note_holder(file, fresh.header, True)
+                file.datasync()
+                # From now on readers look which file has the name.
+                self._write_superblock(
+                    self.state._replace(sequence=self.state.sequence + 1, superseded=True)
+                )
+                os.replace(temporary, name)
+                failure = "'{}' has the new axis, but its readers were not told: refresh them"
+                with family(failure, self.path):
+                    self._pass_on_count()
+                self._succeed(file, fresh, attrs, sums)
+            except BaseException:
+                if file.closed or not file.is_at(name):
+                    with contextlib.suppress(OSError):
+                        file.close()
+                    with contextlib.suppress(OSError):
+                        os.unlink(temporary)
+                    raise
+                # Interrupted when all was done, or failed to tell readers.
+                self._succeed(file, fresh, attrs, sums)
+                raise
+        with contextlib.suppress(OSError):
+            self._sync_names()  # what fails here, the next flush says
+
+    def _hand_on(self, fresh: Fresh) -> None:
+        """Have a fresh ``.xmd`` know the number of cuts, for which readers may ask this one."""
+        at = fresh.header.cuts_offset
+        data = self._read_cuts().to_bytes(CUTS_BYTES, "little")
+        fresh.image[at : at + len(data)] = data
+
+    def _members(self) -> dict[BlockKind, bytes]:
+        """The block with those that may ask this array about their last commit together."""
+        group = self._blocks().get(BlockKind.GROUP)
+        if group is None:
+            return {}
+        return {BlockKind.GROUP: self._metadata.read(BLOCK, group)}
+
+    def _sums_for(self, header: Header) -> NDArray[np.uint32]:
+        """The checksums of the chunks that stay as they are with another header."""
+        if self.sums is None or header.chunk_bytes != self.header.chunk_bytes:
+            return read_sums(self._metadata, (), 0, 0)
+        n_chunks = min(self.state.data_bytes // header.chunk_bytes, self.sums.reach)
+        return read_sums(self._metadata, self.sums.extents, 0, n_chunks)
+
+    def _succeed(self, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
+        """Go on with a fresh ``.xmd``, which has taken the name."""
+        self._new_entry = True
+        if self.sums is not None:
+            self.sums.in_doubt = (
+                True  # it must not say so to the new file, as other threads may ask
+            )
+        # The lock of the old one ends with its last descriptor.
+        before, self._metadata = self._metadata, file
+        if before is not file:  # or this was interrupted
+            with contextlib.suppress(OSError):  # what counts is on the disk
+                before.close()
+        self._take(fresh)
+        self.attrs = attrs
+        self._durable = {FLUSHED_SLOTS[0]: fresh.state}
+        self._rooms = set()
+        if self.sums is not None:
+            inherited, alone = self.sums.inherited, self.sums.alone
+            self.sums = Sums(self._metadata, self.header, [], True, self.path)
+            self.sums.inherited, self.sums.alone = inherited, alone
+            self.sums.lost = True  # should the next steps fail
+            with contextlib.suppress(OSError):
+                if sums.any():
+                    state = self.state._replace(end=self._free_from)
+                    self.sums.make_room(len(sums) - 1, state, self._write_superblock)
+                    self.sums.restore(sums)
+                self.sums.lost = False
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def real_stems(self, what: str) -> set[str]:
+        """Paths of the two files without suffix, links followed; they must be those we have."""
+        self._own_name(what)
+        return {os.path.splitext(real_name(name))[0] for name in self._names}
+
+    def _own_name(self, what: str) -> str:
+        """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
+        if not self._metadata.is_at(self._names[0]):
+            raise MissingError(
+                errno.ENOENT,
+                f"{what.replace('{}', str(self.path), 1)}: its files have been moved or replaced "
+                "since it was opened; open it again",
+                self._names[0],
+            )
+        return os.path.realpath(self._names[0])
+
+    def move(self, path: Path, overwrite: bool) -> None:
+        """Give the pair another name.
+
+        A pair that is overwritten stays valid for those who have it open; holding its writer's lock
+        is up to the caller.
+        """
+        names = absolute_names(path)
+        with family(f"cannot move '{{}}' to '{path}'", self.path):
+            files = self._metadata, self._data
+            move_pair(files, self._names, names, self.header.uuid, overwrite)
+        self.path, self._names = path, names
+        self._new_entry = True
+
+    def remove(self) -> None:
+        """Remove the files; the metadata first, so that nothing is left that opens."""
+        remove_pair(self._names, self.header.uuid)
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def _forked(self) -> None:
+        """In a forked child: the parent alone is the writer."""
+        if self._metadata.closed or self.mode != "r+":  # closed; or the child of a child
+            return
+        before, self._metadata = self._metadata, File()
+        self.mode = "r"
+        self.is_forked = True
+        self.sums = None
+        self.users = Users()  # those of other threads of the parent never leave
+        self.freed = Freed(self.users)
+        self.healing = threading.Lock()
+        making, self._making = self._making, None
+        if making is not None:
+            making.release(alone=True)
+        # A thread of the parent may just have given the name to other metadata.
+        with contextlib.suppress(OSError), before as fd:
+            name = self._names[0] if before.is_at(self._names[0]) else f"/dev/fd/{fd}"
+            self._metadata = File.open(name, os.O_RDONLY | OPEN_FLAGS)
+            self._count_cuts(False)
+        with contextlib.suppress(OSError):
+            # Closing this copy of the descriptor leaves the parent's lock alone.  Unlocking would
+            # not.
+            before.close(alone=True)
+        self.cuts_known = self._cuts_made
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """In a forked child: take up what counts, and no part of a block of another thread."""
+        self.held = None
+        return super().as_committed(axial)
+
+    def close(self) -> None:
+        """Seal, unlock and close."""
+        if self._metadata.closed and self._data.closed:
+            return
+        try:
+            if self.mode == "r+":
+                self._end_writing()
+        finally:
+            self._withdraw()
+            what = "'{}' is closed, but what was written since the last flush may be lost"
+            with family(what, self.path):
+                self._close_files()
+
+    def _end_writing(self) -> None:
+        """Leave the files as the next writer likes to find them, and drop the lock."""
+        if self.held is not None:  # forgotten in the midst of a block
+            self.roll_back()
+        try:
+            # A full disk leaves the pair unsealed, which costs a check and nothing else.
+            with contextlib.suppress(OSError):
+                self._seal()
+        finally:
+            with contextlib.suppress(OSError):
+                lock.note_holder(self._metadata, self.header, False)
+            with contextlib.suppress(OSError):  # closing drops it too, but for a forked child
+                lock.release(self._metadata)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_metadata", File()).closed and self.mode == "r+":
+            try:
+                warnings.warn(
+                    f"'{self.path}' was not closed; use close() or a with block",
+                    ResourceWarning,
+                    stacklevel=2,
+                    source=self,
+                )
+            finally:
+                self._close_quietly()
+        else:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def _what_is_there(path: Path) -> str:
+    """What a path is that is not that of an array, and what to do with it."""
+    names = sorted(file.stem for file in path.glob("*.xmd"))
+    if not names:
+        return (
+            "it is there, but is no array, which is two files with the endings .xmd and .xta; "
+            "extarray.from_array copies other arrays into one"
+        )
+    some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
+    return (
+        f"it is a folder, with the array{'s' if len(names) > 1 else ''} {some}; open one, as "
+        f"{os.fspath(path / names[0])!r}, or all by xarray.open_dataset({os.fspath(path)!r}, "
+        "engine='extarray')"
+    )

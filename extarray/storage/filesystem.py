@@ -1,0 +1,409 @@
+"""What a pair of files asks of the file system: names, whole writes, space, publication."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from extarray._core._file import FileCore
+from extarray.common.errors import ArgumentError, ArgumentTypeError, StorageError, storage_error
+from extarray.common.threads import run_in_shares
+from extarray.storage.engine import is_fuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Self
+
+__all__ = [
+    "CAN_RESERVE",
+    "File",
+    "absolute_names",
+    "close_all",
+    "create_beside",
+    "family",
+    "file_names",
+    "fresh_name",
+    "publish",
+    "real_name",
+    "resolve_path",
+    "sync_folders",
+]
+
+_FILL_BYTES = 1 << 22
+_SUFFIXES = (".xmd", ".xta")
+_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+CAN_RESERVE = hasattr(os, "posix_fallocate")
+
+
+class File(FileCore):
+    """An open file of a pair; see `FileCore` for who may use it, and how long."""
+
+    __slots__ = ()
+
+    @classmethod
+    def open(cls, name: str, flags: int, mode: int = 0o666) -> Self:
+        """Open a file.
+
+        Parameters
+        ----------
+        name : str
+        flags, mode : int
+            As for `os.open`.
+
+        Raises
+        ------
+        OSError
+        """
+        return cls(os.open(name, flags | os.O_CLOEXEC, mode), name)
+
+    def stat(self) -> os.stat_result:
+        """Return what the system knows of the file."""
+        with self as fd:
+            return os.fstat(fd)
+
+    def is_at(self, name: str) -> bool:
+        """Tell whether a name leads to this file."""
+        try:
+            return os.path.samestat(self.stat(), os.stat(name))
+        except OSError:
+            return False
+
+    def extend(self, offset: int, length: int) -> None:
+        """Extend the file by zeros that have their disk space.
+
+        Raises
+        ------
+        OSError
+        """
+        failure = self.lengthen(offset, length)
+        if failure == errno.EOPNOTSUPP:
+            self.write(bytes(length), offset)
+        elif failure:
+            raise OSError(failure, os.strerror(failure))
+
+    def fill(self, pattern: bytes, start: int, stop: int) -> None:
+        """Repeat a pattern over the bytes start ... stop - 1, a whole number of patterns.
+
+        Threads share a long range, where the file system lets them write at the same time.
+
+        Raises
+        ------
+        OSError
+        """
+        piece = pattern * max(1, min(_FILL_BYTES, stop - start) // len(pattern))
+
+        def write(low: int, high: int) -> None:
+            for at in range(low, high, len(piece)):
+                self.write(memoryview(piece)[: high - at], at)
+
+        run_in_shares(write, start, stop, len(pattern))
+
+    def first_hole(self) -> int:
+        """Where the first hole begins, or the file ends."""
+        with self as fd:
+            return _seek(fd, 0, os.SEEK_HOLE)
+
+    def erase(self, start: int, stop: int) -> None:
+        """Write zeros to the bytes start ... stop - 1, but to holes, and where there are zeros.
+
+        Raises
+        ------
+        OSError
+        """
+        with self as fd:
+            while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
+                end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
+                piece = self.read(end - start, start)
+                if piece.count(0) != len(piece):
+                    self.write(bytes(len(piece)), start)
+                start = end
+
+
+def _seek(fd: int, offset: int, whence: int) -> int:
+    """Find the next data, or the next hole, from a place on."""
+    try:
+        return os.lseek(fd, offset, whence)
+    except OSError as error:
+        if error.errno == errno.ENXIO or whence == os.SEEK_HOLE:
+            return sys.maxsize
+        return offset  # nobody knows
+
+
+def close_all(*files: FileCore) -> None:
+    """Close files, all of them.
+
+    Parameters
+    ----------
+    *files : FileCore
+
+    Raises
+    ------
+    OSError
+        The first that a file system gave.
+    """
+    failure = None
+    for file in files:
+        try:
+            file.close()
+        except BaseException as error:  # noqa: BLE001 -- raised when all are closed
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def resolve_path(path: Any) -> Path:
+    """Path of a pair of files, without suffix.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        With or without a trailing ``.xmd`` or ``.xta``.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> resolve_path("run.2024").name, resolve_path("scene.xmd").name
+    ('run.2024', 'scene')
+    """
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"path must be a str or a path, not {type(path).__name__}"
+        ) from None
+    if isinstance(text, bytes):
+        text = os.fsdecode(text)
+    if _IS_ADDRESS.match(text):
+        raise ArgumentError(f"path {path!r} is no place in a file system: arrays are files")
+    if text.endswith(_SUFFIXES):
+        text = text[:-4]
+        if text.endswith(_SUFFIXES):  # a.path would lead elsewhere
+            raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
+    if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
+        raise ArgumentError(f"path {path!r} names no file")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"path {path!r} names no file: {error}") from None
+    return Path(text)
+
+
+def file_names(path: Path) -> tuple[str, str]:
+    """Names of the metadata and of the principal array.
+
+    Parameters
+    ----------
+    path : Path
+        Without suffix.
+
+    Returns
+    -------
+    tuple of str
+    """
+    return f"{path}.xmd", f"{path}.xta"
+
+
+def absolute_names(path: Path) -> tuple[str, str]:
+    """Names of the metadata and of the principal array, wherever the process goes.
+
+    Parameters
+    ----------
+    path : Path
+        Without suffix.
+
+    Returns
+    -------
+    tuple of str
+
+    Raises
+    ------
+    MissingError
+        The path is relative to a working folder that is gone.
+    """
+    with family("no folder for '{}'", path):
+        metadata, principal = map(os.path.abspath, file_names(path))
+    return metadata, principal
+
+
+def real_name(name: str) -> str:
+    """Name of a file that is no symbolic link: what the link leads to.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
+    return os.path.realpath(name) if os.path.islink(name) else name
+
+
+def fresh_name(name: str, uuid: bytes) -> str:
+    """Name under which a file of a pair is made.
+
+    Parameters
+    ----------
+    name : str
+        That it will take, as `real_name` gives it.
+    uuid : bytes
+        Of the array.
+
+    Returns
+    -------
+    str
+    """
+    return f"{name}.{uuid.hex()[:12]}.new"
+
+
+def create_beside(fresh: str, name: str) -> File:
+    """Make a file that will take the name of another, if there is one, and takes its permissions.
+
+    It takes its owner and group, too, as far as possible.  Nobody else may read it before.
+
+    Parameters
+    ----------
+    fresh : str
+        Name of the new file.
+    name : str
+        That it will take.
+
+    Returns
+    -------
+    File
+
+    Raises
+    ------
+    OSError
+        Its `filename` is the name that the user knows, or the folder that is missing.
+    """
+    old, mode = None, 0o666
+    if os.path.exists(name):
+        old = os.stat(name)
+        mode = stat.S_IMODE(old.st_mode) & stat.S_IRWXU
+    try:
+        file = File.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+    except FileNotFoundError as error:
+        if os.path.isdir(os.path.dirname(fresh)):
+            error.strerror = "no file can be made in this folder"
+        else:
+            error.strerror = "there is no such folder; make it first"
+        error.filename = os.path.dirname(name) or os.curdir
+        raise
+    except OSError as error:
+        error.filename = name
+        raise
+    if old is not None:
+        try:
+            with file as fd:
+                new = os.fstat(fd)
+                if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+                    with contextlib.suppress(OSError):
+                        os.fchown(fd, old.st_uid, old.st_gid)
+                os.fchmod(fd, stat.S_IMODE(old.st_mode))
+        except BaseException:
+            file.close()
+            raise
+    return file
+
+
+@contextlib.contextmanager
+def family(what: str, path: object) -> Iterator[None]:
+    """Turn the system's errors into the family's.
+
+    Parameters
+    ----------
+    what : str
+        What was asked, and what to do; ``{}`` where the path belongs.
+    path : str or PathLike
+
+    Raises
+    ------
+    StorageError
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise storage_error(error, what, path) from error
+
+
+def publish(temporary: str, name: str, overwrite: bool) -> None:
+    """Give a file its name, in one step.
+
+    Parameters
+    ----------
+    temporary, name : str
+    overwrite : bool
+        Take the name from another file.
+
+    Raises
+    ------
+    OSError
+        Without `overwrite` a FileExistsError, where the name is taken.
+    """
+    if overwrite:
+        os.replace(temporary, name)
+        return
+    try:
+        _link(temporary, name)
+    except FileExistsError as error:
+        raise FileExistsError(error.errno, error.strerror, name) from None
+    except OSError:  # no hard links here, or none that help
+        if os.path.lexists(name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+        os.rename(temporary, name)
+    else:
+        os.unlink(temporary)
+
+
+def _link(name: str, other: str) -> None:
+    """Give a file another name, by which it is the same file.
+
+    With FUSE the two may be two files to the system, each with a cache and locks of its own: who
+    opens one would neither see what is written through the other, nor be kept from writing.
+    """
+    fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
+    try:
+        if is_fuse(fd):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
+    finally:
+        os.close(fd)
+    os.link(name, other)
+
+
+def sync_folders(names: Iterable[str]) -> None:
+    """Have the names of files on the disk, where the file system can be asked to.
+
+    Parameters
+    ----------
+    names : iterable of str
+
+    Raises
+    ------
+    OSError
+    """
+    for folder in {os.path.dirname(real_name(name)) for name in names}:
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:  # writable, and not readable
+            os.sync()
+            continue
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        finally:
+            os.close(fd)

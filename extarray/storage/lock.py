@@ -1,0 +1,566 @@
+"""The locks of writers: advisory, on the open file description of ``.xmd``.
+
+Such a lock belongs to the open file, not to the process: two opens in one process exclude each
+other, closing a reader's descriptor does not drop the writer's lock, and the kernel drops it when
+the writer dies.
+
+A writer alone locks the whole file.  Writers that share it lock single bytes, far behind its end:
+each a byte of its own, which tells the others that it lives, and for the length of a commit the
+byte of commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import math
+import os
+import socket
+import struct
+import sys
+import time
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FormatError,
+    LockedError,
+    StorageError,
+)
+from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
+from extarray.format.header import decode_header, header_bytes_of
+from extarray.format.places import BLOCK, HOLDER_AT, HOLDER_BYTES
+from extarray.format.writers import WRITER_SLOTS, decode_writers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from extarray._core._file import FileCore
+    from extarray.format.header import Header
+
+__all__ = [
+    "acquire",
+    "anyone_is_alive",
+    "begin_commit",
+    "begin_turn",
+    "can_tell",
+    "check_timeout",
+    "end_commit",
+    "end_turn",
+    "has_turn",
+    "holding",
+    "is_alive",
+    "is_held",
+    "join",
+    "note_holder",
+    "own_host",
+    "release",
+    "wait_turn",
+]
+
+_FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
+_LONGEST_NAP = 0.05
+# Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
+_PATIENCE = 5.0
+# Seconds at most for a writer that has just taken the lock to say who it is.
+_NOTE_PATIENCE = 0.5
+# Elsewhere struct flock is another one, also where there are such locks, as on macOS.
+_HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+
+# Bytes that writers lock who share an array.
+_COMMIT = 1 << 62
+_MEMBER = _COMMIT + 1
+_SLOTS = _COMMIT + 2
+_TURNS = _COMMIT + (1 << 32)  # one for each ticket
+
+# Bytes of ``.xta`` that ranks lock, one for each chunk.  Not those of the chunk itself: some MPI
+# libraries lock what they read and write, and would wait for the rank that calls them.
+_CHUNKS = 1 << 62
+
+
+def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
+    """Set a lock on a range of bytes (of length 0: all from `start` on), if it is free."""
+    try:
+        if _HAS_RANGES:
+            _call(file, fcntl.F_OFD_SETLK, kind, start, length)
+        else:
+            # BSD and macOS: flock has the same meaning there.
+            with file as fd:
+                fcntl.flock(
+                    fd, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+                )
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _call(file: FileCore, command: int, kind: int, start: int, length: int) -> int:
+    """Call fcntl; returns the kind of lock that it tells of."""
+    with file as fd:
+        told = fcntl.fcntl(fd, command, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
+    found: int = struct.unpack(_FLOCK, told)[0]
+    return found
+
+
+def _drop(file: FileCore, start: int, length: int = 1) -> None:
+    """Drop the lock on a range of bytes, come what may: others wait for it."""
+    try:
+        _try(file, fcntl.F_UNLCK, start, length)
+    except OSError:
+        _try(file, fcntl.F_UNLCK, start, length)
+    except BaseException:  # an interrupt
+        _try(file, fcntl.F_UNLCK, start, length)
+        raise
+
+
+def _obstacle(file: FileCore, kind: int, start: int, length: int = 1) -> int:
+    """Kind of lock of another that keeps this one from some bytes; F_UNLCK: none does."""
+    return _call(file, fcntl.F_OFD_GETLK, kind, start, length)
+
+
+def check_timeout(timeout: Any) -> float | None:
+    """Seconds to wait, or None; what is no time to wait is refused.
+
+    Parameters
+    ----------
+    timeout : float or None
+        Any real number, NumPy's too.
+
+    Returns
+    -------
+    float or None
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not issubclass(type(timeout), Real):
+        raise ArgumentTypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
+    if not timeout >= 0:
+        raise ArgumentError(f"timeout must be at least 0 seconds, not {timeout!r}")
+    try:
+        return float(timeout)
+    except OverflowError:
+        return math.inf
+
+
+def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
+    """Take the lock of a writer that is alone.
+
+    Parameters
+    ----------
+    file : FileCore
+        ``.xmd``, open for writing.
+    path : Path
+        For the message.
+    timeout : float or None
+        Seconds to wait; None: for ever.
+
+    Raises
+    ------
+    LockedError
+        A BlockingIOError: still held after `timeout` seconds.
+    """
+    _take(file, path, fcntl.F_WRLCK, 0, 0, _end(timeout))
+
+
+def join(file: FileCore, path: Path, timeout: float | None) -> int:
+    """Take the locks of a writer among others, and that of commits.
+
+    The commit of another writer is waited for some seconds, however short the time.
+
+    Parameters
+    ----------
+    file : FileCore
+        ``.xmd``, open for writing.
+    path : Path
+        For the message.
+    timeout : float or None
+        Seconds to wait for a writer that is alone, or for a slot; None: for ever.
+
+    Returns
+    -------
+    int
+        The slot by which the others see that this writer lives.
+
+    Raises
+    ------
+    LockedError
+        A BlockingIOError: still held after `timeout` seconds.
+    StorageError
+        An OSError: this system cannot lock ranges for an open file.
+    """
+    if not _HAS_RANGES:
+        raise StorageError(
+            errno.ENOTSUP,
+            "cannot share it with other writers: that needs open-file-description locks on ranges "
+            "of bytes, which Linux has; open it without share=True",
+            str(path),
+        )
+    end = _end(timeout)
+    _take(file, path, fcntl.F_RDLCK, _MEMBER, 1, end)
+    patience = None if end is None else max(end, time.monotonic() + _PATIENCE)
+    for _ in _attempts(end):
+        for _ in _attempts(patience):
+            if _try(file, fcntl.F_WRLCK, _COMMIT, 1):
+                break
+        else:
+            raise LockedError(
+                errno.EAGAIN,
+                f"one of the writers{_processes(_sharers(file))} that share it does not come to "
+                "the end of a commit; wait with timeout=, end it there, or open with mode='r'",
+                str(path),
+            )
+        for slot in range(WRITER_SLOTS):
+            if _try(file, fcntl.F_WRLCK, _SLOTS + slot, 1):
+                return slot
+        end_commit(file)  # whoever is about to leave must commit
+    raise LockedError(
+        errno.EAGAIN,
+        f"{WRITER_SLOTS} writers share it, no more are possible; wait with timeout=, close one, or "
+        "open with mode='r'",
+        str(path),
+    )
+
+
+def _take(
+    file: FileCore, path: Path, kind: int, start: int, length: int, end: float | None
+) -> None:
+    """Take a lock by which writers exclude each other, as soon as it is free."""
+    for _ in _attempts(end):
+        if _try(file, kind, start, length):
+            return
+    for _ in _attempts(_end(_NOTE_PATIENCE)):
+        if _is_noted(file):
+            break
+        if _try(file, kind, start, length):
+            return
+    raise LockedError(errno.EAGAIN, _refusal(file, kind), str(path))
+
+
+def _end(timeout: float | None) -> float | None:
+    """When a time to wait that begins now is over; None: never."""
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _attempts(end: float | None) -> Iterator[None]:
+    """Moments to try something, now and again until the end, with naps between them."""
+    nap = 0.001
+    while True:
+        yield
+        left = nap if end is None else end - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(nap, left))
+        nap = min(2 * nap, _LONGEST_NAP)
+
+
+def release(file: FileCore) -> None:
+    """Drop a writer's locks, for every duplicate of the descriptor (also a forked child's).
+
+    Parameters
+    ----------
+    file : FileCore
+    """
+    _try(file, fcntl.F_UNLCK)
+
+
+# -- writers that share --------------------------------------------------------------------------
+
+
+def begin_commit(file: FileCore) -> None:
+    """Wait until no other of the writers commits, and keep them from it.
+
+    Parameters
+    ----------
+    file : FileCore
+    """
+    _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _COMMIT, 1)
+
+
+def end_commit(file: FileCore) -> None:
+    """Let the others commit.
+
+    Parameters
+    ----------
+    file : FileCore
+    """
+    _drop(file, _COMMIT)
+
+
+def is_alive(file: FileCore, slot: int) -> bool:
+    """Whether a slot is that of another writer, who lives.
+
+    Parameters
+    ----------
+    file : FileCore
+    slot : int
+
+    Returns
+    -------
+    bool
+    """
+    return _obstacle(file, fcntl.F_RDLCK, _SLOTS + slot) != fcntl.F_UNLCK
+
+
+def anyone_is_alive(file: FileCore) -> bool:
+    """Whether another writer lives.
+
+    Parameters
+    ----------
+    file : FileCore
+
+    Returns
+    -------
+    bool
+    """
+    return _obstacle(file, fcntl.F_RDLCK, _SLOTS, WRITER_SLOTS) != fcntl.F_UNLCK
+
+
+def begin_turn(file: FileCore, ticket: int) -> None:
+    """Have those wait who come after a ticket.
+
+    Parameters
+    ----------
+    file : FileCore
+    ticket : int
+        The ticket was given to nobody else.
+    """
+    _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _TURNS + ticket, 1)
+
+
+def end_turn(file: FileCore, ticket: int) -> None:
+    """Have nobody wait for a ticket any more.
+
+    Parameters
+    ----------
+    file : FileCore
+    ticket : int
+    """
+    _drop(file, _TURNS + ticket)
+
+
+def has_turn(file: FileCore, ticket: int) -> bool:
+    """Whether the holder of a ticket, another writer, lives and has not ended its turn.
+
+    Parameters
+    ----------
+    file : FileCore
+    ticket : int
+
+    Returns
+    -------
+    bool
+    """
+    return _obstacle(file, fcntl.F_RDLCK, _TURNS + ticket) != fcntl.F_UNLCK
+
+
+def wait_turn(file: FileCore, ticket: int) -> None:
+    """Wait until the holder of a ticket has ended its turn, or its life.
+
+    Parameters
+    ----------
+    file : FileCore
+    ticket : int
+    """
+    # Those who wait do not exclude each other, and nobody will want to write here again: nor does
+    # it matter if an interrupt leaves the lock.
+    _call(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
+    _drop(file, _TURNS + ticket)
+
+
+# -- elements ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
+    """Keep others from some chunks for the length of a with statement; waits for who has them.
+
+    Parameters
+    ----------
+    file : FileCore
+        ``.xta``, open for writing.
+    address : int
+        Of the first chunk.
+    count : int
+        Chunks that follow each other in the file.
+    """
+    start = _CHUNKS + address
+    try:
+        if _HAS_RANGES:
+            _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, count)
+        else:
+            with file as fd:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+        _drop(file, start, count)
+    except BaseException:
+        # Also if it was interrupted when the lock was taken, or about to be dropped.
+        _drop(file, start, count)
+        raise
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def note_holder(file: FileCore, header: Header, held: bool) -> None:
+    """Leave a note in ``.xmd`` that tells who holds the lock; for messages only.
+
+    Parameters
+    ----------
+    file : FileCore
+        ``.xmd``, open for writing.
+    header : Header
+        Its own: what the file says may be damaged by now, and the place anything.
+    held : bool
+        False: clear the note.
+    """
+    note = _own_note() if held else b""
+    file.write(note.ljust(HOLDER_BYTES, b"\0"), header.holder_offset)
+
+
+def own_host() -> str:
+    """Name of this host.
+
+    Returns
+    -------
+    str
+    """
+    return socket.gethostname()
+
+
+def _own_note() -> bytes:
+    return f"{os.getpid()} {own_host()}".encode()[: HOLDER_BYTES - 1]
+
+
+def _refusal(file: FileCore, kind: int) -> str:
+    """Why a lock was not to be had, and what to do."""
+    note = _note(file)
+    mine = note == _own_note()
+    if _is_shared(file):
+        sharers = _sharers(file)
+        if [(pid, own_host().startswith(host)) for pid, host in sharers] == [(os.getpid(), True)]:
+            return (
+                f"this process has it open already{_processes(sharers)}, and shares it; close that "
+                "array first, write here as well with share=True, or read with mode='r'"
+            )
+        subject = "another writer" if len(sharers) == 1 else "other writers"
+        return (
+            f"{subject}{_processes(sharers)} share{'s' * (len(sharers) == 1)} it; close it there "
+            "first; extarray.open can wait for that with timeout=, write as well with share=True, "
+            "and read with mode='r'"
+        )
+    holder = _parse_note(note)
+    name = _processes([] if holder is None else [holder])
+    if mine:
+        # As where a cell of a notebook runs once more.
+        subject = f"this process has it open already{name}"
+        there, close = "in both places", "close that array first"
+    else:
+        subject = f"another writer{name} has it open"
+        there, close = "there", "close it there first"
+    if kind == fcntl.F_RDLCK:
+        return (
+            f"{subject}, and does not share it; wait with timeout=, open it {there} with "
+            "share=True too, or open with mode='r'"
+        )
+    # Also to who would replace or repair it, and cannot wait.
+    return (
+        f"{subject}; {close}; extarray.open can wait for that with timeout=, and read with mode='r'"
+    )
+
+
+def _is_noted(file: FileCore) -> bool:
+    """Whether it can be told who has the lock: the last one may have died, and left its note."""
+    if _is_shared(file):
+        return bool(_sharers(file))
+    holder = _parse_note(_note(file))
+    return holder is not None and (holder[1] != own_host() or _is_running(holder[0]))
+
+
+def _is_running(pid: int) -> bool:
+    """Whether this host has a process of a number, as far as this process can see."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        pass
+    return True
+
+
+def _is_shared(file: FileCore) -> bool:
+    """Whether those who have it open are writers that share it."""
+    return _HAS_RANGES and _obstacle(file, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK
+
+
+def _note(file: FileCore) -> bytes:
+    """What `note_holder` has left."""
+    return file.read(HOLDER_BYTES, header_bytes_of(file.read(16, 0)) + HOLDER_AT).rstrip(b"\0")
+
+
+def _parse_note(note: bytes) -> tuple[int, str] | None:
+    """Process and host of a note; None: it is empty, or anything."""
+    try:
+        pid, host = note.decode().split(" ", 1)
+        return (int(pid), host) if int(pid) > 0 else None
+    except ValueError:
+        return None
+
+
+def _sharers(file: FileCore) -> list[tuple[int, str]]:
+    """Processes and hosts of the writers that share it."""
+    try:
+        header = decode_header(file.read(header_bytes_of(file.read(16, 0)), 0))
+        directory = file.read(DIRECTORY_BYTES, header.directory_offset)
+        blocks = decode_directory(directory, header, file.length)
+        if BlockKind.WRITERS not in blocks:
+            return []
+        _, writers = decode_writers(file.read(BLOCK, blocks[BlockKind.WRITERS]))
+    except FormatError:
+        return []
+    alive = (writer for slot, writer in enumerate(writers) if is_alive(file, slot))
+    return sorted({(writer.pid, writer.host) for writer in alive})
+
+
+def _processes(found: list[tuple[int, str]]) -> str:
+    """Numbers of processes, each host's together, in parentheses; nothing for none."""
+    by_host: dict[str, list[str]] = {}
+    for pid, host in found:
+        by_host.setdefault(host, []).append(str(pid))
+    parts = [
+        f"process{'es' * (len(pids) > 1)} {', '.join(pids)} on {host}"
+        for host, pids in by_host.items()
+    ]
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def can_tell() -> bool:
+    """Tell whether the system says of a lock that somebody holds it.
+
+    Returns
+    -------
+    bool
+    """
+    return _HAS_RANGES
+
+
+def is_held(file: FileCore) -> bool:
+    """Whether a writer holds the lock, without taking it; False where the system cannot tell.
+
+    Parameters
+    ----------
+    file : FileCore
+        ``.xmd``.
+
+    Returns
+    -------
+    bool
+    """
+    return _HAS_RANGES and _obstacle(file, fcntl.F_WRLCK, 0, 0) != fcntl.F_UNLCK

@@ -1,0 +1,241 @@
+"""An array in memory: the store of arrays without files."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import replace
+from functools import partial
+from operator import lt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from extarray._core._axial import Axial
+from extarray._core._mapping import Region, Users
+from extarray.common.threads import run_in_shares
+from extarray.storage.pending import Freed, Held, without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from extarray.format.header import Header
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """An array in anonymous memory.
+
+    Attributes
+    ----------
+    growth : int
+        The growth policy.
+    unclean : bool
+        Elements of the grid outside the bounds may hold something else than the fill value: the
+        bounds have moved in, or an append failed.
+    """
+
+    path = None
+    mode = "r+"
+    is_forked = False
+    engine = "memory"
+    metadata_bytes = 0
+    file_bytes = 0
+    disk_bytes = 0
+    hollow = False
+    cuts = None
+    cuts_known = 0
+    durability = None
+    is_durable = False
+    shared = False
+    replaced = False
+    sums = None
+    trust = None
+    verify = "never"
+    given_back_together = mmap.PAGESIZE
+
+    def __init__(
+        self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
+    ) -> None:
+        self.header = header
+        self.attrs = attrs
+        self.growth = growth
+        self.shape = shape
+        self.offset = (0,) * header.ndim
+        self.grid = axial.grid
+        self.unclean = False
+        self.held: Held | None = None
+        data_bytes = axial.size * header.chunk_bytes
+        self.region: Region | None = Region.memory(data_bytes)
+        self.users = Users()
+        self.freed = Freed(self.users)
+        self._used = 0
+        self._shown = 0  # bytes of which views may be left that the array lost again
+        self.reserve(0, data_bytes)
+
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
+
+        Where `runs` of bytes are given, only those get it, and zeros are left between them.
+        """
+        assert self.region is not None
+        self.region.commit(new)
+        self._used = new
+        fill = self.header.fill
+        if any(fill):
+            # The system clears pages as they are touched, which takes longer than to fill them.
+            for run in ((old, new),) if runs is None else runs:
+                run_in_shares(partial(self.region.fill, fill), *run, len(fill))
+        elif old < self._shown:
+            self.region.fill(b"\0", old, min(new, self._shown))
+
+    def release(self, old: int) -> None:
+        """Undo `reserve`: what follows `old` bytes is zero again."""
+        if self.region is not None and self._used > old:
+            self.region.discard(old, self._used)
+            self._used = old
+
+    def commit(
+        self,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        axial: Axial,
+        data_bytes: int,
+        cuts: bool,
+    ) -> None:
+        """Make new bounds count; memory has no reader but this process."""
+        # In one step, for a process that is forked meanwhile.
+        self.shape, self.offset, self.grid = shape, offset, axial.grid
+
+    def as_committed(self, axial: Axial) -> Axial:
+        """Axial vectors without what is not committed.
+
+        For a forked child: a thread of the parent was about to change the bounds.
+
+        Raises
+        ------
+        CorruptError
+            They have another number of axes: it was about to add one.
+        """
+        records = [axial._record(n) for n in range(axial.segments)]
+        # The grid before a growth that counts is smaller than the one that counts.
+        known = [r for n, r in enumerate(records) if not n or any(map(lt, r[2], self.grid))]
+        axes, sides, grids = zip(*known, strict=True)
+        found = Axial._replay(
+            np.array(axes, np.uint8),
+            np.array(sides, np.uint8),
+            np.array(grids, np.int64).reshape(len(known), -1 if axial.grid else 0),
+            self.grid,
+        )
+        self.unclean = True
+        self.release(found.size * self.header.chunk_bytes)
+        return found
+
+    def add_axis(
+        self,
+        chunks: tuple[int, ...],
+        axial: Axial,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        attrs: str,
+    ) -> None:
+        """Have an axis more."""
+        self.header = replace(self.header, chunks=chunks)
+        self.shape, self.offset, self.grid, self.attrs = shape, offset, axial.grid, attrs
+
+    def settle(self) -> None:
+        """Nothing to do."""
+
+    def begin_renewal(self) -> None:
+        """Nothing to do."""
+
+    def reserve_again(self, start: int, stop: int) -> None:
+        """Nothing to do: memory comes when it is touched."""
+
+    def renew(self, start: int, stop: int) -> None:
+        """Give bytes that do not count the fill value."""
+        assert self.region is not None
+        if any(self.header.fill):
+            run_in_shares(
+                partial(self.region.fill, self.header.fill), start, stop, len(self.header.fill)
+            )
+        else:
+            self.region.discard(start, stop)
+
+    def keep(self, start: int, stop: int) -> None:
+        """Do not give back bytes that a growth uses again."""
+        self.freed.keep(start, stop)
+        if self.held is not None:
+            self.held.freed = without(self.held.freed, start, stop)
+
+    def give_back(self, start: int, stop: int) -> None:
+        """Have the memory of bytes that no longer count given back by `punch`, later."""
+        if self.held is not None:
+            self.held.freed.append((start, stop))
+        else:
+            self.freed.add(start, stop)
+
+    def punch(self, runs: list[tuple[int, int]]) -> None:
+        """Let the system have memory: it is zero."""
+        for start, stop in runs:
+            if self.region is not None:
+                self.region.discard(start, stop)
+
+    def begin_cut(self) -> None:
+        """Nothing to do: no other process reads."""
+
+    def begin_append(self) -> None:
+        """Nothing to do."""
+
+    def hold(self) -> None:
+        """Keep what `roll_back` needs."""
+        self.held = Held((self.shape, self.offset, self.grid, self.attrs, self.unclean))
+
+    def roll_back(self) -> bool:
+        """Go back to before `hold`; returns whether the grid has grown since."""
+        held, self.held = self.held, None
+        assert held is not None
+        now = self.shape, self.offset, self.grid
+        self.shape, self.offset, self.grid, self.attrs, was_unclean = held.before
+        self.unclean = self.unclean or was_unclean or now != held.before[:3]
+        return now[2] != self.grid
+
+    def take_back(self) -> None:
+        """Have zeros again where the grid had grown."""
+        size = self.header.chunk_bytes
+        for extent in self.grid:
+            size *= extent
+        self._shown = max(self._shown, self._used)
+        self.release(size)
+
+    def finish(self) -> None:
+        """Keep no more what `roll_back` needs."""
+        held, self.held = self.held, None
+        assert held is not None
+        for start, stop in held.freed:
+            self.give_back(start, stop)
+
+    def set_growth(self, growth: int) -> None:
+        """Keep the growth policy."""
+        self.growth = growth
+
+    def set_attrs(self, attrs: str) -> None:
+        """Keep the attributes (a JSON text)."""
+        self.attrs = attrs
+
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Return None: nobody else can have changed anything."""
+        return None
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def sync_elements(self) -> None:
+        """Nothing to do."""
+
+    def remove(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Let go of the memory; views keep it alive."""
+        self.region = None

@@ -1,0 +1,401 @@
+"""A pair of files that several writers share.
+
+Each commit is made under a lock that is held for no longer, on the newest state: the writer first
+takes up what others have committed.  A table in ``.xmd`` tells what the writers are about, and the
+kernel, by the locks that it drops when one dies, which entries still count.
+
+An append takes a *turn*: it gets a ticket and a place behind all places that were given before,
+writes its elements there without a lock, and is committed when those with earlier tickets are, or
+have died.  A change that must be alone waits in the same queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from extarray.common.errors import ArgumentError, CorruptError, FormatError, TruncatedError
+from extarray.format.directory import BlockKind
+from extarray.format.places import (
+    BLOCK,
+    LIVE_SLOTS,
+    SEAL_BYTES,
+    SEAL_MAGIC,
+    SPARED_SLOTS,
+)
+from extarray.format.superblock import Superblock, encode_superblock, superblock_bytes
+from extarray.format.writers import (
+    WRITER_BYTES,
+    Writer,
+    WriterKind,
+    WritersHead,
+    decode_writers,
+    encode_writer,
+    encode_writers_head,
+)
+from extarray.storage import lock
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import File, family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from typing import Any
+
+    from extarray._core._axial import Axial
+
+__all__ = ["SharedFileStore"]
+
+
+class SharedFileStore(FileStore):
+    """A pair of files, as one of several writers has it open.
+
+    Attributes
+    ----------
+    steady : RLock
+        Held with the lock of commits, which belongs to the open file and knows no threads.
+    ticket : int
+        Of the turn that this writer has; 0: none.
+    queue : list of Writer
+        Others that have turns, in the order of their tickets, as of the last `take_up`.
+    """
+
+    shared = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.steady = threading.RLock()
+        self.ticket = 0
+        self.queue: list[Writer] = []
+        self._has_lock = False  # the lock of commits is held, by the thread that holds `steady`
+        self._took = False  # which took that for it
+        self._slot = -1
+        self._table_at = 0  # in .xmd
+        self._own = Writer(os.getpid(), host=lock.own_host())
+        self._head = WritersHead()
+        self._table: list[Writer] = []
+
+    # -- beginning and end -------------------------------------------------------------------
+
+    def _lock(self, file: File, timeout: float | None) -> None:
+        # With the lock of commits, until `_begin_writing` is done.
+        self._slot = lock.join(file, self.path, timeout)
+
+    def _begin_writing(self, slot: int) -> None:
+        if self.header.checksum:
+            raise ArgumentError(
+                f"writers cannot share '{self.path}': it has checksums of its chunks, which one "
+                "writer keeps; open it alone, or copy it with checksum=False"
+            )
+        if not lock.anyone_is_alive(self._metadata):
+            super()._begin_writing(slot)
+            self._table_at = self._have_block(BlockKind.WRITERS)
+            self._clear_table()
+            if self.unclean:  # the last writer died: those to come must know
+                self._note_remains()
+        else:
+            self._see_blocks()
+            self._table_at = self._have_block(BlockKind.WRITERS)
+        self._look()
+        # Tickets must not come again while somebody may wait for one.
+        before = self._table[self._slot : self._slot + 1]
+        self._write_own(seen=self.state.sequence, ticket=before[0].ticket if before else 0)
+        lock.end_commit(self._metadata)
+
+    def _clear_table(self) -> None:
+        """Forget all writers that are no more: `_begin_writing` has seen to what they left."""
+        head, _ = decode_writers(self._read_table()[:WRITER_BYTES].ljust(BLOCK, b"\0"))
+        self._metadata.write(bytes(BLOCK), self._entry_offset(-1))
+        self._write_head(WritersHead(head.cut, self._unsettled))
+
+    def _end_writing(self) -> None:
+        with contextlib.suppress(OSError), self.committing():
+            try:
+                if self.ticket:
+                    self.give_up()
+                for _, state in self._superblocks(LIVE_SLOTS)[:1]:
+                    self.state, self.unclean = state, state.unclean
+                self._look()
+                if lock.anyone_is_alive(self._metadata):
+                    self._check_length()
+                else:
+                    super()._end_writing()
+            except TruncatedError:
+                raise
+            except FormatError:  # who opens it next says so
+                pass
+            finally:
+                with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
+                    lock.release(self._metadata)
+
+    def _forked(self) -> None:
+        self.steady = threading.RLock()  # a thread of the parent may have held it
+        self._has_lock = False
+        self.ticket = 0
+        super()._forked()
+
+    # -- commits -----------------------------------------------------------------------------
+
+    def is_committing(self) -> bool:
+        """Whether this thread keeps the other writers from commits."""
+        return self._has_lock and _is_owner(self.steady)
+
+    def begin_commit(self) -> None:
+        """Wait until no other writer commits, and keep them from it, unless this thread does."""
+        inner = _is_owner(self.steady)  # by a with statement around all of this
+        try:
+            if not inner:
+                self.steady.acquire()
+            with family("cannot lock '{}'", f"{self.path}.xmd"):
+                lock.begin_commit(self._metadata)
+            self._took = not inner
+            self._has_lock = True
+        except BaseException:
+            if _is_owner(self.steady):  # or it was interrupted before
+                with contextlib.suppress(OSError):
+                    self._drop()
+                if not inner:
+                    self.steady.release()
+            raise
+
+    def end_commit(self) -> None:
+        """Let the others commit; also if it is interrupted."""
+        took = self._took
+        try:
+            self._drop()
+            if took:
+                self.steady.release()
+        except BaseException:
+            if _is_owner(self.steady):
+                with contextlib.suppress(OSError):
+                    self._drop()
+                if took:
+                    self.steady.release()
+            raise
+
+    def _drop(self) -> None:
+        try:
+            if not self._metadata.closed:  # closing it has dropped its locks
+                lock.end_commit(self._metadata)
+        finally:
+            self._has_lock = False
+
+    @contextlib.contextmanager
+    def committing(self) -> Iterator[None]:
+        """Keep the other writers from commits for the length of a block, if nothing does yet."""
+        if self.is_committing():
+            yield
+            return
+        try:
+            self.begin_commit()
+            yield
+            self.end_commit()
+        except BaseException:
+            if self.is_committing():
+                self.end_commit()
+            raise
+
+    def take_up(self, axial: Axial) -> bool:
+        """Under the lock: take up what others have committed, and see what they are about.
+
+        Returns whether a commit is new.  `note_seen` follows, when the array shows it.
+        """
+        with family("cannot take up what others wrote to '{}'", self.path):
+            news = self._take_up(axial) is not None
+            self.unclean = self.state.unclean  # whatever a change that failed has made of it
+            self._look()
+        return news
+
+    def note_seen(self) -> None:
+        """Tell the others that this writer uses none but the present bounds, if that is so."""
+        if self._own.seen < self.state.sequence and not self.users.are_left(self.users.ended):
+            with family("cannot write to '{}'", f"{self.path}.xmd"):
+                self._write_own(seen=self.state.sequence)
+
+    def commit(
+        self,
+        shape: tuple[int, ...],
+        offset: tuple[int, ...],
+        axial: Axial,
+        data_bytes: int,
+        cuts: bool,
+    ) -> None:
+        """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
+        if cuts:
+            with family("cannot commit the new bounds of '{}'", self.path):
+                self._write_head(WritersHead(self.state.sequence + 1, True))
+        super().commit(shape, offset, axial, data_bytes, cuts)
+
+    def _write_superblock(self, state: Superblock) -> None:
+        before = self.state
+        try:
+            super()._write_superblock(state)
+        except BaseException:
+            # An interrupt: what is in the file is what the others go by.
+            offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
+            with contextlib.suppress(OSError):
+                found = self._metadata.read(superblock_bytes(self.header.ndim), offset)
+                self.state = state if found == encode_superblock(state) else before
+            raise
+
+    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
+        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
+        with family("cannot look at '{}'", f"{self.path}.xta"):
+            self._length = self._data.length  # others lengthen and cut, too
+        super().reserve(old, new, runs)
+
+    def _reserve_by_writing(self, start: int, stop: int) -> None:
+        """Do nothing: others may be writing their appends to this range."""
+
+    def settle(self) -> None:
+        """Bring a cut of the bounds, anybody's, to the disk before it is too late."""
+        self._unsettled = self._head.unsettled
+        if self._unsettled:
+            self._safe_bytes = 0  # others may have lengthened it
+        super().settle()
+        if self._head.unsettled:
+            with family("cannot write to '{}'", f"{self.path}.xmd"):
+                self._write_head(self._head._replace(unsettled=False))
+
+    def _count_cut(self) -> None:
+        """Raise the number of cuts, where holes do not hold the fill value."""
+        self._cuts_made = self._read_cuts()  # others count, too
+        super()._count_cut()
+
+    def _begin_growth(self) -> None:
+        """Have the files say that a writer is at work, before there is room for more."""
+        # Who unsealed the array may have died before the seal was gone.
+        with family("cannot read '{}'", f"{self.path}.xta"):
+            end = self._data.read(SEAL_BYTES, self.state.data_bytes)
+        self._has_seal = end == SEAL_MAGIC + self.header.uuid
+        super()._begin_growth()
+
+    def set_attrs(self, attrs: str) -> None:
+        """Commit the attributes (a JSON text): written to free room, then made to count."""
+        self._look_at_durable()
+        super().set_attrs(attrs)
+
+    def flush_data(self) -> None:
+        """Bring data to the disk, without the lock."""
+        with family("cannot flush '{}'", self.path):
+            self._data.datasync()
+
+    def _sync_state(self) -> None:
+        self._look_at_durable()
+        super()._sync_state()
+
+    def _look_at_durable(self) -> None:
+        with family("cannot read '{}'", f"{self.path}.xmd"):
+            self._durable = dict(self._superblocks(SPARED_SLOTS))
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def begin_turn(self, kind: WriterKind, **place: Any) -> None:
+        """Get a ticket, unless this writer has one, and tell the others what it is for."""
+        if not self.ticket:
+            self.ticket = 1 + max([self._own.ticket, *(writer.ticket for writer in self._table)])
+        with family("cannot write to '{}'", f"{self.path}.xmd"):
+            lock.begin_turn(self._metadata, self.ticket)
+            self._write_own(kind=kind, ticket=self.ticket, **place)
+
+    def ahead(self) -> int:
+        """The first ticket whose turn comes before that of this writer; 0: none."""
+        for writer in self.queue[:1]:
+            if writer.ticket < self.ticket or not self.ticket:
+                return writer.ticket
+        return 0
+
+    def wait_turn(self, ticket: int) -> None:
+        """Wait, without the lock, until a turn has ended."""
+        with family("cannot lock '{}'", f"{self.path}.xmd"):
+            lock.wait_turn(self._metadata, ticket)
+
+    def end_turn(self) -> None:
+        """Under the lock: what the turn was for is done."""
+        with contextlib.suppress(OSError):  # the others will think that it was given up
+            self._write_own(kind=WriterKind.IDLE)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """End a turn as death does: whoever looks next sees to what it has left."""
+        with self.steady:
+            lock.end_turn(self._metadata, self.ticket)
+            self.ticket = 0
+            self._own = self._own._replace(kind=WriterKind.IDLE)
+
+    # -- what others know --------------------------------------------------------------------
+
+    @property
+    def may_give_back(self) -> bool:
+        """Whether there may be chunks to give back, and every writer knows the bounds."""
+        cut = self._head.cut
+        return cut > 0 and not any(
+            writer.seen < cut
+            for slot, writer in enumerate(self._table)
+            if slot != self._slot and lock.is_alive(self._metadata, slot)
+        )
+
+    def note_given_back(self) -> None:
+        """Tell the others that chunks outside the bounds have no space any more."""
+        self._write_head(self._head._replace(cut=0))
+
+    # -- the table ---------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Read the table, and see to the turns that nobody has any more."""
+        try:
+            self._head, self._table = decode_writers(self._read_table(), self.header.ndim)
+        except CorruptError as error:
+            raise CorruptError(
+                f"'{self.path}.xmd': {error}; close all writers, and the next one makes it anew"
+            ) from None
+        turns, void = [], []
+        for slot, writer in enumerate(self._table):
+            if writer.kind == WriterKind.IDLE or (slot == self._slot and self.ticket):
+                continue
+            if lock.has_turn(self._metadata, writer.ticket):
+                turns.append(writer)
+            else:
+                void.append((slot, writer))
+        self.queue = sorted(turns, key=lambda writer: writer.ticket)
+        if any(writer.kind == WriterKind.APPENDS for _, writer in void):
+            self._note_remains()
+        for slot, writer in void:
+            self._write_entry(slot, encode_writer(writer._replace(kind=WriterKind.IDLE)))
+
+    def _note_remains(self) -> None:
+        """Note that an append has left elements outside the bounds."""
+        state = self.state
+        self.unclean = True
+        if not state.unclean:
+            self._write_superblock(state._replace(sequence=state.sequence + 1, unclean=True))
+        if not self._head.cut:
+            # Chunks that were never inside the bounds are given back whatever the others know.
+            self._write_head(self._head._replace(cut=1))
+
+    def _read_table(self) -> bytes:
+        return self._metadata.read(BLOCK, self._entry_offset(-1))
+
+    def _entry_offset(self, slot: int) -> int:
+        """Offset of an entry; that of the head for -1."""
+        return self._table_at + (slot + 1) * WRITER_BYTES
+
+    def _write_entry(self, slot: int, data: bytes) -> None:
+        self._metadata.write(data, self._entry_offset(slot))
+
+    def _write_own(self, **changes: Any) -> None:
+        own = self._own._replace(**changes)
+        self._write_entry(self._slot, encode_writer(own))
+        self._own = own
+
+    def _write_head(self, head: WritersHead) -> None:
+        self._write_entry(-1, encode_writers_head(head))
+        self._head = head
+
+
+def _is_owner(steady: threading.RLock) -> bool:
+    """Whether this thread holds a lock; `threading.Condition` asks so, too."""
+    owned: bool = steady._is_owned()  # type: ignore[attr-defined]
+    return owned

@@ -1,0 +1,338 @@
+"""Streaming: an operation runs over boxes of elements, each in memory for a moment."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.config import config
+from extarray.common.threads import run_together
+from extarray.grid.chunking import product
+from extarray.streaming.mapped_pages import Passing
+from extarray.streaming.warnings import SaidOnce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from typing import Self
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BLOCK_BYTES",
+    "Box",
+    "Grain",
+    "Line",
+    "Source",
+    "box_bytes",
+    "cuts",
+    "load",
+    "run",
+    "tiles",
+]
+
+Box = tuple[slice, ...]
+
+#: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
+#: shows them in this order; None: in another one, -1: no axis, but one index.
+Line = tuple[int, int, int, "int | None"]
+
+#: Bytes of a box: its elements stay in the cache between two steps of an operation.
+BLOCK_BYTES = 1 << 21
+#: Chunks of this size are worth a step of their own; smaller ones are taken together.
+_LEAST_BYTES = 1 << 18
+#: The least share of a thread.
+_THREAD_BYTES = 1 << 23
+
+
+class Grain(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
+    """Extents of chunks, which know where the first ones begin.
+
+    Parameters
+    ----------
+    chunks : tuple of int
+    lead : tuple of int
+        Elements of the first chunk of each axis that lie before index 0.
+
+    Attributes
+    ----------
+    lead : tuple of int
+    """
+
+    lead: tuple[int, ...]
+
+    def __new__(cls, chunks: tuple[int, ...], lead: tuple[int, ...]) -> Self:
+        """Extents with a lead."""
+        self = super().__new__(cls, chunks)
+        self.lead = lead
+        return self
+
+
+class Source:
+    """What streaming needs of an operand; the base of all that can be one.
+
+    An `ExtArray` is one, and a view of one.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # Only declared: the classes that derive from this one have them from the compiled core.
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """Extents, in elements."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """Data type of the elements."""
+
+        @property
+        def chunks(self) -> tuple[int, ...]:
+            """Extents of a chunk, in elements."""
+
+        @property
+        def _origin(self) -> bytes:
+            """What tells the stored elements from those of other arrays: the uuid."""
+
+        def read(self, selection: Any = ...) -> NDArray[Any]:
+            """Copy of a selection."""
+
+        def write(self, selection: Any, values: Any) -> None:
+            """Write to a selection."""
+
+        def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None: ...
+
+    # What streaming calls is of this process alone, also where `read` and `write` are of several.
+
+    def _fetch(self, selection: Any = ..., **options: Any) -> NDArray[Any]:
+        """Copy of a selection."""
+        return self.read(selection, **options)
+
+    def _put(self, selection: Any, values: Any) -> None:
+        """Write to a selection."""
+        self.write(selection, values)
+
+    def _held(self) -> Any:
+        """Return the array as it is now, whatever becomes of its bounds, to go through it."""
+        return self
+
+    def _verified(self) -> Any:
+        """Return the same, of which chunks are verified before they are read: for copies."""
+        return self._held()
+
+    def _released(self) -> Any:
+        """Return what may outlive a call, of what was made of arrays as they were."""
+        return self
+
+    # And who goes through an array part by part selects on each axis that it had when this began.
+
+    def _check_axes(self, ndim: int) -> None:
+        """Raise where there are other axes than `ndim` by now: arrays gain axes, and only they."""
+
+    def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]:
+        """Copy of a selection that has an entry for each axis, as there were when it was made."""
+        return self._fetch(key)
+
+    def _write_exact(self, key: tuple[Any, ...], values: Any) -> None:
+        """Write to such a selection."""
+        self._put(key, values)
+
+    @property
+    def _layout(self) -> tuple[Line, ...] | None:
+        """Where the elements are in the stored array, axis by axis of it; None: not known."""
+        return None
+
+    @property
+    def _lead(self) -> tuple[int, ...]:
+        """Elements of the first chunk of each axis that lie before index 0."""
+        return (0,) * len(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+def tiles(
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    itemsize: int,
+    whole: Collection[int] = (),
+    limit: int = BLOCK_BYTES,
+) -> Iterator[Box]:
+    """Boxes that tile a shape, in C order, each inside a chunk or a box of whole chunks.
+
+    Parameters
+    ----------
+    shape, chunks : tuple of int
+        Extents, in elements.  The first chunk of each axis begins at index 0, or where a `Grain`
+        says.
+    itemsize : int
+        Bytes of an element (of all operands together).
+    whole : collection of int
+        Axes that are not cut.
+    limit : int
+        Bytes of a box at most, where `whole` allows it.
+
+    Yields
+    ------
+    tuple of slice
+
+    Examples
+    --------
+    >>> list(tiles((3, 4), (2, 4), 1, limit=8))
+    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
+    """
+    return product(*cuts(shape, chunks, itemsize, whole, limit))
+
+
+def cuts(
+    shape: tuple[int, ...],
+    chunks: tuple[int, ...],
+    itemsize: int,
+    whole: Collection[int] = (),
+    limit: int = BLOCK_BYTES,
+) -> list[list[slice] | _Pieces]:
+    """The pieces of each axis, whose products are the boxes of `tiles`.
+
+    Parameters
+    ----------
+    shape, chunks, itemsize, whole, limit
+        As for `tiles`.
+
+    Returns
+    -------
+    list of iterable of slice
+        With a length, as there may be more pieces than memory could hold.
+
+    Examples
+    --------
+    >>> [list(pieces) for pieces in cuts((3, 4), (2, 4), 1, limit=8)]
+    [[slice(0, 2, None), slice(2, 3, None)], [slice(0, 4, None)]]
+    """
+    block = [
+        n if j in whole else min(c, n) for j, (n, c) in enumerate(zip(shape, chunks, strict=True))
+    ]
+    size = math.prod(block) * itemsize
+    if size == 0:
+        return [[slice(0, n)] if n else [] for n in shape]
+    free = [j for j in range(len(shape)) if j not in whole]
+    if size < min(limit, _LEAST_BYTES):
+        for j in reversed(free):
+            more = min(max(1, limit // size), -(-shape[j] // block[j]))
+            size = size * more
+            block[j] *= more
+    for j in free:
+        if size > limit and block[j] > 1:
+            part = max(1, block[j] * limit // size)
+            size = size // block[j] * part
+            block[j] = part
+    lead = chunks.lead if isinstance(chunks, Grain) else (0,) * len(shape)
+    return [
+        [slice(0, n)] if j in whole or (n <= b and not first) else _Pieces(n, c, b, first)
+        for j, (n, c, b, first) in enumerate(zip(shape, chunks, block, lead, strict=True))
+    ]
+
+
+class _Pieces:
+    """Pieces of an axis: of `block` elements, none across the end of a chunk it does not fill."""
+
+    __slots__ = ("_block", "_extent", "_lead", "_outer")
+
+    def __init__(self, extent: int, chunk: int, block: int, lead: int) -> None:
+        self._extent, self._block, self._lead = extent, block, lead
+        self._outer = max(chunk, block)
+
+    def __iter__(self) -> Iterator[slice]:
+        extent, block, outer = self._extent, self._block, self._outer
+        for low in range(-self._lead, extent, outer):
+            high = min(low + outer, extent)
+            for start in range(max(0, low), high, block):
+                yield slice(start, min(start + block, high))
+
+    def __len__(self) -> int:
+        first = min(self._outer - self._lead, self._extent)
+        whole, last = divmod(self._extent - first, self._outer)
+        parts = [-(-n // self._block) for n in (first, self._outer, last)]
+        return parts[0] + whole * parts[1] + parts[2]
+
+
+def box_bytes(kept: int = 0) -> int:
+    """Bytes of a box at most, so that ``config.max_memory`` holds what an operation needs for it.
+
+    Parameters
+    ----------
+    kept : int
+        Arrays of the size of a box that are kept for longer, by all threads together.  Beside
+        them each thread has a box, and up to three temporary arrays of its size.
+
+    Returns
+    -------
+    int
+    """
+    share: int = config.max_memory // (4 * config.threads + kept)
+    return max(1, min(BLOCK_BYTES, share))
+
+
+def load(source: Source, box: Box) -> NDArray[Any]:
+    """Elements of a box, to be read only: without a copy where they lie in one mapped chunk."""
+    view = source._peek(box)
+    return source._read_exact(box) if view is None else view
+
+
+def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:
+    """Call ``work(i, box)`` for every box, on as many threads as are worth it.
+
+    Parameters
+    ----------
+    work : callable
+        Called with the number of a box, and the box; on any thread, in no certain order.
+    boxes : iterable of box
+    nbytes : int
+        Bytes of all boxes, which tell how many threads are worth it.
+
+    Notes
+    -----
+    The threads see the settings and the ``np.errstate`` of the caller; what NumPy warns of is said
+    once.  The first exception ends the work and is raised here.
+    """
+    n_threads = max(1, min(config.threads, nbytes // _THREAD_BYTES))
+    with SaidOnce():
+        if n_threads > 1:
+            _share(work, boxes, n_threads)
+            return
+        passing = Passing()
+        for i, box in enumerate(boxes):
+            work(i, box)
+            passing.add(_about_bytes(box))
+
+
+def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:
+    """Call ``work(i, box)`` for every box on several threads; this one is one of them."""
+    numbered = enumerate(boxes)
+    lock = threading.Lock()
+    stopped = threading.Event()
+
+    def share() -> None:
+        passing = Passing(n_threads)
+        while not stopped.is_set():
+            with lock:
+                task = next(numbered, None)
+            if task is None:
+                return
+            work(*task)
+            passing.add(_about_bytes(task[1]))
+
+    run_together([share] * n_threads, stopped.set)
+
+
+def _about_bytes(box: Box) -> int:
+    """Return about how many bytes of arrays the work on a box has gone through."""
+    elements: int = math.prod(cut.stop - cut.start for cut in box)
+    return max(BLOCK_BYTES, 8 * elements)

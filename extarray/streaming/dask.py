@@ -1,0 +1,229 @@
+"""dask: arrays of tasks that read an array late, and operations on them and arrays of ours.
+
+Dask's arrays refuse arrays that they do not know; of tasks, they know all.  So where dask's arrays
+are among the operands, those of ours become tasks too.  Results are then late, unless they go to an
+array of ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import CastingError
+from extarray.common.extras import require
+from extarray.streaming.blocks import Source
+from extarray.streaming.elementwise import apart
+from extarray.streaming.limits import check_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["builds_graph", "call_late", "computed", "has_late", "is_known", "late_type", "to_dask"]
+
+
+def to_dask(array: Any, chunks: Any = None) -> Any:
+    """Dask array of an array, whose elements the tasks read.
+
+    Parameters
+    ----------
+    array : LazyView or AsType
+    chunks : int, tuple, str or dict, optional
+        As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that dask's
+        setting ``array.chunk-size`` says, by default 128 MiB.
+
+    Returns
+    -------
+    dask.array.Array
+
+    Raises
+    ------
+    MissingExtraError
+        Dask is not installed.
+    """
+    dask_array = require("dask.array", "dask", "to_dask")
+    return dask_array.from_array(
+        array,
+        chunks="auto" if chunks is None else chunks,
+        # The path goes with each task, so that none waits for one that has the array alone;
+        # elements in memory go to other processes once.
+        inline_array=getattr(getattr(array, "base", None), "path", None) is not None,
+        meta=np.empty((0,) * array.ndim, array.dtype),
+    )
+
+
+def builds_graph() -> bool:
+    """Whether the caller of the caller is dask, which asks for a copy while it builds a graph.
+
+    ``dask.array.from_array`` copies arrays that have NumPy's protocols, lest they change.  A
+    graph has to hold an array of ours itself, which may be larger than memory, as it holds
+    datasets of h5py and zarr.
+
+    Returns
+    -------
+    bool
+    """
+    caller = sys._getframe(2)
+    module = str(caller.f_globals.get("__name__"))
+    return caller.f_code.co_name == "from_array" and module.startswith("dask.array.")
+
+
+# -- operands of a mix ---------------------------------------------------------------------------
+
+
+def late_type() -> type | tuple[()]:
+    """Dask's type of arrays.
+
+    Returns
+    -------
+    type or ()
+        For `isinstance` and `issubclass`; () where nobody has imported dask: there are no arrays
+        of it.
+    """
+    kind: type | tuple[()] = getattr(sys.modules.get("dask.array"), "Array", ())
+    return kind
+
+
+def has_late(values: Iterable[Any]) -> bool:
+    """Whether dask's arrays are among arguments.
+
+    Parameters
+    ----------
+    values : iterable
+
+    Returns
+    -------
+    bool
+    """
+    kind = late_type()
+    return kind != () and any(isinstance(value, kind) for value in values)
+
+
+def is_known(function: Callable[..., Any]) -> bool:
+    """Whether dask has a function of its own for one of NumPy's.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    bool
+    """
+    found: Any = require("dask.array", "dask")
+    for name in (*function.__module__.split(".")[1:], function.__name__):
+        found = getattr(found, name, function)
+    return found is not function
+
+
+def computed(name: str, value: Any) -> Any:
+    """Arguments with NumPy arrays in place of dask's.
+
+    Parameters
+    ----------
+    name : str
+        Of the function that they are for.
+    value : object
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ResultError
+        An array is larger than the limits allow.
+    """
+
+    def compute(array: Any) -> Any:
+        check_result(
+            array.nbytes, f"{name} works on whole arrays: computing one of dask's", "parts of it"
+        )
+        return array.compute()
+
+    return _exchange(value, late_type(), compute)
+
+
+def call_late(
+    function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], where: Any = True
+) -> Any:
+    """Call a function with dask arrays in place of ours; ``out=`` of ours is filled.
+
+    Parameters
+    ----------
+    function : callable
+        A function of NumPy, or a method of a ufunc.
+    args : tuple
+    kwargs : mapping
+        What ``out`` has is of ours throughout, or not at all.
+    where : array_like of bool
+        The elements of ``out`` of ours that are written.
+
+    Returns
+    -------
+    object
+        What dask returns; for ``out=`` of ours: this.
+
+    Raises
+    ------
+    CastingError
+        The result does not fit the dtype of ``out=``.
+
+    Notes
+    -----
+    A result is computed for ``out=`` task by task, each of which writes its part.  As always, what
+    shares elements with it, and has them elsewhere, is copied before.
+    """
+    out = kwargs.get("out")
+    outs = out if isinstance(out, tuple) else (out,)
+    ours = [x for x in outs if isinstance(x, Source)]
+    if not ours:
+        return function(*_late(args), **_late(kwargs))
+    options = {name: x for name, x in kwargs.items() if name not in ("out", "casting")}
+    args, options, where = (
+        _exchange(x, Source, lambda source: apart(source, ours)) for x in (args, options, where)
+    )
+    results = function(*_late(args), **_late(options))
+    results = results if isinstance(results, tuple) else (results,)
+    rule = kwargs.get("casting", "same_kind")
+    fitted = [
+        _fitted(result, target, rule, _late(where))
+        for result, target in zip(results, ours, strict=True)
+    ]
+    require("dask.array", "dask").store(fitted, ours, lock=False)
+    return out if isinstance(out, tuple) and len(out) > 1 else ours[0]
+
+
+def _fitted(result: Any, target: Any, rule: Any, where: Any) -> Any:
+    """A result, in the dtype and the shape of the array that it goes to."""
+    if not np.can_cast(result.dtype, target.dtype, rule):
+        raise CastingError(
+            f"Cannot cast output from {result.dtype!r} to {target.dtype!r} with casting rule "
+            f"{rule!r}"
+        )
+    da = require("dask.array", "dask")
+    result = da.broadcast_to(result.astype(target.dtype), target.shape)
+    return result if where is True else da.where(where, result, _late(target))
+
+
+def _late(value: Any) -> Any:
+    return _exchange(value, Source, _graph_of)
+
+
+def _graph_of(source: Any) -> Any:
+    source = source._released()  # tasks outlive the call, and say so if the array gains an axis
+    own = getattr(source, "to_dask", None)
+    return to_dask(source) if own is None else own()
+
+
+def _exchange(value: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
+    """Arguments with other arrays in place of those of a type."""
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _exchange(item, kind, change) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_exchange(item, kind, change) for item in value)
+    return value

@@ -1,0 +1,462 @@
+"""Elementwise operations: box by box over operands of any mix, into NumPy arrays or arrays of ours.
+
+One way for all of them: ufuncs, and functions that act as ufuncs do (``np.clip``, ``np.where``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray._core._array import is_of_a_chunk
+from extarray.common.errors import ShapeError
+from extarray.streaming.blocks import Grain, Source, box_bytes, load, run, tiles
+from extarray.streaming.limits import check_result, other_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.streaming.blocks import Box, Line
+
+__all__ = [
+    "apart",
+    "as_mask",
+    "as_operand",
+    "assigning",
+    "chunks_for",
+    "copy_of",
+    "elementwise",
+    "meet",
+    "new_result",
+    "part_of",
+    "shape_of",
+    "stream",
+]
+
+
+def elementwise(
+    function: Callable[..., object],
+    operands: Sequence[Any],
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Any:
+    """Apply a function elementwise.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the part of each operand in a box, and with ``out=``, the array to fill.
+        `assigning` makes one of a function that returns its result.
+    operands : sequence
+        Arrays of ours, NumPy arrays and array_likes; scalars, which are handed on as they are.
+    out : ndarray or Source, optional
+        Where the result goes; the operands have to broadcast to its shape.
+    dtype : dtype_like, optional
+        Of a new result; float64 where neither this nor `out` is given.
+    name : str, optional
+        What is done, for messages; the function's own name by default.
+
+    Returns
+    -------
+    ndarray, scalar or Source
+        `out` where it is given; a NumPy scalar where no operand has axes.
+
+    Raises
+    ------
+    ResultError
+        A new result is larger than the limits allow.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> elementwise(np.add, [xa.ones((2, 3)), [1, 2, 3]])
+    array([[2., 3., 4.],
+           [2., 3., 4.]])
+    """
+    operands = [as_operand(x) for x in operands]
+    shape = _common_shape(operands)
+    target = new_result(shape, dtype, name or function.__name__) if out is None else out
+
+    def fill(*parts: Any, out: tuple[NDArray[Any], ...]) -> None:
+        function(*parts, out=out[0])
+
+    stream(fill, operands, (target,))
+    return target if out is not None or shape else target[()]
+
+
+def _common_shape(operands: list[Any]) -> tuple[int, ...]:
+    """The shape that operands are broadcast to."""
+    shapes = [shape_of(x) for x in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        # In the words of what NumPy calls, down to the last space.
+        texts = "".join(f"{shape} ".replace(", ", ",") for shape in shapes)
+        raise ShapeError(f"operands could not be broadcast together with shapes {texts}") from None
+
+
+def assigning(function: Callable[..., Any]) -> Callable[..., None]:
+    """Of a function that returns its result, make one that fills ``out=``.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    callable
+        Of the same name.
+
+    Examples
+    --------
+    >>> result = np.empty(2)
+    >>> assigning(np.where)([True, False], 1, 2, out=result)
+    >>> result
+    array([1., 2.])
+    """
+
+    def fill(*parts: Any, out: NDArray[Any]) -> None:
+        np.copyto(out, function(*parts), casting="unsafe")
+
+    fill.__name__ = function.__name__
+    return fill
+
+
+def stream(
+    fill: Callable[..., object],
+    operands: Sequence[Any],
+    outs: Sequence[Any],
+    where: Any = True,
+) -> None:
+    """Fill arrays, box by box, from the parts of operands.
+
+    Parameters
+    ----------
+    fill : callable
+        Called as ``fill(*parts, out=blocks)`` where `where` is True, else as
+        ``fill(*parts, out=blocks, where=part)``; `blocks` is a tuple with an array for each of
+        `outs`.  Called on several threads at a time.
+    operands : sequence
+        As `as_operand` gives them.
+    outs : sequence of ndarray or Source
+        All of one shape, to which the operands broadcast.
+    where : array_like of bool
+        The elements that are written.  All others stay, and in files are not touched.
+
+    Notes
+    -----
+    An operand may be one of `outs`, or share elements with it: the result is as if all was read
+    before anything was written.
+    """
+    shape = outs[0].shape
+    if any(isinstance(out, Source) for out in outs):  # damage must not get into files
+        operands = [x._verified() if isinstance(x, Source) else x for x in operands]
+    operands = [apart(x, outs) for x in operands]
+    selected = where is not True
+    if selected:
+        where = apart(as_operand(where), outs)
+    arrays = [x for x in (*outs, *operands, where) if isinstance(x, (Source, np.ndarray))]
+    itemsize = sum(x.dtype.itemsize for x in arrays)
+    if selected:
+        itemsize += 8 * len(shape)  # the places of elements, in `_write_some`
+
+    def work(_: int, box: Box) -> None:
+        parts = [part_of(x, box) for x in operands]
+        blocks = [_writable(out, box) for out in outs]
+        targets = [
+            np.empty([s.stop - s.start for s in box], out.dtype) if block is None else block
+            for out, block in zip(outs, blocks, strict=True)
+        ]
+        options = {"where": part_of(where, box)} if selected else {}
+        fill(*parts, out=tuple(targets), **options)
+        for out, block, target in zip(outs, blocks, targets, strict=True):
+            if block is not None:
+                continue
+            if selected:
+                _write_some(out, box, target, options["where"])
+            else:
+                out._write_exact(box, target)
+
+    boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
+    run(work, boxes, math.prod(shape) * itemsize)
+
+
+def _writable(out: Any, box: Box) -> NDArray[Any] | None:
+    """The elements of a box, where stores go straight to memory."""
+    if isinstance(out, Source):
+        return out._peek(box, True)
+    view: NDArray[Any] = out[(*box, ...)]
+    return view
+
+
+def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
+    """Write the selected elements of a box, and touch no others."""
+    chosen = np.broadcast_to(where, block.shape)
+    if chosen.all():
+        out._write_exact(box, block)
+    elif chosen.any():
+        places = np.nonzero(chosen)
+        key = tuple(i + s.start for i, s in zip(places, box, strict=True))
+        out._write_exact(key, block[places])
+
+
+def as_operand(x: Any) -> Any:
+    """What elementwise operations take: arrays, and scalars as they are.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Source, ndarray or scalar
+        Python's numbers stay Python's: they adapt to the types of the arrays (NEP 50).
+    """
+    if isinstance(x, (Source, np.ndarray, np.generic, bool, int, float, complex)):
+        return x
+    return np.asarray(x)
+
+
+def as_mask(where: Any) -> Any:
+    """What NumPy takes for ``where=``: arrays as they are, the truth of anything else.
+
+    Parameters
+    ----------
+    where : array_like
+
+    Returns
+    -------
+    Source, ndarray or True
+        Of arrays, NumPy refuses those that are not of truth values.
+
+    Examples
+    --------
+    >>> as_mask([1, 0])
+    array([ True, False])
+    """
+    if where is True or isinstance(where, (Source, np.ndarray)):
+        return where
+    return np.asarray(where, bool)
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Shape of an operand.
+
+    Parameters
+    ----------
+    x : Source, ndarray or scalar
+
+    Returns
+    -------
+    tuple of int
+    """
+    shape: tuple[int, ...] = getattr(x, "shape", ())
+    return shape
+
+
+def part_of(x: Any, box: Box) -> Any:
+    """The part of an operand that meets a box, once the operand is broadcast.
+
+    Parameters
+    ----------
+    x : Source, ndarray or scalar
+    box : tuple of slice
+        Of the shape to which `x` is broadcast.
+
+    Returns
+    -------
+    ndarray or scalar
+        To be read only.
+
+    Examples
+    --------
+    >>> part_of(np.array([[1, 2, 3]]), (slice(4, 6), slice(1, 3)))
+    array([[2, 3]])
+    """
+    if not isinstance(x, (Source, np.ndarray)):
+        return x
+    shape: tuple[int, ...] = x.shape
+    if len(shape) > len(box) and isinstance(x, Source):
+        x._check_axes(len(box))
+    own: tuple[Any, ...] = box[len(box) - len(shape) :]
+    if 1 in shape:
+        own = tuple([slice(0, 1) if n == 1 else s for n, s in zip(shape, own, strict=True)])
+    return load(x, own) if isinstance(x, Source) else x[(*own, ...)]
+
+
+def new_result(
+    shape: tuple[int, ...], dtype: DTypeLike | None, name: str, order: str = "C"
+) -> NDArray[Any]:
+    """New array in memory for the result of a function, if the limits allow it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype_like
+    name : str
+        Of the function, for messages.
+    order : str
+        "F" for an array in Fortran order; anything else gives C order.
+
+    Returns
+    -------
+    ndarray
+        Not initialised.
+
+    Raises
+    ------
+    ResultError
+    """
+    kind = np.dtype(dtype)
+    check_result(math.prod(shape) * kind.itemsize, f"the result of {name}", other_way(name))
+    return np.empty(shape, kind, "F" if order == "F" else "C")
+
+
+def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]:
+    """Chunks along which to cut: of the first output of ours, or else of the largest operand.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        To which the arrays are broadcast.
+    arrays : sequence
+        Outputs first; what is not of ours is passed over.
+
+    Returns
+    -------
+    tuple of int
+        `shape` where no array is of ours: it may be cut anywhere.
+    """
+    sources = [x for x in arrays if isinstance(x, Source)]
+    if not sources:
+        return shape
+    # Where several are as large, max takes the first: outputs come first.
+    guide = max(sources, key=lambda x: math.prod(x.shape))
+    missing = len(shape) - len(guide.shape)
+    own = [
+        (c, b) if n == m else (m, 0)
+        for n, c, b, m in zip(guide.shape, guide.chunks, guide._lead, shape[missing:], strict=True)
+    ]
+    chunks, lead = zip(*own, strict=True) if own else ((), ())
+    return Grain((*shape[:missing], *chunks), ((0,) * missing + lead))
+
+
+# -- operands that share elements with outputs ---------------------------------------------------
+
+
+def apart(x: Any, outs: Sequence[Any]) -> Any:
+    """An operand, or a copy of it where filling one box would change what others read.
+
+    Parameters
+    ----------
+    x : Source, ndarray or scalar
+    outs : sequence of Source or ndarray
+
+    Returns
+    -------
+    Source, ndarray or scalar
+
+    Raises
+    ------
+    ResultError
+        The copy would be larger than the limits allow.
+    """
+    if not isinstance(x, (Source, np.ndarray)):
+        return x
+    if not any(meet(x, out) and not _coincide(x, out) for out in outs):
+        return x
+    return copy_of(x)
+
+
+def copy_of(x: Any) -> NDArray[Any]:
+    """Copy in memory of an operand that shares elements with an output.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ResultError
+        It would be larger than the limits allow.
+    """
+    if isinstance(x, np.ndarray):
+        return x.copy()
+    check_result(
+        math.prod(x.shape) * x.dtype.itemsize,
+        "an operand shares elements with the output: a copy of it",
+        "an output of its own",
+    )
+    copy: NDArray[Any] = x._fetch()
+    return copy
+
+
+def meet(x: Any, out: Any) -> bool:
+    """Whether two arrays may share elements.
+
+    Parameters
+    ----------
+    x, out : Source or ndarray
+
+    Returns
+    -------
+    bool
+    """
+    if isinstance(x, Source) and isinstance(out, Source):
+        return x._origin == out._origin and _lines_meet(x._layout, out._layout)
+    if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):
+        return np.may_share_memory(x, out)
+    # Of which array is not asked: chunks are small.
+    return is_of_a_chunk(x if isinstance(x, np.ndarray) else out)
+
+
+def _lines_meet(a: tuple[Line, ...] | None, b: tuple[Line, ...] | None) -> bool:
+    """Whether two layouts in one stored array may have an element in common."""
+    if a is None or b is None:
+        return True
+    return all(_have_common(one, other) for one, other in zip(a, b, strict=True))
+
+
+def _have_common(a: Line, b: Line) -> bool:
+    """Whether two progressions may have an index in common: their ranges meet, as do residues."""
+    ranges = []
+    for start, step, count, _ in (a, b):
+        if count == 0:
+            return False
+        last = start + (count - 1) * step
+        ranges.append((min(start, last), max(start, last)))
+    if max(low for low, _ in ranges) > min(high for _, high in ranges):
+        return False
+    # A lone index has no step.
+    common = math.gcd(*(step if count > 1 else 0 for _, step, count, _ in (a, b)))
+    return common == 0 or (a[0] - b[0]) % common == 0
+
+
+def _coincide(x: Any, out: Any) -> bool:
+    """Whether arrays that share elements have each of them at the same place."""
+    if x is out:
+        return True
+    if x.shape != out.shape:
+        return False
+    if isinstance(x, Source) and isinstance(out, Source):
+        layout = x._layout
+        return (
+            layout is not None
+            and layout == out._layout
+            and all(dim is not None for *_, dim in layout)
+        )
+    return (
+        isinstance(x, np.ndarray)
+        and isinstance(out, np.ndarray)
+        and x.strides == out.strides
+        and x.ctypes.data == out.ctypes.data
+    )

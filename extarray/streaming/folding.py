@@ -1,0 +1,234 @@
+"""Folding: what boxes give is combined to a result, two by two.
+
+The order in which parts are combined depends on the cut alone, not on which thread is faster, so a
+result is the same in every run.  Two by two, so that rounding errors grow with the logarithm of the
+number of boxes, as in NumPy's own sums.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.grid.chunking import product
+from extarray.streaming.blocks import BLOCK_BYTES, Source, box_bytes, cuts, run
+from extarray.streaming.elementwise import meet, new_result, part_of, shape_of
+from extarray.streaming.meta_arrays import shadow
+from extarray.streaming.operands import chunks_of, store
+from extarray.streaming.warnings import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from extarray.streaming.blocks import Box
+
+    #: What is known of some elements; each entry keeps the reduced axes, with length 1, or is an
+    #: int for all.
+    State = tuple[Any, ...]
+
+__all__ = ["Fold", "fold"]
+
+
+class Fold:
+    """What a reduction does to a box, and how two parts become one."""
+
+    def __init__(self) -> None:
+        #: Warnings to give at the end, each once.
+        self.notes: set[str] = set()
+
+    def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
+        """What is known from a box alone.
+
+        Parameters
+        ----------
+        part : ndarray
+            Its elements, to be read only.
+        where : bool or ndarray
+            The elements that count.
+        axes : tuple of int
+            The axes that are reduced.
+        box : tuple of slice
+            Its place.
+
+        Returns
+        -------
+        tuple
+        """
+        raise NotImplementedError
+
+    def combine(self, left: State, right: State) -> State:
+        """What is known from two parts, of which `left` comes first; it may be overwritten.
+
+        Parameters
+        ----------
+        left, right : tuple
+
+        Returns
+        -------
+        tuple
+        """
+        raise NotImplementedError
+
+    def finish(self, state: State) -> NDArray[Any]:
+        """The values of the result.
+
+        Parameters
+        ----------
+        state : tuple
+
+        Returns
+        -------
+        ndarray
+            Keeps the reduced axes, with length 1.
+        """
+        raise NotImplementedError
+
+
+def fold(
+    work: Fold,
+    x: Any,
+    axes: tuple[int, ...],
+    where: Any,
+    out: Any,
+    keepdims: bool,
+    dtype: np.dtype[Any],
+    refuse: Callable[..., Any],
+) -> Any:
+    """Reduce an array along axes.
+
+    Parameters
+    ----------
+    work : Fold
+    x : Source or ndarray
+        With elements.
+    axes : tuple of int
+        The axes that are reduced, in [0, ndim).
+    where : bool, ndarray or Source
+        The elements that count; broadcast to `x`.
+    out : ndarray or Source, optional
+    keepdims : bool
+    dtype : dtype
+        Of a new result.
+    refuse : callable
+        Called with stand-ins for `x`, `out` and `where` that do not fit together: raises NumPy's
+        error.
+
+    Returns
+    -------
+    ndarray, scalar or Source
+        `out` where it is given; a scalar where no axis is left.
+    """
+    extents = x.shape  # of now: another thread may let the array grow
+    shape = tuple(1 if j in axes else n for j, n in enumerate(extents) if keepdims or j not in axes)
+    if (out is not None and out.shape != shape) or not _fits(where, extents):
+        fixed = {} if where is True else {"where": shadow(where)}
+        if out is not None:
+            fixed["out"] = shadow(out)
+        refuse(shadow(x), **fixed)
+        raise AssertionError(f"NumPy takes out {out!r} and where {where!r} for {x!r}")
+    aside = out is None or any(
+        isinstance(y, (Source, np.ndarray)) and meet(y, out) for y in (x, where)
+    )
+    target = (
+        new_result(shape, dtype if out is None else out.dtype, "the reduction") if aside else out
+    )
+
+    def put(box: Box, values: NDArray[Any]) -> None:
+        if not keepdims:
+            box = tuple([s for j, s in enumerate(box) if j not in axes])
+            values = values.squeeze(axes)
+        store(target, box, values)
+
+    _fold_boxes(work, x, extents, axes, where, put)
+    for text in sorted(work.notes):
+        warn(text, RuntimeWarning)
+    if out is None:
+        return target if shape else target[()]
+    if aside:
+        out[...] = target
+    return out
+
+
+def _fits(where: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a mask broadcasts to a shape."""
+    try:
+        return bool(np.broadcast_shapes(shape_of(where), shape) == shape)
+    except ValueError:
+        return False
+
+
+def _fold_boxes(
+    work: Fold,
+    x: Any,
+    extents: tuple[int, ...],
+    axes: tuple[int, ...],
+    where: Any,
+    put: Callable[[Box, NDArray[Any]], None],
+) -> None:
+    """Cut an array into boxes, and put each part of the result once all its boxes are folded."""
+    itemsize = x.dtype.itemsize + (where is not True)
+    nbytes = math.prod(extents) * itemsize
+    # A thread keeps a part of each level of a tree at most, as many as the boxes have digits.
+    depth = (nbytes // BLOCK_BYTES).bit_length()
+    pieces = cuts(extents, chunks_of(x), itemsize, limit=box_bytes(depth))
+    kept = [j for j in range(len(pieces)) if j not in axes]
+    n_steps = math.prod(len(pieces[j]) for j in axes)
+    trees: dict[int, _Tree] = {}
+    lock = threading.Lock()
+
+    def boxes() -> Iterator[Box]:
+        """All boxes of a part of the result, then those of the next one."""
+        order = [*kept, *axes]
+        places = np.argsort(order).tolist()
+        for entries in product(*(pieces[j] for j in order)):
+            yield tuple([entries[i] for i in places])
+
+    def step(number: int, box: Box) -> None:
+        part, place = divmod(number, n_steps)
+        state = work.start(part_of(x, box), part_of(where, box), axes, box)
+        with lock:
+            tree = trees.get(part)
+            if tree is None:
+                tree = trees[part] = _Tree(n_steps, work.combine)
+        last = tree.add(place, state)
+        if last is not None:
+            with lock:
+                del trees[part]
+            own = tuple([slice(0, 1) if j in axes else s for j, s in enumerate(box)])
+            put(own, work.finish(last))
+
+    run(step, boxes(), nbytes)
+
+
+class _Tree:
+    """Combines states in a fixed order, each pair as soon as both are there."""
+
+    def __init__(self, n: int, combine: Callable[[State, State], State]) -> None:
+        self._n = n
+        self._combine = combine
+        self._waiting: dict[tuple[int, int], State] = {}
+        self._lock = threading.Lock()
+
+    def add(self, place: int, state: State) -> State | None:
+        """Add the state of a place; returns the last state once all are combined."""
+        n = self._n
+        level = 0
+        while n > 1:
+            other = place ^ 1
+            if other < n:
+                with self._lock:
+                    found = self._waiting.pop((level, other), None)
+                    if found is None:
+                        self._waiting[level, place] = state
+                        return None
+                first, second = (state, found) if place < other else (found, state)
+                state = self._combine(first, second)
+            place //= 2
+            n = (n + 1) // 2
+            level += 1
+        return state

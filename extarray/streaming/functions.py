@@ -1,0 +1,264 @@
+"""NumPy's functions on arrays of ours: the registry of streamed forms, and the way of the others.
+
+A streamed form has NumPy's own signature, and is registered with `streams`.  It may decline, by
+returning NotImplemented.  Every other function gets NumPy arrays in place of ours: read whole, if
+the limits allow it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from extarray.streaming.blocks import Source
+from extarray.streaming.dask import call_late, computed, has_late, is_known, late_type
+from extarray.streaming.limits import check_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    Function = Callable[..., Any]
+
+__all__ = ["dispatch", "fall_back", "foreign", "plain", "streamed", "streams"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+#: The streamed form of each function of NumPy that has one.
+streamed: dict[Function, Function] = {}
+
+#: Functions that change an argument, by name since not all are imported with NumPy: its name.
+_CHANGES = {
+    "assign_fields_by_name": "dst",
+    "copyto": "dst",
+    "fill_diagonal": "a",
+    "place": "arr",
+    "put": "a",
+    "put_along_axis": "arr",
+    "putmask": "a",
+    "recursive_fill_fields": "output",
+}
+
+
+def streams(*functions: Function) -> Callable[[F], F]:
+    """Register the streamed form of functions of NumPy.
+
+    Parameters
+    ----------
+    *functions : callable
+        Functions of NumPy, which have one signature.
+
+    Returns
+    -------
+    callable
+        Decorator of the streamed form.  It has NumPy's signature, and returns NotImplemented where
+        it declines.
+    """
+
+    def register(form: F) -> F:
+        for function in functions:
+            streamed[function] = form
+        return form
+
+    return register
+
+
+def dispatch(
+    function: Function, types: Iterable[type], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function of NumPy with arrays of ours: the body of ``__array_function__``.
+
+    Parameters
+    ----------
+    function : callable
+        Of NumPy.
+    types : iterable of type
+        Types of the arguments that have the protocol.
+    args : tuple
+    kwargs : mapping
+        The arguments as the user gave them.
+
+    Returns
+    -------
+    object
+        What NumPy's function returns for NumPy arrays; NotImplemented where an argument belongs to
+        another package that has the protocol.
+    """
+    strangers = [kind for kind in types if foreign(kind, "__array_function__")]
+    if not all(issubclass(kind, late_type()) for kind in strangers):
+        return NotImplemented
+    if strangers or has_late((*args, *kwargs.values())):
+        return _call_with_late(function, bool(strangers), args, kwargs)
+    form = streamed.get(function)
+    if form is not None and all(issubclass(kind, Source) or plain(kind) for kind in types):
+        result = form(*args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    return fall_back(function, args, kwargs)
+
+
+def _call_with_late(
+    function: Function, is_seen: bool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function with arrays of ours and of dask's.
+
+    Dask itself works on arrays that it sees: it looks for them where NumPy does, not in ``where=``.
+    """
+    changed = [x for x in _changed(function, args, kwargs) if x is not None]
+    is_named = all(x is kwargs.get("out") for x in changed)
+    if is_seen and is_named and is_known(function):
+        return call_late(function, args, kwargs)
+    if has_late(changed):  # it would change a copy
+        return NotImplemented
+    args, kwargs = computed(function.__name__, (args, kwargs))
+    return function(*args, **kwargs)
+
+
+def foreign(kind: type, protocol: str) -> bool:
+    """Whether a type has a method of a protocol that is neither NumPy's nor ours.
+
+    Parameters
+    ----------
+    kind : type
+    protocol : str
+        Name of the method.
+
+    Returns
+    -------
+    bool
+    """
+    method = getattr(kind, protocol, None)
+    return method not in (None, getattr(np.ndarray, protocol)) and not issubclass(kind, Source)
+
+
+def plain(kind: type) -> bool:
+    """Whether a type is no subclass of ndarray that gives its own meaning to elements.
+
+    Parameters
+    ----------
+    kind : type
+
+    Returns
+    -------
+    bool
+        False for masked arrays and their like: streamed forms would lose what they add.
+    """
+    return kind in (np.ndarray, np.memmap) or not issubclass(kind, np.ndarray)
+
+
+def fall_back(
+    function: Function,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    changed: tuple[Any, ...] | None = None,
+) -> Any:
+    """Call a function with NumPy arrays in place of ours, and write what it has changed.
+
+    Parameters
+    ----------
+    function : callable
+    args : tuple
+    kwargs : mapping
+        Arguments; arrays of ours are found also inside of lists, tuples and dicts.
+    changed : tuple, optional
+        The arguments that `function` changes, where its signature does not name them.
+
+    Returns
+    -------
+    object
+        What `function` returns; for a result in an array of ours, given as ``out=`` say, this
+        array.
+
+    Raises
+    ------
+    ResultError
+        The arrays together are larger than the limits allow.
+    """
+    name = getattr(function, "__name__", repr(function))
+    whole = _Whole(name, (args, kwargs))
+    result = function(*whole.exchange(args), **whole.exchange(kwargs))
+    # Only now: a call that NumPy refuses has perhaps no signature to find anything by.
+    return whole.restore(result, _changed(function, args, kwargs) if changed is None else changed)
+
+
+class _Whole:
+    """NumPy arrays in place of arrays of ours."""
+
+    def __init__(self, name: str, arguments: Any) -> None:
+        found: dict[int, Source] = {}
+        _collect(arguments, found)
+        nbytes = sum(_nbytes(source) for source in found.values())
+        check_result(
+            nbytes,
+            f"{name} works on whole arrays: reading them",
+            "parts of the arrays: the functions that stream are listed in the reference",
+        )
+        # The pairs keep the arrays of ours alive, whose ids are the keys.
+        self._pairs = {key: (source, source._fetch()) for key, source in found.items()}
+
+    def exchange(self, value: Any) -> Any:
+        """The same arguments, with NumPy arrays in place of ours."""
+        if isinstance(value, Source):
+            return self._pairs[id(value)][1]
+        if isinstance(value, dict):
+            return {key: self.exchange(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            items = [self.exchange(item) for item in value]
+            if all(new is old for new, old in zip(items, value, strict=True)):
+                return value  # of any subclass: a named tuple, say
+            return items if isinstance(value, list) else tuple(items)
+        return value
+
+    def restore(self, result: Any, changed: tuple[Any, ...]) -> Any:
+        """Write changed arrays to ours, and put ours in their place in a result."""
+        ours = {}
+        for source, whole in self._pairs.values():
+            if any(source is array for array in changed):
+                source._put(..., whole)
+                ours[id(whole)] = source
+        if isinstance(result, tuple) and type(result) is tuple:
+            return tuple(ours.get(id(item), item) for item in result)
+        return ours.get(id(result), result)
+
+
+def _collect(value: Any, found: dict[int, Source]) -> None:
+    """Find the arrays of ours in arguments."""
+    if isinstance(value, Source):
+        found[id(value)] = value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _collect(item, found)
+    elif isinstance(value, dict):
+        _collect(list(value.values()), found)
+
+
+def _nbytes(source: Source) -> int:
+    size = source.dtype.itemsize
+    for n in source.shape:
+        size *= n
+    return size
+
+
+def _changed(
+    function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments that a function changes, however they were given."""
+    given = kwargs
+    signature = _signature(function)
+    if signature is not None:
+        given = signature.bind(*args, **kwargs).arguments
+    out = given.get("out")
+    name = _CHANGES.get(getattr(function, "__name__", ""), "out")
+    return (*(out if isinstance(out, tuple) else (out,)), given.get(name))
+
+
+@cache
+def _signature(function: Function) -> inspect.Signature | None:
+    # Compiled functions have none in some versions of NumPy: a streamed form has the same one.
+    for candidate in (function, streamed.get(function)):
+        with suppress(ValueError, TypeError):
+            return inspect.signature(candidate)  # type: ignore[arg-type]
+    return None

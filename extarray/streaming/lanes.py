@@ -1,0 +1,102 @@
+"""Functions along an axis: box by box, with this axis whole in each box.
+
+A box holds as many lanes (the 1-D slices along the axis) as the memory allows, one at least.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.config import config
+from extarray.streaming.blocks import run, tiles
+from extarray.streaming.elementwise import part_of
+from extarray.streaming.limits import check_result
+from extarray.streaming.operands import chunks_of, step_bytes, store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    from extarray.streaming.blocks import Box
+
+__all__ = ["lane_bytes", "lanes", "map_lanes"]
+
+
+def lane_bytes(x: Any, axes: Collection[int]) -> int:
+    """Bytes of the part of an array that is whole along some axes, and one element along others.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+    axes : collection of int
+        At least 0.
+
+    Returns
+    -------
+    int
+    """
+    size: int = math.prod(x.shape[j] for j in axes) * x.dtype.itemsize
+    return size
+
+
+def lanes(x: Any, axes: Collection[int], name: str, parts: int = 4) -> Iterator[Box]:
+    """Boxes in which some axes are whole.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+    axes : collection of int
+        At least 0.
+    name : str
+        Of the function, for messages.
+    parts : int
+        Arrays of the size of a box that the function has in memory.
+
+    Returns
+    -------
+    iterator of box
+
+    Raises
+    ------
+    ResultError
+        A single lane is larger than the limits allow.
+    """
+    if parts * lane_bytes(x, axes) > config.max_memory:
+        what = "the array" if len(axes) == len(x.shape) else "each lane along the axis"
+        check_result(
+            parts * lane_bytes(x, axes), f"{name} needs {what} whole: it", "parts of the array"
+        )
+    return tiles(x.shape, chunks_of(x), x.dtype.itemsize, axes, step_bytes(parts))
+
+
+def map_lanes(
+    function: Callable[[NDArray[Any]], Any], x: Any, axis: int, target: Any, name: str
+) -> None:
+    """Fill an array with a function of the lanes of another.
+
+    Parameters
+    ----------
+    function : callable
+        Called with boxes of whole lanes, on several threads; returns lanes in place of lanes, of
+        any length, that of the target.
+    x : Source or ndarray
+    axis : int
+        At least 0.
+    target : Source or ndarray
+        Of the shape of `x` but along the axis.  It may be `x` itself, but must not share elements
+        with it otherwise.
+    name : str
+        Of the function, for messages.
+    """
+    whole = slice(0, target.shape[axis])
+
+    def work(_: int, box: Box) -> None:
+        result = function(part_of(x, box))
+        store(target, (*box[:axis], whole, *box[axis + 1 :]), result)
+
+    # The result of a box, and what NumPy needs for it, may be larger than the box.
+    bigger = max(math.prod(target.shape) * target.dtype.itemsize, 1)
+    own = max(math.prod(x.shape) * x.dtype.itemsize, 1)
+    run(work, lanes(x, (axis,), name, 4 * max(1, -(-bigger // own))), own + bigger)

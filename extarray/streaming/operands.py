@@ -1,0 +1,224 @@
+"""Arguments and results of NumPy's functions: of ours, of NumPy's, or made of array_likes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.config import config
+from extarray.common.errors import ArgumentTypeError, CastingError, ShapeError
+from extarray.streaming.blocks import Grain, Source
+from extarray.streaming.elementwise import copy_of, meet, new_result
+from extarray.streaming.limits import check_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from extarray.streaming.blocks import Box
+
+__all__ = [
+    "as_array",
+    "chunks_of",
+    "converted",
+    "hollow",
+    "in_memory",
+    "separate",
+    "step_bytes",
+    "store",
+    "target_for",
+]
+
+
+def as_array(x: Any) -> Any:
+    """An argument as an array: of ours as it is, anything else of NumPy's.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Source or ndarray
+    """
+    return x if isinstance(x, Source) else np.asarray(x)
+
+
+def chunks_of(x: Any) -> tuple[int, ...]:
+    """Extents of the parts in which an array is best read.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    tuple of int
+        Of a NumPy array, its shape: it may be cut anywhere.
+    """
+    return Grain(x.chunks, x._lead) if isinstance(x, Source) else x.shape
+
+
+def converted(x: Any, dtype: DTypeLike) -> Any:
+    """Values that are assigned, as an array.
+
+    Parameters
+    ----------
+    x : array_like
+    dtype : dtype_like
+        Of the array that they are assigned to: a number is refused where it is too large for it, a
+        tuple may be a record of it.
+
+    Returns
+    -------
+    Source or ndarray
+        Of `dtype`, unless `x` is an array already: that is cast when it is written.
+
+    Examples
+    --------
+    >>> converted([1, 2], "u1")
+    array([1, 2], dtype=uint8)
+    """
+    return x if isinstance(x, (Source, np.ndarray)) else np.asarray(x, dtype)
+
+
+def hollow(x: Any) -> NDArray[Any]:
+    """Array of the rank and the dtype of another, without elements.
+
+    What NumPy's function does with it tells the dtype of the result, and which error to raise,
+    before anything is read.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+
+    Returns
+    -------
+    ndarray
+    """
+    return np.empty((0,) * len(x.shape), x.dtype)
+
+
+def in_memory(x: Any, name: str) -> Any:
+    """An argument that a function needs whole, as a NumPy array.
+
+    Parameters
+    ----------
+    x : object
+        What is not of ours is returned as it is.
+    name : str
+        Of the function, for messages.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ResultError
+        It is larger than the limits allow.
+    """
+    if not isinstance(x, Source):
+        return x
+    nbytes = math.prod(x.shape) * x.dtype.itemsize
+    check_result(nbytes, f"an argument that {name} needs whole", "a smaller argument")
+    return x._fetch()
+
+
+def step_bytes(parts: int = 4) -> int:
+    """Bytes of a box where an operation has several arrays of its size in memory, in each thread.
+
+    Parameters
+    ----------
+    parts : int
+        Number of these arrays.
+
+    Returns
+    -------
+    int
+        So that all of them together stay below ``config.max_memory``.
+    """
+    share: int = config.max_memory // (parts * config.threads)
+    return max(1, share)
+
+
+def separate(x: Any, *outs: Any) -> Any:
+    """An operand, or a copy of it where it may share elements with an output.
+
+    For operations that read at other places than they write.
+
+    Parameters
+    ----------
+    x : Source or ndarray
+    *outs : Source, ndarray or None
+
+    Returns
+    -------
+    Source or ndarray
+
+    Raises
+    ------
+    ResultError
+        The copy would be larger than the limits allow.
+    """
+    return copy_of(x) if any(out is not None and meet(x, out) for out in outs) else x
+
+
+def store(target: Any, box: Box, values: Any) -> None:
+    """Assign to a box.
+
+    Parameters
+    ----------
+    target : Source or ndarray
+    box : tuple of slice
+    values : array_like
+        Broadcast and cast as NumPy's assignment does.
+    """
+    if isinstance(target, Source):
+        target._write_exact(box, values)
+    else:
+        target[(*box, ...)] = values
+
+
+def target_for(
+    out: Any, shape: Sequence[int], dtype: DTypeLike, name: str, casting: Any = "same_kind"
+) -> Any:
+    """Where a result goes: the array that is given, checked, or a new one.
+
+    Parameters
+    ----------
+    out : Source, ndarray or None
+    shape : sequence of int
+    dtype : dtype_like
+    name : str
+        Of the function, for messages.
+    casting : str
+        Rule for a given array.
+
+    Returns
+    -------
+    Source or ndarray
+
+    Raises
+    ------
+    ArgumentTypeError, ShapeError, CastingError
+        `out` is no array, or does not fit.
+    ResultError
+        A new array would be larger than the limits allow.
+    """
+    extents = tuple(shape)
+    if out is None:
+        return new_result(extents, dtype, name)
+    if not isinstance(out, (Source, np.ndarray)):
+        raise ArgumentTypeError("return arrays must be of ArrayType")
+    if out.shape != extents:
+        raise ShapeError(f"output array has shape {out.shape}; the result has shape {extents}")
+    if not np.can_cast(dtype, out.dtype, casting):
+        raise CastingError(
+            f"Cannot cast array data from {np.dtype(dtype)!r} to {out.dtype!r} according to the "
+            f"rule '{casting}'"
+        )
+    return out
