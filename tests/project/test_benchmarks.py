@@ -1,0 +1,199 @@
+"""The benchmarks run: every case once, at tiny sizes, so that none rots."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Last in the path: the extarray under test may be an installed one.
+sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
+
+from benchmarks import accesses, rechunk, schemes, suites
+from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
+from benchmarks.peers import load
+from benchmarks.report import table, verdicts
+from benchmarks.suites import bench_checksums, bench_policy
+from benchmarks.suites.common import Suite
+from benchmarks.timing import Effort, Failure, Timing
+from benchmarks.workspace import Workspace
+
+ROOT = Path(suites.__file__).parents[2]
+COMPARE = Path(suites.__file__).parents[1] / "compare.py"
+QUICK = SCALES["quick"]
+
+
+def test_compare_runs_all_cases(tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    figures = tmp_path / "figures.json"
+    tables = tmp_path / "tables.md"
+    done = subprocess.run(
+        [sys.executable, COMPARE, "--quick", "--folder", folder]
+        + ["--json", figures, "--markdown", tables],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(folder.iterdir())
+    results = json.loads(figures.read_text())["results"]
+    for group in (make(QUICK) for make in suites.GROUPS):
+        assert group.title in done.stdout
+        assert group.title in tables.read_text(encoding="utf-8")
+        for case in group.cases:
+            for engine in set(OURS) & set(group.candidates or OURS):
+                assert results[group.name][case.name][engine]["samples"] > 0
+
+
+@pytest.mark.parametrize("suite", Suite.__subclasses__(), ids=lambda suite: suite.__name__)
+def test_suite_runs_all_cases(suite):
+    quick = type(suite.__name__, (suite,), {"scale": QUICK, "effort": Effort(1, 0.0, 0.0, 0.0)})()
+    ran = set()
+    cases, candidates = quick.params
+    for case in cases:
+        for candidate in candidates:
+            try:
+                quick.setup(case, candidate)
+            except Unsupported:
+                continue
+            quick.time_case(case, candidate)
+            quick.teardown(case, candidate)
+            ran.add((case, candidate))
+    assert {(case, OURS[0]) for case in cases} <= ran
+    if (cases[0], NUMPY) in ran:
+        assert quick.track_ratio(cases[0], OURS[0]) > 0
+    for candidate in quick.candidates.values():
+        candidate.close()
+
+
+def timing(seconds):
+    return Timing(5, seconds, seconds, (seconds, seconds), 0, reference=1.0)
+
+
+def test_verdicts_and_table():
+    targets = (
+        Target(1.25, NUMPY),
+        Target(0.5, "peers"),
+        Target(2.0, "seconds"),
+        Target(1.5, "first", same_candidate=True),
+    )
+    group = Group("g", "Title", (Case("first", None), Case("second", None, targets)))
+    results = {
+        "first": {NUMPY: timing(1.0), OURS[0]: timing(1.0)},
+        "second": {
+            NUMPY: timing(1.0),
+            OURS[0]: timing(1.2),
+            OURS[1]: Failure("no such engine", expected=False),
+            "h5py": timing(3.0),
+            "zarr": timing(2.0),
+            "tiledb": Failure("growth", expected=True),
+        },
+    }
+    judged = list(verdicts(group, results))
+    assert [verdict.held for verdict in judged] == [True, False, True, True]
+    assert str(judged[1]) == ("second: extarray-mmap takes 0.60 × zarr, target at most 0.50")
+    text = table(group, results)
+    assert "MISS second: extarray-mmap takes 0.60 × zarr" in text
+    assert "ERROR second: extarray-pread: no such engine" in text
+
+
+def test_workspace_removes_its_own_folder_only(tmp_path):
+    (tmp_path / "precious").touch()
+    workspace = Workspace(load(NUMPY), tmp_path, QUICK)
+    workspace.cube(QUICK.chunks[0])
+    workspace.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_growth_policies():
+    lines = bench_policy.table(((2, 4), (3, 3))).splitlines()
+    assert len(lines) == 2 + 2 * len(bench_policy.POLICIES)
+    assert "exact | 6 | 100 %" in lines[2]
+    suite = bench_policy.Policies()
+    policies, ranks = suite.params
+    found = [suite.track_segments(policy, ranks[0]) for policy in policies]
+    assert found[0] == max(found)
+    assert suite.track_utilisation(policies[0], ranks[1]) == 100
+
+
+def test_checksums():
+    lines = bench_checksums.table(12, 5).splitlines()
+    assert len(lines) == 3 + len(bench_checksums.ACTIONS) + 2
+    suite = bench_checksums.Verifying()
+    actions, verifications = suite.params
+    suite.setup(actions[0], verifications[0])
+    assert suite.track_time(actions[0], verifications[0]) > 0
+    suite.teardown(actions[0], verifications[0])
+
+
+def test_one_sided_access(mpiexec, script, tmp_path):
+    figures = tmp_path / "figures.json"
+    done = subprocess.run(
+        [sys.executable, COMPARE.with_name("onesided.py"), "--quick", "--json", figures]
+        + ["--peers"],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {r["operation"] for r in json.loads(figures.read_text())} == {"get", "put", "accumulate"}
+
+
+def test_allocation_schemes():
+    lines = schemes.orders(side=16, chunk=8).splitlines()
+    assert [line.split()[1] for line in lines[4:]] == ["C", "F", "Z", "H"]
+    assert schemes.pages((64, 64), "H", 3, 8) < schemes.pages((64, 64), "C", 3, 8)
+    lines = schemes.interleaved(n=8, chunk=4).splitlines()
+    assert len(lines) == 4 + 3 * 4
+
+
+def test_rechunking_beside_other_packages(tmp_path):
+    *_, cubes = rechunk.cases(2**20)
+    assert next(case.nbytes for case in rechunk.cases(2**31)) == 2**31
+    # Others take longer to be imported than all tests of this module.
+    pythons = dict.fromkeys([rechunk.PLAIN, rechunk.OURS, rechunk.PANGEO], sys.executable)
+    outcomes = rechunk.measure(cubes, 2**20, pythons, 1, tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert outcomes[rechunk.PLAIN].seconds > 0
+    lines = rechunk.table({cubes: outcomes}).splitlines()
+    assert len(lines) == 2 + len(pythons)
+    assert all("squares to cubes" in line for line in lines[2:])
+
+
+def test_accesses_along_and_across_chunks(mpirun, tmp_path):
+    assert [*accesses.shapes(8192)][::5] == [(8, 8192), (256, 256), (8192, 8)]
+    script = tmp_path / "accesses.py"
+    script.write_text(
+        f"import sys; sys.path.append({os.fspath(ROOT)!r})\n"
+        "from benchmarks.accesses import main\n"
+        "sys.argv += ['--side', '32', '--rounds', '1']\n"
+        "main()\n"
+    )
+    lines = mpirun(2, script).splitlines()
+    assert "2 ranks" in lines[0]
+    assert [line.split()[1] for line in lines[4:]] == ["1", "2", "4", "8", "16", "32"]
+
+
+def test_parallel_runs_all_lines(mpiexec, script, tmp_path):
+    figures = tmp_path / "figures.json"
+    parallel = COMPARE.with_name("parallel.py")
+    candidates = ["ours", "ours_mpi_io", "ours_pread", "plain", "conventional"]
+    done = subprocess.run(
+        [sys.executable, parallel, "--scale", "quick", "--ranks", "2", "--rounds", "1"]
+        + ["--folder", tmp_path, "--json", figures, "--candidates", *candidates],
+        capture_output=True,
+        text=True,
+        env=script.environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = json.loads(figures.read_text())["2"]
+    assert len(table) == 11
+    for line, times in table.items():
+        assert set(times) == set(candidates), line

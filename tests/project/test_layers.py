@@ -1,0 +1,249 @@
+"""Imports go down only, and the package needs NumPy alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "extarray"
+
+#: The rooms, floor by floor, from the top down.  A room uses what is on lower floors, and no other
+#: room of its own.  Inside a room a module uses those that its map, the docstring of the room's
+#: ``__init__``, lists below it.
+FLOORS = [
+    ["__main__"],
+    ["cli", "interop", "pexta", "array_api", "errors"],
+    ["extarray"],
+    ["mpi", "plot"],
+    ["array"],
+    ["maintenance", "numpy_api", "selection"],
+    ["storage", "streaming"],
+    ["_core", "format", "grid"],
+    ["common"],
+]
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+SOURCES = sorted(p for p in ROOT.rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
+MODULES = {".".join([ROOT.name, *p.relative_to(ROOT).with_suffix("").parts]) for p in SOURCES}
+
+_CYTHON_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?P<source>[.\w]+)[ \t]+c?import[ \t]*(?P<names>\([^)]*\)|[^\n#]+)"
+    r"|c?import[ \t]+(?P<modules>[^\n#]+))",
+    re.MULTILINE,
+)
+
+
+def full_name(path: Path) -> str:
+    name = ".".join([ROOT.name, *path.relative_to(ROOT).with_suffix("").parts])
+    return name.removesuffix(".__init__")
+
+
+def room_of(name: str) -> str:
+    """The room that a module is in; that of the face is "extarray"."""
+    return (name.split(".") + [ROOT.name])[1]
+
+
+def listed(room: str) -> list[str]:
+    """The modules of a room, as its map lists them from the top down."""
+    text = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8")))
+    return [
+        n for line in re.findall(r"^(``.+``)$", text or "", re.M) for n in re.findall(r"\w+", line)
+    ]
+
+
+MAPS = {p.parent.name: listed(p.parent.name) for p in ROOT.glob("*/__init__.py")}
+
+
+def imports(text: str, path: Path):
+    """Yield (line, full name) of what a source imports, at its head and in its functions.
+
+    `from x import y` gives x.y where that is a module of the package, else x.
+    """
+    package = [ROOT.name, *path.relative_to(ROOT).parent.parts]
+    if path.suffix == ".py":
+        found = []
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                found += [(node.lineno, 0, alias.name, None) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                found += [
+                    (node.lineno, node.level, node.module or "", alias.name) for alias in node.names
+                ]
+    else:
+        found = []
+        for match in _CYTHON_IMPORT.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            if match["source"] is None:
+                names = [(name.split()[0], None) for name in match["modules"].split(",")]
+            else:
+                inside = match["names"].strip("() \n").split(",")
+                names = [(match["source"], name.split()[0]) for name in inside if name.strip()]
+            for source, name in names:
+                bare = source.lstrip(".")
+                found.append((line, len(source) - len(bare), bare, name))
+    for line, dots, source, name in found:
+        base = ".".join(package[: len(package) - dots + 1]) if dots else ""
+        target = ".".join(filter(None, [base, source]))
+        if name and f"{target}.{name}" in MODULES:
+            target = f"{target}.{name}"
+        yield line, target
+
+
+def violations(text: str, path: Path) -> list[str]:
+    """What a source imports that it must not."""
+    here = full_name(path)
+    problems = []
+    for line, target in sorted(set(imports(text, path))):
+        top = target.partition(".")[0]
+        if top != ROOT.name:
+            known = {*sys.stdlib_module_names, "numpy"}
+            if path.suffix != ".py":
+                known |= {"cpython", "cython", "libc", "posix"}  # Cython's own declarations
+            if top not in known:
+                problems.append(f"{path.name}:{line}: imports {target}, not through `extras`")
+        elif not is_below(target, here):
+            problems.append(f"{path.name}:{line}: {here} imports {target}, which is not below it")
+    return problems
+
+
+def is_below(target: str, here: str) -> bool:
+    """Tell whether a module may be imported by another."""
+    own, other = room_of(here), room_of(target)
+    if own != other:
+        return FLOOR[own] < FLOOR[other]
+    inner, outer = (name.split(".")[2:3] for name in (target, here))
+    if not (inner and outer):  # a room's face has all of it; the room has nothing of its face
+        return bool(inner) or target == here
+    order = MAPS[own]
+    return target == here or order.index(inner[0]) > order.index(outer[0])
+
+
+def test_there_are_sources():
+    assert {p.suffix for p in SOURCES} == {".py", ".pyx", ".pxd"}
+
+
+def test_rooms():
+    inside = {p.name for p in ROOT.iterdir() if p.name != "__pycache__"}
+    files = {"__init__.py", "__main__.py", "py.typed"}
+    assert inside - files == set(FLOOR) - {"extarray", "__main__"}
+    assert len(inside - files) <= 17
+
+
+@pytest.mark.parametrize("room", sorted(MAPS))
+def test_a_map_lists_its_modules(room):
+    there = {p.stem for p in (ROOT / room).iterdir() if p.suffix in {".py", ".pyx", ".pxd"}}
+    assert sorted(MAPS[room]) == sorted(there - {"__init__"})
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down(path):
+    assert violations(path.read_text(encoding="utf-8"), path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("grid/order.py", "from ..array.array import ExtArray"),
+        ("grid/order.py", "from .. import storage"),
+        ("grid/order.py", "import extarray"),
+        ("grid/order.py", "from extarray.format import header"),
+        ("grid/chunking.py", "def f():\n    from extarray.grid.address_runs import region"),
+        ("storage/states.py", "from extarray.storage.file_store import FileStore"),
+        ("format/header.py", "import h5py"),
+        ("plot/__init__.py", "import matplotlib.pyplot"),
+        ("cli/demo.py", "from ..pexta import open"),
+        ("_core/_axial.pyx", "from ._copy cimport layout_t, job_t"),
+        ("_core/_axial.pyx", "from extarray.storage.memory import (\n    MemoryStore,\n)"),
+        ("_core/_axial.pyx", "from . cimport _array"),
+        ("_core/_axial.pxd", "from ._array cimport ArrayCore"),
+        ("_core/_copy.pyx", "import scipy"),
+    ],
+)
+def test_a_violation_is_found(name, text):
+    assert len(violations(text, ROOT / name)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("array/array.py", "import os, numpy as np\nfrom .._core._array import ArrayCore"),
+        ("cli/demo.py", "from . import info\nfrom .. import __version__\nimport extarray as xa"),
+        ("_core/_copy.pyx", "from ._axial cimport (\n    a,\n    b,\n)\ncimport numpy as cnp"),
+        (
+            "_core/_copy.pyx",
+            "from libc.stdint cimport int64_t\nfrom ..common.errors import LimitError",
+        ),
+        ("mpi/__init__.py", "from extarray.mpi.array import ParallelArray"),
+    ],
+)
+def test_what_is_allowed_is_no_violation(name, text):
+    assert violations(text, ROOT / name) == []
+
+
+def test_the_core_sets_no_directives():
+    # setup.py has one set for all, which the debug build reverses as a whole.
+    pattern = re.compile(
+        r"^\s*#\s*cython:|\bcython\.(boundscheck|wraparound|initializedcheck|cdivision)\b",
+        re.MULTILINE,
+    )
+    found = [p.name for p in SOURCES if pattern.search(p.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_importing_the_package_imports_numpy_alone(tmp_path):
+    code = """
+import sys
+import numpy
+before = set(sys.modules)
+import extarray
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(new - sys.stdlib_module_names - {"numpy"}))
+"""
+    # Not in the checkout, which -c would put first on the path.
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    # Cython's own: what its modules share, in a module named after its version, and its settings.
+    cythons = re.compile(r"_cython_\w+|cython_runtime")
+    others = [name for name in done.stdout.split() if not cythons.fullmatch(name)]
+    assert others == ["extarray"]
+
+
+def required_packages():
+    """Yield (package, extra) of each call of `require` and `missing` with literal arguments."""
+    for path in SOURCES:
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", None))
+            texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            texts += [k.value.value for k in node.keywords if k.arg == "extra"]
+            if name in {"require", "missing"} and len(texts) >= 2:
+                yield texts[0].partition(".")[0], texts[1]
+
+
+def test_the_extra_that_an_error_names_installs_the_package():
+    def installs(extra, package):
+        for line in importlib.metadata.requires("extarray"):
+            requirement, _, marker = line.partition(";")
+            if not re.search(rf"""extra == ["']{extra}["']""", marker):
+                continue
+            inner = re.match(r"extarray\[(.+)\]", requirement)
+            if inner and any(installs(e.strip(), package) for e in inner[1].split(",")):
+                return True
+            found = re.match(r"[\w.-]+", requirement)[0]
+            if found.lower().replace("-", "_") == package.lower().replace("-", "_"):
+                return True
+        return False
+
+    calls = set(required_packages())
+    assert calls
+    assert sorted(call for call in calls if not installs(call[1], call[0])) == []

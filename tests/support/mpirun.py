@@ -1,0 +1,113 @@
+"""Running programs under mpiexec: the environment's own launcher, and always with a timeout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "mpi" / "programs"
+
+
+class Launcher:
+    """Runs scripts of tests/mpi on several ranks."""
+
+    def __init__(self, mpiexec: Path, environment: dict[str, str], *options: str):
+        self.mpiexec = mpiexec
+        self.options = options  # of mpi4py's runner
+        # Ranks outnumber the processors: who waits lets the others run.
+        yielding = {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        self.environment = {**environment, **yielding}
+
+    def command(self, ranks: int, program, *args) -> list[str]:
+        # Without mpi4py's runner a rank that fails would leave the others waiting.
+        python = [sys.executable, "-W", "error", "-m", "mpi4py", *self.options]
+        return list(map(str, [self.mpiexec, "-n", ranks, *python, SCRIPTS / program, *args]))
+
+    @property
+    def is_mpich(self) -> bool:
+        """Whether the launcher is that of MPICH."""
+        return self.mpiexec.with_name("mpiexec.hydra").exists()
+
+    def on_hosts(self, prefix: list[str], ranks: int, program, *args) -> str:
+        """What a program prints that runs on two hosts; `prefix` makes a network of its own."""
+        mpiexec, option, number, *command = self.command(ranks, program, *args)
+        assert option == "-n"
+        hosts = [*prefix, "sh", str(SCRIPTS / "hosts.sh"), mpiexec, number, *command]
+        return self._finished(*self._run(hosts, timeout=100))
+
+    def start(self, ranks: int, program, *args) -> subprocess.Popen:
+        """Starts a program, which `kill` ends."""
+        return self._start(self.command(ranks, program, *args))
+
+    def _start(self, command: list[str]) -> subprocess.Popen:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,  # the launcher forwards it, and may wait for it
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+        )
+
+    def __call__(self, ranks: int, program, *args, timeout=150) -> str:
+        """What a program prints; it has to end well."""
+        return self._finished(*self.status(ranks, program, *args, timeout=timeout))
+
+    def status(self, ranks: int, program, *args, timeout=150) -> tuple[int, str]:
+        """Exit status of a program, and what it prints."""
+        return self._run(self.command(ranks, program, *args), timeout)
+
+    def _run(self, command: list[str], timeout: float) -> tuple[int, str]:
+        process = self._start(command)
+        try:
+            text, _ = process.communicate(timeout=timeout)
+        finally:
+            if process.poll() is None:
+                kill(process)
+        return process.returncode, text
+
+    @staticmethod
+    def _finished(status: int, text: str) -> str:
+        assert status == 0, f"exit status {status}\n{text}"
+        return text
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Ends a launcher and its ranks at once."""
+    processes = family(process.pid)
+    left = {name for pid in processes for name in shared_memory(pid)}
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    for name in left:
+        Path(name).unlink(missing_ok=True)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def shared_memory(pid: int) -> list[str]:
+    """Shared memory that an MPI library would have removed in the end."""
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        return re.findall(r"(/dev/shm/mpich\S+)$", maps, re.MULTILINE)
+    return []
+
+
+def family(pid: int) -> list[int]:
+    """A process that runs, and those that descend from it (as far as the system has /proc)."""
+    children: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # Behind the name, which may have spaces: state, parent.
+            parent = int(place.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(place.parent.name))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found

@@ -1,0 +1,165 @@
+"""The other side of preload.c, which stands between a process and the system.
+
+`python tests/support/preload.py SCRIPT [ARGUMENT ...]` runs a script in a process whose files in a
+temporary folder are watched.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+__all__ = [
+    "FAULTS",
+    "KILLS",
+    "NOTHING_DONE",
+    "WAIT",
+    "Control",
+    "Event",
+    "build",
+    "environment",
+    "events",
+    "mark",
+]
+
+#: What a call can meet and go on from.
+FAULTS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR, "half": 1000}
+#: How it can be the last one.
+KILLS = {"before": 1001, "half": 1002, "after": 1003}
+#: A transfer of no bytes, without an error.
+NOTHING_DONE = 1004
+#: A call for space that takes until it is released; other calls do not count.
+WAIT = 1005
+
+_CONTROL = np.dtype(
+    [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log", "released")]
+    + [("name", "S24")]
+)
+_RECORD = np.dtype(
+    [("name", "S16"), ("inode", "u8"), ("offset", "i8"), ("length", "i8"), ("bytes", "i8")]
+)
+
+
+def build(folder: Path) -> Path | None:
+    """The library, compiled; None where that is not possible."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if not sys.platform.startswith("linux") or compiler is None:
+        return None
+    library = folder / "preload.so"
+    source = Path(__file__).with_name("preload.c")
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+    subprocess.run(command, check=True, timeout=120)
+    return library
+
+
+def environment(library: Path, folder: Path, control: Path) -> dict[str, str]:
+    """Environment of a process whose calls for files in a folder are watched."""
+    with control.open("wb") as file:
+        file.truncate(4096)
+    before = os.environ.get("LD_PRELOAD")
+    return {
+        "LD_PRELOAD": f"{before}:{library}" if before else str(library),
+        "PRELOAD_FOLDER": str(folder),
+        "PRELOAD_CONTROL": str(control),
+    }
+
+
+class Control:
+    """What the watched process, which has made this, is told; its children share it."""
+
+    def __init__(self):
+        with open(os.environ["PRELOAD_CONTROL"], "r+b") as file:
+            self._page = np.frombuffer(mmap.mmap(file.fileno(), 4096), _CONTROL, count=1)[0:1]
+        self._page["log"] = -1
+        self._page["quick"] = 1  # what the disk does is not what is tested
+
+    @property
+    def name(self) -> str:
+        """The call that met the last fault."""
+        return self._page["name"][0].decode()
+
+    @property
+    def fired(self) -> bool:
+        """Whether there was a fault since the last one was armed by `fault`."""
+        return bool(self._page["fired"][0])
+
+    @contextmanager
+    def fault(self, number: int, fault: int):
+        """The call of this number, counted from 1, meets a fault; gives whether one has."""
+        self._page["fired"] = self._page["released"] = 0
+        self.arm(number, fault)
+        try:
+            yield lambda: self.fired
+        finally:
+            self._page["countdown"] = 0
+
+    def arm(self, number: int, fault: int) -> None:
+        self._page["fault"] = fault
+        self._page["countdown"] = number
+
+    def release(self) -> None:
+        """Have the call that waits go on."""
+        self._page["released"] = 1
+
+    def record(self, log: int) -> None:
+        """Write what changes files to a descriptor (-1: no longer)."""
+        self._page["log"] = log
+
+
+@dataclass
+class Event:
+    """A call that changed a file, or a mark of the test's own (`name` is "mark")."""
+
+    name: str
+    inode: int
+    offset: int
+    length: int
+    data: bytes
+
+
+def mark(log: int, text: str) -> None:
+    """Write a mark among the records."""
+    data = text.encode()
+    record = np.zeros(1, _RECORD)
+    record["name"], record["bytes"] = b"mark", len(data)
+    os.write(log, record.tobytes() + data)
+
+
+def events(log: bytes):
+    """Yield what was recorded."""
+    at = 0
+    while at < len(log):
+        record = np.frombuffer(log, _RECORD, count=1, offset=at)[0]
+        at += _RECORD.itemsize
+        size = int(record["bytes"])
+        name, inode = record["name"].decode(), int(record["inode"])
+        yield Event(name, inode, int(record["offset"]), int(record["length"]), log[at : at + size])
+        at += size
+
+
+def main(command: list[str]) -> int:
+    """Run a script in a watched process; returns how it ended."""
+    with tempfile.TemporaryDirectory() as place:
+        library = build(Path(place))
+        if library is None:
+            sys.exit("needs a C compiler, and Linux")
+        folder = Path(place, "watched")
+        folder.mkdir()
+        watch = environment(library, folder, Path(place, "control"))
+        return subprocess.run(
+            [sys.executable, *command], env={**os.environ, **watch}, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
