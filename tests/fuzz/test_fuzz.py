@@ -1,4 +1,4 @@
-"""Files and arguments of all kinds, from Hypothesis: `tests/support/fuzz.py` goes on where this ends."""
+"""Files and arguments of all kinds, from Hypothesis; `tests/support/fuzz.py` goes on from here."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from strategies import fancy_selections, selections, sides
 
 import extarray as xa
+from extarray.format.header import decode_header
+from extarray.format.places import CUTS_BYTES, LIVE_SLOTS
 from extarray.storage.file_store import FileStore
+from extarray.storage.states import PASSED_ON
 
 FILL = -7
 OLD, NEW = 1000, 5000  # values that tell where they come from
@@ -135,6 +138,28 @@ def test_the_number_goes_on_with_the_next_writer(path):
         with xa.open(path, "r+") as array:
             array.shrink(0, 2)
             assert array._store._read_cuts() == n
+
+
+def test_a_count_that_was_passed_on_is_taken_as_it_stands(disk):
+    """A writer that died before another file took the name has left the mark, and no cut."""
+    with disk.array((6,), "i4", chunks=(2,), fill_value=FILL) as array:
+        array[...] = np.arange(6)
+        array.shrink(0, 1)
+        array.close()
+        metadata = f"{array.path}.xmd"
+        with open(metadata, "r+b") as file:
+            header = decode_header(file.read(4096))
+            file.seek(header.cuts_offset)
+            count = int.from_bytes(file.read(CUTS_BYTES), "little")
+            file.seek(header.cuts_offset)
+            file.write((count | PASSED_ON).to_bytes(CUTS_BYTES, "little"))
+        with disk.open(array) as reader:
+            with open(metadata, "r+b") as file:  # a commit is under way: no state is whole
+                for slot in LIVE_SLOTS:
+                    file.seek(header.superblock_offset(slot))
+                    file.write(bytes(64))
+            for _ in range(2):
+                np.testing.assert_array_equal(reader[...], np.arange(5))
 
 
 def test_a_reader_that_knew_the_cut_before_the_holes(disk):

@@ -1,9 +1,9 @@
 """Each call to the system fails once, in each call of an array: what is then.
 
-`python tests/support/faults.py [ENGINE [CASE ...]]` goes through the cases, in a process that preload.py
-watches.  A case has its call made again and again on fresh files; the first call to the system
-fails, then the second, and so on, until none is left to fail.  With EXTARRAY_TEST_FAULTS=all every
-kind of array meets every kind of fault.
+`python tests/support/faults.py [ENGINE [CASE ...]]` goes through the cases, in a process that
+preload.py watches.  A case has its call made again and again on fresh files; the first call to the
+system fails, then the second, and so on, until none is left to fail.  With EXTARRAY_TEST_FAULTS=all
+every kind of array meets every kind of fault.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Processes that are killed in the midst of random calls, or of `create`, and what they leave.
 
-`python tests/support/kills.py NUMBER [SEED]` kills as many, at random moments; where the calls to the
-system are watched (preload.py), half of them at one of these, before, in the midst of or after it,
-and then some more at each of those that `create` makes.
+`python tests/support/kills.py NUMBER [SEED]` kills as many, at random moments; where the calls to
+the system are watched (preload.py), half of them at one of these, before, in the midst of or after
+it, and then some more at each of those that `create` makes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Losses of power: what may be left on a disk of all that was written, and what opens of it.
 
-`python tests/support/power.py RUNS [SEED]` records random calls, in a process that preload.py watches, and
-replays what was recorded, many times.  On the disk is for sure what was written to a file before it
-was synchronized.  Of what came after, a sector has any of the contents that it had since: writes
-are lost, done in another order, and torn between sectors of 512 bytes.  The length and the holes of
-a file are those of one moment since, and so are the names in a folder: file systems keep these in a
-journal, or the like.
+`python tests/support/power.py RUNS [SEED]` records random calls, in a process that preload.py
+watches, and replays what was recorded, many times.  On the disk is for sure what was written to a
+file before it was synchronized.  Of what came after, a sector has any of the contents that it had
+since: writes are lost, done in another order, and torn between sectors of 512 bytes.  The length
+and the holes of a file are those of one moment since, and so are the names in a folder: file
+systems keep these in a journal, or the like.
 """
 
 from __future__ import annotations

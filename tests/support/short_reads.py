@@ -1,8 +1,8 @@
 """Reads that fall short: what waits for a decision, or for another writer, is read all the same.
 
-`python tests/support/short_reads.py` goes through images of files that writers have left at each of their
-writes, in a process that preload.py watches.  Each image is read again and again: the first call to
-the system does half of its work, then the second, and so on, until none is left.
+`python tests/support/short_reads.py` goes through images of files that writers have left at each of
+their writes, in a process that preload.py watches.  Each image is read again and again: the first
+call to the system does half of its work, then the second, and so on, until none is left.
 """
 
 from __future__ import annotations
