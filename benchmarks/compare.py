@@ -32,9 +32,10 @@ if __name__ == "__main__" and not __package__:
 
 import numpy as np
 
-from benchmarks.model import DASK, MEMMAP, NUMPY, OURS, SCALES, Group, Scale
+from benchmarks.model import Group
 from benchmarks.peers import LIBRARIES, installed, library_version
 from benchmarks.report import Results, markdown, table, verdicts
+from benchmarks.sizes import DASK, MEMMAP, NUMPY, OURS, SCALES, Scale
 from benchmarks.suites import GROUPS
 from benchmarks.timing import Candidate, Effort, Failure, Outcome, Worker, measure
 from benchmarks.workspace import make_source

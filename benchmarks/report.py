@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .model import NUMPY, OURS, PEERS, SECONDS, Group, Target
+from .model import Group, Target
 from .peers import CANDIDATES, LIBRARIES
+from .sizes import NUMPY, OURS, PEERS, SECONDS
 from .timing import Failure, Outcome, Timing
 
 #: What was measured in a group: by name of the case, then of the candidate.

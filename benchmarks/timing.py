@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from . import peers
-from .model import NUMPY, Case, Operation, Scale, Unsupported
+from .model import Case, Operation
+from .sizes import NUMPY, Scale, Unsupported
 from .workspace import Workspace
 
 #: A candidate that does not answer within this many seconds is given up.

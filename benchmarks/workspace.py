@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .model import Layout, Scale
 from .peers.base import Peer
+from .sizes import Layout, Scale
 
 
 def make_source(scale: Scale) -> np.ndarray:

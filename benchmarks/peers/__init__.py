@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from ..model import MEMMAP, NUMPY, OURS
+from ..sizes import MEMMAP, NUMPY, OURS
 from .base import Peer
 
 #: Name of a candidate: (packages, module in this folder, class).

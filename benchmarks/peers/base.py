@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..model import Layout, Unsupported
+from ..sizes import Layout, Unsupported
 
 
 class Computing:

@@ -10,7 +10,7 @@ from typing import Any
 import blosc2
 import numpy as np
 
-from ..model import Layout, Unsupported
+from ..sizes import Layout, Unsupported
 from .base import Peer
 
 #: Beyond, creation and growth take minutes: chunks are added one by one, to a list that is copied.

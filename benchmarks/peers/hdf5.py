@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..model import Layout
+from ..sizes import Layout
 from .base import Peer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from ..model import Layout, Unsupported
+from ..sizes import Layout, Unsupported
 from .base import Computing, Peer
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import extarray as xa
 
-from ..model import Layout
+from ..sizes import Layout
 from .base import Computing, Peer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from ..model import Layout
+from ..sizes import Layout
 from .base import Peer
 
 CONTEXT = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tiledb
 
-from ..model import Layout, Unsupported
+from ..sizes import Layout, Unsupported
 from .base import Peer
 
 CONTEXT = tiledb.Ctx(

@@ -9,7 +9,7 @@ import numpy as np
 import zarr
 from zarr.core.buffer import default_buffer_prototype
 
-from ..model import Layout
+from ..sizes import Layout
 from .base import Peer
 
 zarr.config.set({"threading.max_workers": 1, "async.concurrency": 1})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.model import NUMPY, OURS, SECONDS, Case, Group, Layout, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
 from benchmarks.peers.base import Peer
+from benchmarks.sizes import NUMPY, OURS, SECONDS, Layout, Scale
 from benchmarks.workspace import Workspace
 
 from .common import Suite, generator, reading

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.model import NUMPY, Case, Group, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
+from benchmarks.sizes import NUMPY, Scale
 from benchmarks.workspace import Workspace
 
 from .common import FASTER_THAN_PEERS, Suite, generator

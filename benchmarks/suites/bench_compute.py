@@ -7,18 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.model import (
-    DASK,
-    MEMMAP,
-    NUMPY,
-    OURS,
-    Case,
-    Group,
-    Layout,
-    Operation,
-    Scale,
-    Target,
-)
+from benchmarks.model import Case, Group, Operation, Target
+from benchmarks.sizes import DASK, MEMMAP, NUMPY, OURS, Layout, Scale
 from benchmarks.workspace import Workspace
 
 from .common import FASTER_THAN_PEERS, Suite

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.model import NUMPY, Case, Group, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
 from benchmarks.peers.base import Peer
+from benchmarks.sizes import NUMPY, Scale
 from benchmarks.workspace import Workspace
 
 from .common import Suite, generator, reading

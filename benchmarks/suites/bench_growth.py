@@ -7,8 +7,9 @@ from itertools import count
 
 import numpy as np
 
-from benchmarks.model import PEERS, SECONDS, Case, Group, Layout, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
 from benchmarks.peers.base import Peer
+from benchmarks.sizes import PEERS, SECONDS, Layout, Scale
 from benchmarks.workspace import Workspace
 
 from .common import Suite

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isqrt
 
-from benchmarks.model import NUMPY, OURS, Case, Group, Layout, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
+from benchmarks.sizes import NUMPY, OURS, Layout, Scale
 from benchmarks.workspace import Workspace
 
 from .common import Suite

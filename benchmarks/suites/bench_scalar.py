@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.model import NUMPY, Case, Group, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
+from benchmarks.sizes import NUMPY, Scale
 from benchmarks.workspace import Workspace
 
 from .common import FASTER_THAN_PEERS, Suite, generator

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.model import NUMPY, OURS, PEERS, Case, Group, Layout, Operation, Scale, Target
+from benchmarks.model import Case, Group, Operation, Target
+from benchmarks.sizes import NUMPY, OURS, PEERS, Layout, Scale
 from benchmarks.workspace import Workspace
 
 from .common import FASTER_THAN_MEMMAP, FASTER_THAN_PEERS, Suite, reading

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks.model import MEMMAP, NUMPY, OURS, PEERS, SCALES, Group, Operation, Scale, Target
+from benchmarks.model import Group, Operation, Target
+from benchmarks.sizes import MEMMAP, NUMPY, OURS, PEERS, SCALES, Scale
 from benchmarks.timing import Candidate, Effort, Failure, measure
 
 #: "Several times faster than the best peer".

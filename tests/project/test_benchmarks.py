@@ -14,9 +14,10 @@ import pytest
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
 from benchmarks import accesses, rechunk, schemes, suites
-from benchmarks.model import NUMPY, OURS, SCALES, Case, Group, Target, Unsupported
+from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
 from benchmarks.report import table, verdicts
+from benchmarks.sizes import NUMPY, OURS, SCALES, Unsupported
 from benchmarks.suites import bench_checksums, bench_policy
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib.metadata
 import re
 import subprocess
@@ -184,6 +185,25 @@ def test_a_violation_is_found(name, text):
 )
 def test_what_is_allowed_is_no_violation(name, text):
     assert violations(text, ROOT / name) == []
+
+
+def test_benchmarks_import_in_no_circle():
+    folder = ROOT.parent / "benchmarks"
+    sources = [(p.relative_to(ROOT.parent).with_suffix("").parts, p) for p in folder.rglob("*.py")]
+    paths = {".".join(parts): p for parts, p in sources}
+    graph = {}
+    for name, path in paths.items():
+        package = name.split(".")[:-1]
+        found = graph[name.removesuffix(".__init__")] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                source = ".".join([*base, *filter(None, [node.module])])
+                for alias in node.names:
+                    inner = f"{source}.{alias.name}"
+                    found.add(inner if inner in paths else source)
+    known = {name: targets & set(graph) for name, targets in graph.items()}
+    list(graphlib.TopologicalSorter(known).static_order())
 
 
 def test_the_core_sets_no_directives():
