@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import itertools
 import os
 import random
 import signal
@@ -15,10 +13,9 @@ from pathlib import Path
 
 import preload
 import pytest
+from factory import Factory
 from hypothesis import settings
 from mpirun import Launcher
-
-import extarray as xa
 
 # The same examples in every run, everywhere, but where others are asked for.
 settings.register_profile(
@@ -55,47 +52,22 @@ def pytest_report_header(config):
     return f"hypothesis: examples of HYPOTHESIS_PROFILE={profile} pytest --hypothesis-seed={seed}"
 
 
+def pytest_collection_modifyitems(items):
+    """Marks what runs under mpiexec, and what starts other processes, by its fixtures."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "mpiexec" in fixtures:
+            item.add_marker("mpi")
+        if fixtures & {"mpiexec", "script", "shim", "private_mount", "private_network"}:
+            item.add_marker("process")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def outside_the_checkout(tmp_path_factory):
     """Runs the suite in an empty folder: -c and -m would put the unbuilt checkout first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("cwd"))
         yield
-
-
-class Factory:
-    """Makes arrays of one engine, each under a fresh name; "memory" ones have no file."""
-
-    def __init__(self, engine: str, folder: Path):
-        self.engine = engine
-        self.folder = folder
-        self._numbers = itertools.count()
-
-    @property
-    def on_disk(self) -> bool:
-        return self.engine != "memory"
-
-    def create(self, shape, dtype="f8", **options):
-        if not self.on_disk:
-            return xa.create(None, shape=shape, dtype=dtype, **options)
-        path = self.folder / f"a{next(self._numbers)}"
-        return xa.create(path, shape=shape, dtype=dtype, engine=self.engine, **options)
-
-    def open(self, array, mode="r", **options):
-        """Opens the files of an array once more."""
-        return xa.open(array.path, mode=mode, engine=self.engine, **options)
-
-    @contextlib.contextmanager
-    def array(self, *args, **options):
-        """An array for the length of a block; its files are removed at the end."""
-        array = self.create(*args, **options)
-        try:
-            yield array
-        finally:
-            array.close()
-            if self.on_disk:
-                for suffix in (".xmd", ".xta"):
-                    array.path.with_name(array.path.name + suffix).unlink()
 
 
 @pytest.fixture(scope="session", params=[*ENGINES, "memory"])

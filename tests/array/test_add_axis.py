@@ -347,6 +347,7 @@ def test_an_index_or_a_value_that_adds_an_axis(factory):
     array.close()
 
 
+@pytest.mark.slow
 def test_threads_that_read_and_write_meanwhile(factory):
     """Each sees the array before or after, or is told."""
     array = factory.create((64, 96), "i4", chunks=(16, 32))

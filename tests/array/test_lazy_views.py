@@ -114,6 +114,7 @@ def elements(data, places):
 # -- reading and writing -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(case=cases(max_ndim=3), data=st.data())
 def test_a_view_reads_as_numpys(factory, case, data):
     with built(factory, case) as (array, model):
@@ -135,6 +136,7 @@ def test_a_view_reads_as_numpys(factory, case, data):
             assert_same_outcome(lambda key=key: view[key], lambda key=key: expected[key])
 
 
+@pytest.mark.slow
 @given(case=cases(max_ndim=3), data=st.data())
 def test_a_view_writes_through(factory, case, data):
     with built(factory, case) as (array, model):

@@ -105,6 +105,7 @@ def test_rolling_window(place, engine, fill):
         assert most <= 8 * 4 * row * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("growth", ["exact", ("linear", 4), ("exponential", 1.5), "cubical"])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("fill", FILLS)
@@ -325,6 +326,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("side", ["end", "start"])
 @pytest.mark.parametrize("sparse", [False, True])

@@ -289,6 +289,7 @@ class TestChecksCanFail:
         monkeypatch.setattr(demo, "_grow", kill)
         self.failed(run(), "the reader (process", "exit status -9")
 
+    @pytest.mark.slow
     def test_reader_that_hangs(self, run, monkeypatch, readers):
         grow = demo._grow
 
@@ -340,6 +341,7 @@ class TestChecksCanFail:
         self.failed(run("--limit", 0.001), "in time")
         assert readers[0]._process.returncode is not None
 
+    @pytest.mark.slow
     def test_time_runs_out_on_the_way(self, run, monkeypatch, readers):
         grow = demo._grow
 

@@ -63,6 +63,7 @@ def test_reads_agree_with_the_chunks(factory, case, data):
             assert_same(array[selection], part)
 
 
+@pytest.mark.slow
 @given(case=cases(max_ndim=3), data=st.data())
 def test_writes_agree_with_writing_element_by_element(factory, case, data):
     """And touch no other byte."""
@@ -186,6 +187,7 @@ def small_boxes(factory):
         array.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f8", "f4", "u2", "V24"])
 @pytest.mark.parametrize("side", [16, 32, 64])
 def test_large_transfers(factory, dtype, side):

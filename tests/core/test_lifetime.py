@@ -63,6 +63,7 @@ READS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_read_that_overlaps_close_gives_its_data_or_says_so(factory, read):
     for number in range(6):
@@ -262,6 +263,7 @@ def test_views_of_chunks_keep_what_they_show(factory):
         assert array[...].tolist() == [1] * 15 + [3] * 25
 
 
+@pytest.mark.slow
 def test_threads_in_random_steps(tmp_path):
     """The fuzzer; it runs for hours by hand."""
     counts = fuzz_threads.run(0, tmp_path, rounds=60)

@@ -150,6 +150,7 @@ def test_ml_dtypes_whose_parts_have_names(path):
         assert array.dtype.type is ml_dtypes.bfloat16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ML_DTYPES)
 def test_ml_dtypes_files_without_ml_dtypes(script, path, kind):
     """Whoever opens the file later gets the dtype, or is told which package defines it."""

@@ -45,6 +45,7 @@ def test_corpus(name, request):
         act(data)
 
 
+@pytest.mark.slow
 @given(data=BYTES)
 @found("3ea52299bdaca4789879616fa40ce33f35589b07de4e15be8fb679795a823e0c279a99d650623c4c")
 @found("9e8a7f0ea27669b5b607974d9b924f271f21e5ed7a5be97d")

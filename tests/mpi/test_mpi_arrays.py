@@ -11,6 +11,7 @@ from mpirun import SCRIPTS, Launcher, family, kill
 import extarray as xa
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_selections(mpirun, path, ranks):
     mpirun(ranks, "selections.py", path, "mpi-io", 0)
@@ -25,6 +26,7 @@ def test_selections_in_many_pieces(mpirun, path):
     mpirun(2, "selections.py", path, "mpi-io", 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine"), [(1, "mpi-io"), (3, "mpi-io"), (4, "mpi-io"), (2, "mmap"), (2, "pread")]
 )
@@ -55,6 +57,7 @@ def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
     mpirun(ranks, "errors.py", path, engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine", "fill"),
     [(1, "mpi-io", 0), (3, "mpi-io", 7), (2, "mmap", 7), (3, "pread", 0)],
@@ -68,11 +71,13 @@ def test_ranks_leave_statements(mpirun, path, ranks, engine):
     mpirun(ranks, "leaving.py", path, engine, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["mpi-io", "mmap"])
 def test_growth_from_outside(mpirun, path, engine):
     mpirun(3, "outside.py", path, engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine", "fill"),
     [(1, "mpi-io", 7), (3, "mpi-io", 0), (2, "mpi-io", 7), (2, "mmap", 7)],
@@ -112,6 +117,7 @@ def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
     assert check_planes(path) >= 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine", "seed"),
     [(1, "mpi-io", 0), (2, "mpi-io", 1), (3, "mpi-io", 2), (4, "mpi-io", 3), (2, "pread", 5)],

@@ -19,6 +19,8 @@ from workload import Twin, draw, problem
 
 import extarray as xa
 
+pytestmark = pytest.mark.slow
+
 CALLS = 20
 SEEDS = range(int(os.environ.get("EXTARRAY_TEST_MPI_SEEDS", 1)))
 

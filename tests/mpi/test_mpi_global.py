@@ -30,16 +30,19 @@ def run(mpiexec, script):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "hosts", "near"), [(1, "one", 1), (3, "one", 3), (2, "each", 1)])
 def test_global_arrays(run, path, ranks, hosts, near):
     run(ranks, hosts, "globals.py", path, near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "hosts"), [(1, "one"), (4, "one"), (2, "each"), (3, "two")])
 def test_one_sided(run, ranks, hosts):
     run(ranks, hosts, "onesided.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "engine"), [(3, "mpi-io"), (2, "mmap")])
 def test_additions_to_files(mpirun, path, ranks, engine):
     mpirun(ranks, "additions.py", path, engine)

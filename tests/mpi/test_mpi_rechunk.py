@@ -16,6 +16,7 @@ from extarray.maintenance.rechunk_plan import Task, plan_passes
 from extarray.mpi.sharing import shared_templates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_ranks_leave_the_bytes_of_one(mpirun, tmp_path, ranks):
     mpirun(ranks, "rechunk.py", tmp_path)

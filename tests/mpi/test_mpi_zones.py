@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import Factory
+from factory import Factory
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -131,6 +131,7 @@ def test_dra_acceptance(mpirun, tmp_path):
     mpirun(4, "dra.py", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_programs(mpirun, tmp_path, ranks):
     mpirun(ranks, "sections.py", tmp_path)

@@ -177,6 +177,7 @@ class TestGrowthMap:
                 ]
                 assert (max(both) + 0.05) / (min(both) + 0.05) >= 4.5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "make",
         [
@@ -336,6 +337,7 @@ def test_without_matplotlib_the_extra_is_named(call, monkeypatch):
         call()
 
 
+@pytest.mark.slow
 def test_neither_display_nor_pyplot(script):
     """Pictures leave matplotlib's global state alone; importing the module needs NumPy alone."""
     script(

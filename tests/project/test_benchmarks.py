@@ -23,6 +23,8 @@ from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
 from benchmarks.workspace import Workspace
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(suites.__file__).parents[2]
 COMPARE = Path(suites.__file__).parents[1] / "compare.py"
 QUICK = SCALES["quick"]

@@ -130,9 +130,13 @@ import extarray as xa  # noqa: E402
 from extarray import pexta  # noqa: E402
 from extarray.cli import COMMANDS  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    not (ROOT / "docs" / "index.md").is_file(), reason="the documentation is not part of this tree"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (ROOT / "docs" / "index.md").is_file(),
+        reason="the documentation is not part of this tree",
+    ),
+]
 
 
 @pytest.mark.parametrize("page", pages())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROPERTY = """
 from hypothesis import given
 from hypothesis import strategies as st

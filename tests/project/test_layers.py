@@ -250,6 +250,7 @@ def required_packages():
                 yield texts[0].partition(".")[0], texts[1]
 
 
+@pytest.mark.slow
 def test_the_extra_that_an_error_names_installs_the_package():
     def installs(extra, package):
         for line in importlib.metadata.requires("extarray"):

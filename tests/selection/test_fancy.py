@@ -24,6 +24,7 @@ def copy_of(model, selection):
     return np.array(result, order="C") if isinstance(result, np.ndarray) else result
 
 
+@pytest.mark.slow
 @given(case=cases(), data=st.data())
 def test_reads_equal_numpys(factory, case, data):
     with built(factory, case) as (array, model):
@@ -43,6 +44,7 @@ def test_reads_equal_numpys(factory, case, data):
             assert_same(out, expected)
 
 
+@pytest.mark.slow
 @given(case=cases(), data=st.data())
 def test_writes_equal_numpys(factory, case, data):
     """Also where an element is selected twice: the last value stays."""
@@ -99,6 +101,7 @@ def test_bounded_memory_makes_no_difference(factory, limit, case, data):
             assert_same(array[...], model.data)
 
 
+@pytest.mark.slow
 @given(case=cases(min_ndim=1), data=st.data())
 def test_only_what_is_selected_is_written(factory, case, data):
     """Every chunk, with what lies outside the bounds, is as if written element by element."""
@@ -116,6 +119,7 @@ def test_only_what_is_selected_is_written(factory, case, data):
             assert_same(view.copy(), expected.copy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["C", "F", "Z", "H"])
 @pytest.mark.parametrize("dtype", ["u1", "f8", "c16", "S3", "S33"])
 def test_many_points(factory, order, dtype):
@@ -607,6 +611,7 @@ print("whole")
 # -- indices that share elements with what is written --------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_memory", [10, 200, 10**6])
 def test_a_mask_that_is_a_view_of_what_is_written(factory, max_memory):
     expected = np.random.default_rng(4).random((30, 30)) < 0.5

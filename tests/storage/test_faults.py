@@ -11,6 +11,8 @@ import os
 import preload
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LONGEST = 280  # seconds
 
 

@@ -627,6 +627,7 @@ def wait(*progress):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HOLDERS)
 def test_whoever_has_the_lock_is_named(path, script, what):
     xa.ones((4, 4), "i4", path=path, chunks=(2, 2), checksum=what != "share").close()

@@ -74,6 +74,7 @@ assert a.shape != before.shape
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fill, call, method, when",
     [
@@ -171,6 +172,7 @@ assert xa.open(path).shape == shape
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "call, method, when, then",
     [

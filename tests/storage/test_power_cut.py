@@ -133,6 +133,7 @@ class Twin:
 STEPS = ["write", "extend", "append", "tell", "flush", "reopen"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_what_was_flushed_survives(tmp_path, monkeypatch, engine, seed):
     rng = random.Random(seed)

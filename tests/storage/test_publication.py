@@ -12,6 +12,7 @@ import format_reader
 import numpy as np
 import places
 import pytest
+from failing import Failing
 
 import extarray as xa
 from extarray.storage import file_store, filesystem
@@ -256,21 +257,6 @@ def test_it_can_be_overwritten_between_two_names(between):
 # -- arrays that are filled before they have their name --------------------------------------------
 
 
-class Failing:
-    """What looks like an array, and fails when half of it is read."""
-
-    shape, dtype = (4, 4), np.dtype("i4")
-
-    def __init__(self, path, act):
-        self.path, self.act, self.reads = path, act, 0
-
-    def __getitem__(self, box):
-        self.reads += 1
-        if self.reads > 1:
-            self.act(self.path)
-        return np.full([s.stop - s.start for s in box], 5, "i4")
-
-
 def fail(path):
     raise RuntimeError("the source fails")
 
@@ -303,9 +289,9 @@ def test_who_is_killed_while_it_fills_leaves_what_was_there(path, script):
     make(path)
     code = """
 import os, signal, sys
-import extarray as xa, test_publication
+import extarray as xa, failing
 xa.config.set(max_memory=16).__enter__()
-source = test_publication.Failing(sys.argv[1], lambda path: os.kill(os.getpid(), signal.SIGKILL))
+source = failing.Failing(sys.argv[1], lambda path: os.kill(os.getpid(), signal.SIGKILL))
 xa.from_array(source, sys.argv[1], chunks=2, overwrite=True)
 """
     process = script.start(code, path)
@@ -378,7 +364,7 @@ def test_a_forked_child_leaves_the_names_alone(path, script):
     make(path)
     code = """
 import os, sys
-import extarray as xa, test_publication
+import extarray as xa, failing
 
 def fork(path):
     child = os.fork()
@@ -388,7 +374,7 @@ def fork(path):
 
 xa.config.set(max_memory=16).__enter__()
 try:
-    source = test_publication.Failing(sys.argv[1], fork)
+    source = failing.Failing(sys.argv[1], fork)
     xa.from_array(source, sys.argv[1], chunks=2, overwrite=True).close()
 except KeyboardInterrupt:
     os._exit(0)

@@ -795,6 +795,7 @@ def is_free(array) -> bool:
     return found == [True, True] and not store.is_committing()
 
 
+@pytest.mark.slow
 @injected.needs_no_tracing
 @pytest.mark.parametrize(
     "change",
@@ -909,6 +910,7 @@ assert (a[:3] == 1).all() and (a[3:5] == 2).all() and (a[5:] == 3).all() and a.s
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 def test_limit_of_a_file(script, path, engine, sparse):
     script(LIMIT + "a.close(); b.close()\n", path, engine, sparse)

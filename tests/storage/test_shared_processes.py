@@ -14,7 +14,10 @@ from compare import assert_same
 import extarray as xa
 from extarray.storage import lock
 
-pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has"),
+]
 
 TIMEOUT = 60
 

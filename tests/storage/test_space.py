@@ -12,6 +12,8 @@ import pytest
 
 import extarray as xa
 
+pytestmark = pytest.mark.slow
+
 PREAMBLE = """
 import contextlib, errno, os, subprocess, sys
 import fulldisk

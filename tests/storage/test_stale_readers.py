@@ -290,6 +290,7 @@ print(reads)
 """
 
 
+@pytest.mark.slow
 def test_a_rolling_window_of_nan(script, place, engine):
     """Readers in other processes meet old values and NaN; the window stays in bounded space."""
     writer = script.start(WRITER, place / "a", engine)

@@ -407,6 +407,7 @@ WAYS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     ways=st.lists(WAYS, max_size=10),
     seed=st.integers(0, 9999),

@@ -43,6 +43,7 @@ WAYS = {
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 
 
+@pytest.mark.slow
 @ways
 @given(case=cases())
 def test_the_same_elements(factory, way, case):
@@ -205,6 +206,7 @@ def test_results_that_do_not_fit(filled):
             change()
 
 
+@pytest.mark.slow
 def test_a_result_larger_than_memory_goes_into_an_array(tmp_path):
     shape = (2**20, 2**8)
     with xa.create(tmp_path / "large", shape, "u1", chunks=(2**14, 2**8), sparse=True) as array:
@@ -216,6 +218,7 @@ def test_a_result_larger_than_memory_goes_into_an_array(tmp_path):
 # -- schedulers ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "on_disk", "way"),
     [
@@ -246,6 +249,7 @@ def cluster():
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # theirs
 def test_distributed(cluster, path):
     def store_there(path, values):  # pickled by value: workers do not find this module
@@ -296,6 +300,7 @@ def test_store_while_others_read(factory):
         assert (array[...] == 2 * other[...]).all()
 
 
+@pytest.mark.slow
 def test_store_from_other_processes_is_refused(path):
     with xa.create(path, (10, 10), "i8", chunks=3) as array:
         graph = da.ones((10, 10), dtype="i8", chunks=5)

@@ -189,6 +189,7 @@ _CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_streams_in_bounded_memory(script, tmp_path, engine):
     setup = f"folder, engine = {str(tmp_path)!r}, {engine!r}\n{_SETUP}"

@@ -9,6 +9,8 @@ import pytest
 
 import extarray as xa
 
+pytestmark = pytest.mark.slow
+
 SIDE = 1 << 11  # 32 MiB of float64
 
 PEAK = """

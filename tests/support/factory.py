@@ -1,0 +1,44 @@
+"""Arrays of one engine, each under a fresh name."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+
+import extarray as xa
+
+
+class Factory:
+    """Makes arrays of one engine, each under a fresh name; "memory" ones have no file."""
+
+    def __init__(self, engine: str, folder: Path):
+        self.engine = engine
+        self.folder = folder
+        self._numbers = itertools.count()
+
+    @property
+    def on_disk(self) -> bool:
+        return self.engine != "memory"
+
+    def create(self, shape, dtype="f8", **options):
+        if not self.on_disk:
+            return xa.create(None, shape=shape, dtype=dtype, **options)
+        path = self.folder / f"a{next(self._numbers)}"
+        return xa.create(path, shape=shape, dtype=dtype, engine=self.engine, **options)
+
+    def open(self, array, mode="r", **options):
+        """Opens the files of an array once more."""
+        return xa.open(array.path, mode=mode, engine=self.engine, **options)
+
+    @contextlib.contextmanager
+    def array(self, *args, **options):
+        """An array for the length of a block; its files are removed at the end."""
+        array = self.create(*args, **options)
+        try:
+            yield array
+        finally:
+            array.close()
+            if self.on_disk:
+                for suffix in (".xmd", ".xta"):
+                    array.path.with_name(array.path.name + suffix).unlink()
