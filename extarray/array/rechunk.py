@@ -17,7 +17,8 @@ from extarray.array.array import ExtArray
 from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
 from extarray.array.together import together
-from extarray.common.config import config, parse_bytes
+from extarray.common.arguments import parse_bytes
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dims import known_dims

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from extarray.common.info import format_bytes
+from extarray.common.formatting import format_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -19,6 +19,16 @@ from extarray.common.errors import CorruptError, ExtArrayError, FormatError
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
 from extarray.format.checksum_table import sums_capacity
+from extarray.format.constants import (
+    BLOCK,
+    COPY_AT,
+    LIVE_SLOTS,
+    PENDING_SLOTS,
+    SEAL_BYTES,
+    SEAL_MAGIC,
+    SECTOR,
+    SPARED_SLOTS,
+)
 from extarray.format.directory import (
     BLOCK_BYTES,
     BLOCK_NAMES,
@@ -29,7 +39,6 @@ from extarray.format.directory import (
     entry_offset,
     pending_offset,
 )
-from extarray.format.fitting import places_fit, values_fit
 from extarray.format.groups import decode_pending
 from extarray.format.header import (
     MAGIC,
@@ -37,16 +46,6 @@ from extarray.format.header import (
     decode_header,
     header_bytes_of,
     header_content,
-)
-from extarray.format.places import (
-    BLOCK,
-    COPY_AT,
-    LIVE_SLOTS,
-    PENDING_SLOTS,
-    SEAL_BYTES,
-    SEAL_MAGIC,
-    SECTOR,
-    SPARED_SLOTS,
 )
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
@@ -60,6 +59,7 @@ from extarray.format.superblock import (
     decode_superblock,
     superblock_bytes,
 )
+from extarray.format.validity import regions_fit, values_fit
 from extarray.grid.chunking import elements_of_chunk
 from extarray.maintenance.remains import MOST_RECORDS, Log, Slot, read_log
 from extarray.maintenance.salvage import Salvage, salvage
@@ -348,7 +348,7 @@ class Survey:
         for slot in self.slots:
             if slot.block is not None:
                 slot.fault = self._fault_of(slot.block)
-                slot.misplaced = slot.fault is None and not places_fit(
+                slot.misplaced = slot.fault is None and not regions_fit(
                     slot.block, header, self._extents_of(slot.block)
                 )
                 slot.attrs = self.attrs_of(slot.block)

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from extarray.common.errors import ArgumentError
-from extarray.grid.axis import Axis
+from extarray.grid.rechunk_axis import Axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

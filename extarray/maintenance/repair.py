@@ -18,10 +18,10 @@ from extarray._core._axial import Axial
 from extarray.common.errors import CorruptError
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
+from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
 from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.fresh import attrs_room
 from extarray.format.header import Header
-from extarray.format.places import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
 from extarray.format.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
 from extarray.format.superblock import (
     LAST_COMMIT,

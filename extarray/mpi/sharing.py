@@ -17,7 +17,7 @@ from extarray.mpi.zones import factorizations
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from extarray.grid.axis import Axis
+    from extarray.grid.rechunk_axis import Axis
     from extarray.maintenance.rechunk_plan import Pass
 
 __all__ = ["Part", "shared_templates"]

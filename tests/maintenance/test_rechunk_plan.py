@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.grid.axis import Axis
+from extarray.grid.rechunk_axis import Axis
 from extarray.maintenance import rechunk_plan as planning
 from extarray.maintenance.rechunk_plan import (
     Pass,
