@@ -20,9 +20,6 @@ From the top down; each module uses some of those below it, and none above:
 ``execute``
     Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan
     says.
-``mending``
-    One wrong byte in what has a checksum, found by trying them all; and what follows from
-    the rest.
 ``inspect``
     A look at a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``

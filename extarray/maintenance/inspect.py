@@ -313,7 +313,7 @@ class Survey:
                     "directory",
                     f"the place of the block {BLOCK_NAMES[kind]} is damaged",
                     entry_offset(self.header, kind),
-                    f"{_REPAIR} puts it right, or clears it",
+                    f"{_REPAIR} clears it",
                 )
 
     def is_lost(self, kind: BlockKind) -> bool:

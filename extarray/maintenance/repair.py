@@ -22,7 +22,14 @@ from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED
 from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.fresh import attrs_room
 from extarray.format.header import Header
-from extarray.format.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
+from extarray.format.records import (
+    EXTENT_HEAD_BYTES,
+    check_records,
+    decode_records,
+    encode_record,
+    extent_capacity,
+    record_bytes,
+)
 from extarray.format.superblock import (
     LAST_COMMIT,
     NO_GROUP,
@@ -31,7 +38,6 @@ from extarray.format.superblock import (
     superblock_bytes,
 )
 from extarray.maintenance.inspect import Survey
-from extarray.maintenance.mending import patches
 from extarray.maintenance.remains import Slot
 from extarray.storage import lock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums
@@ -46,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["Repair"]
 
 _PIECE = 1 << 20
-_MOST_MENDED = 100
 # Records of a commit that did not come to its end: of each axis, at both sides.
 _MOST_UNCOMMITTED = 64
 # What of the files a new state puts right.
@@ -102,7 +107,8 @@ class Repair:
             self._take_back_pending(survey.header)
         if survey.kinds & {"header", "copy"}:
             self._mend_header(survey.header)
-        self._mend_bytes()
+        if "log" in survey.kinds:
+            self._restore_first_record(survey.header)
         if "directory" in survey.kinds:
             self._mend_directory(survey.header)
         spoilt = any(
@@ -172,20 +178,42 @@ class Repair:
             self.done.append("the copy of the header was written anew")
         file.datasync()
 
-    # -- single bytes ------------------------------------------------------------------------
+    # -- growth log and directory ------------------------------------------------------------
 
-    def _mend_bytes(self) -> None:
-        """Put right what the rest tells, and look again."""
-        for _ in range(_MOST_MENDED):
-            found = list(patches(self.survey))
-            if not found:
-                break
-            self._save_metadata()
-            for at, data, what, how in found:
-                self.survey.metadata.write(data, at)
-                self.done.append(f"{what}: {how}")
-            self.survey.metadata.datasync()
-            self.survey.look()
+    def _restore_first_record(self, header: Header) -> None:
+        """Make the record of the initial segment anew, which follows from what comes after it."""
+        log = self.survey.log
+        at = header.first_extent + EXTENT_HEAD_BYTES
+        if log is None or log.fault is None or log.fault[0] != at:
+            return
+        grid = self._initial_grid(header, at + record_bytes(header.ndim))
+        if grid is None:
+            return
+        self._save_metadata()
+        self.survey.metadata.write(encode_record(0, 0, grid, header.uuid), at)
+        self.survey.metadata.datasync()
+        self.done.append(f"{log.fault[1]}: it was made anew, of what follows it")
+        self.survey.look()
+
+    def _initial_grid(self, header: Header, second: int) -> tuple[int, ...] | None:
+        """Return the grid before the first growth, by the next record or the newest superblock.
+
+        The first axis counts 0 in the record of the initial segment.
+        """
+        known = [slot.block for slot in self.survey.slots if slot.block is not None]
+        if not known:
+            return None
+        newest = max(known, key=lambda block: block.sequence)
+        grid = newest.grid
+        if newest.n_segments > 1:
+            data = self.survey.metadata.read(record_bytes(header.ndim), second)
+            rows = np.frombuffer(data.ljust(record_bytes(header.ndim), b"\0"), np.uint8)[None]
+            try:
+                check_records(rows, header.uuid, 1)
+            except CorruptError:
+                return None
+            grid = tuple(decode_records(rows)[2][0].tolist())
+        return tuple(n if j else 0 for j, n in enumerate(grid))
 
     def _mend_directory(self, header: Header) -> None:
         """Clear the places of optional blocks that nothing tells any more."""
