@@ -24,11 +24,9 @@ From the top down; each module uses some of those below it, and none above:
     A look at a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
     The plan of a layout transformation: pure functions, from chunk shapes to passes.
-``remains``
-    What remains of damaged metadata: superblocks, attributes, the growth log.
 ``salvage``
-    What is left of an array whose ``.xta`` has lost its end: which elements, and in which
-    bounds.
+    What can be read of damaged files: states, the growth log, and the chunks of a file cut
+    short.
 
 May use: array, storage, and what is below them.
 """

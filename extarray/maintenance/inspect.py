@@ -61,8 +61,7 @@ from extarray.format.superblock import (
 )
 from extarray.format.validity import regions_fit, values_fit
 from extarray.grid.chunking import elements_of_chunk
-from extarray.maintenance.remains import MOST_RECORDS, Log, Slot, read_log
-from extarray.maintenance.salvage import Salvage, salvage
+from extarray.maintenance.salvage import MOST_RECORDS, Log, Salvage, Slot, read_log, salvage
 from extarray.storage import lock
 from extarray.storage.filesystem import File, close_all, fresh_name
 from extarray.storage.orphans import left_overs

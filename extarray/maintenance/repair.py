@@ -38,7 +38,7 @@ from extarray.format.superblock import (
     superblock_bytes,
 )
 from extarray.maintenance.inspect import Survey
-from extarray.maintenance.remains import Slot
+from extarray.maintenance.salvage import Slot
 from extarray.storage import lock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums
 from extarray.storage.filesystem import File, family
