@@ -24,6 +24,8 @@ From the top down; each module uses some of those below it, and none above:
     A look at a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
     The plan of a layout transformation: pure functions, from chunk shapes to passes.
+``inspect_metadata``
+    A look at the metadata of such a pair: header, states, growth log.
 ``salvage``
     What can be read of damaged files: states, the growth log, and the chunks of a file cut
     short.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from extarray._core._axial import Axial
 from extarray.common.errors import CorruptError
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
@@ -217,7 +216,7 @@ class Repair:
 
     def _mend_directory(self, header: Header) -> None:
         """Clear the places of optional blocks that nothing tells any more."""
-        lost = [kind for kind in BlockKind if self.survey.is_lost(kind)]
+        lost = self.survey.lost_blocks(header)
         if BlockKind.GROUP in lost and not self.force:
             self.left.append(
                 "nobody can tell whether a commit of several arrays is not finished, whose state "
@@ -359,7 +358,7 @@ class Repair:
                     continue  # of a growth that was not committed
                 grid[axis] = grown
             try:
-                axial = Axial._replay(log.axes[:n], log.sides[:n], log.grids[:n], grid)
+                axial = log.replay(n, grid)
             except (CorruptError, MemoryError):
                 continue
             if axial.size > n_chunks:
@@ -489,7 +488,7 @@ class Repair:
             self._commit(state)
         # Spared superblocks are of states that this one may not go on from.
         spared = [header.superblock_offset(number) for number in SPARED_SLOTS]
-        for at in (*spared, *survey.pending_places().values()):
+        for at in (*spared, *survey.pending_offsets().values()):
             file.write(bytes(superblock_bytes(header.ndim)), at)
         file.datasync()
         self._fit_data(block.data_bytes, plan.first_lost)
@@ -500,7 +499,7 @@ class Repair:
     def _take_back_pending(self, header: Header) -> None:
         """Have a commit of several arrays that was not finished not count for this one."""
         self._save_metadata()
-        for at in self.survey.pending_places().values():
+        for at in self.survey.pending_offsets().values():
             self.survey.metadata.write(bytes(superblock_bytes(header.ndim)), at)
         self.survey.metadata.datasync()
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")

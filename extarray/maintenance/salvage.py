@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from extarray._core._axial import Axial
 from extarray.common.errors import CorruptError
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
@@ -23,16 +24,24 @@ from extarray.grid.address_runs import segment_boxes
 from extarray.storage.growth_log import read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from extarray._core._axial import Axial
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
     from extarray.storage.filesystem import File
 
-__all__ = ["MOST_RECORDS", "Log", "Salvage", "Slot", "bounds_text", "read_log", "salvage"]
+__all__ = [
+    "MOST_RECORDS",
+    "Log",
+    "Salvage",
+    "Slot",
+    "bounds_text",
+    "read_log",
+    "runs_of",
+    "salvage",
+]
 
 MOST_RECORDS = 2**31 - 1
 
@@ -65,6 +74,24 @@ class Log(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.axes)
+
+    def replay(self, n: int, grid: Sequence[int]) -> Axial:
+        """Return the axial vectors of the first records, up to a grid.
+
+        Parameters
+        ----------
+        n : int
+        grid : sequence of int
+
+        Returns
+        -------
+        Axial
+
+        Raises
+        ------
+        CorruptError, MemoryError
+        """
+        return Axial._replay(self.axes[:n], self.sides[:n], self.grids[:n], grid)
 
 
 @dataclass
@@ -238,7 +265,7 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
         whole, outside = boxes[0], [(row, n)] if row < n else []
     else:
         whole = max(boxes, key=_size)
-        outside = _runs(_outside(header, block, axial, n, whole))
+        outside = runs_of(_outside(header, block, axial, n, whole))
     lost = [_elements(box, header, block) for box in _lost_boxes(axial, n)]
     return Salvage(whole, [box for box in lost if _size(box)], n, outside)
 
@@ -264,8 +291,19 @@ def _outside(
     return np.concatenate(found)
 
 
-def _runs(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return addresses in rising order as runs: the first, and the one behind the last."""
+def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return addresses as runs.
+
+    Parameters
+    ----------
+    addresses : ndarray of int64
+        In rising order.
+
+    Returns
+    -------
+    list of (int, int)
+        The first of each run, and the one behind its last.
+    """
     if not addresses.size:
         return []
     ends = np.flatnonzero(np.diff(addresses) > 1)
