@@ -15,6 +15,8 @@ From the top down; each module uses some of those below it, and none above:
     How far a pass has come, kept with the array that it writes.
 ``repair``
     Repair of a pair of files: back to the last state that is whole.
+``rechunk_files``
+    Names of the files that passes write, and what becomes of them.
 ``workers``
     A pass by several threads: each takes the next template, and has buffers of its own.
 ``execute``
@@ -24,6 +26,8 @@ From the top down; each module uses some of those below it, and none above:
     A look at a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
     The plan of a layout transformation: pure functions, from chunk shapes to passes.
+``rechunk_pass``
+    A pass of a layout transformation: its chunks, templates and steps, and its memory.
 ``inspect_metadata``
     A look at the metadata of such a pair: header, states, growth log.
 ``salvage``

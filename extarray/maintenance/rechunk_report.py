@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from extarray.common.formatting import format_bytes
 
 if TYPE_CHECKING:
-    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.maintenance.rechunk_pass import Pass
 
 __all__ = ["RechunkPlan"]
 

@@ -57,7 +57,7 @@ _MOST_UNCOMMITTED = 64
 _OF_STATES = {"superblock", "log", "attrs", "room", "data"}
 
 
-class Plan(NamedTuple):
+class TargetState(NamedTuple):
     """The state to return to."""
 
     block: Superblock
@@ -234,7 +234,7 @@ class Repair:
 
     # -- the state ---------------------------------------------------------------------------
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> TargetState | None:
         """The best state there is."""
         there = self.survey.chunk_bytes_there
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
@@ -247,7 +247,7 @@ class Repair:
                 return self._plan_for(slot, block, newest=block is states[0][1])
         return self._plan_from_log(there)
 
-    def _plan_for_rest(self, rest: Salvage) -> Plan | None:
+    def _plan_for_rest(self, rest: Salvage) -> TargetState | None:
         """Return the present state, in the largest bounds that are whole."""
         slot = self.survey.present
         assert slot is not None
@@ -274,7 +274,7 @@ class Repair:
             first_lost=rest.first_lost,
         )
 
-    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> Plan:
+    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> TargetState:
         lost = []
         torn = any(s.number in LIVE_SLOTS and s.torn for s in self.survey.slots)
         faulty = any(
@@ -293,7 +293,7 @@ class Repair:
                 lost.append("the attributes are damaged, and there are no older ones")
         if slot.misplaced:  # so that nobody knows where its end is
             block = block._replace(end=self.survey.metadata_bytes)
-        return Plan(
+        return TargetState(
             block,
             attrs,
             " and ".join(lost) or None,
@@ -339,7 +339,7 @@ class Repair:
                 return True
         return False
 
-    def _plan_from_log(self, there: int) -> Plan | None:
+    def _plan_from_log(self, there: int) -> TargetState | None:
         """A state from the growth log and the length of ``.xta``, where no superblock is whole."""
         header, log = self.survey.header, self.survey.log
         assert header is not None
@@ -365,7 +365,7 @@ class Repair:
                 continue
             shape = tuple(g * c for g, c in zip(grid, header.chunks, strict=True))
             attrs, source = self._other_attrs()
-            return Plan(
+            return TargetState(
                 Superblock(
                     sequence=0,
                     sealed=False,
@@ -423,7 +423,7 @@ class Repair:
         survey.look()
         return True
 
-    def _doubt_sums(self, plan: Plan, header: Header) -> Sums:
+    def _doubt_sums(self, plan: TargetState, header: Header) -> Sums:
         """The checksums of the state, in doubt in the files for as long as it is returned to."""
         survey = self.survey
         table = read_table(survey.metadata, header, plan.block.end or survey.metadata_bytes)
@@ -449,7 +449,7 @@ class Repair:
         if runs:
             file.datasync()
 
-    def _return_to(self, plan: Plan) -> None:
+    def _return_to(self, plan: TargetState) -> None:
         """Make a state the present one, sealed, in both superblocks that commits write.
 
         Nothing that it is made of is written over, nor cut off, before it is on the disk by itself:
