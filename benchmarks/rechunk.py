@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
-from extarray.common.config import parse_bytes
-from extarray.common.info import format_bytes
+from extarray.common.arguments import parse_bytes
+from extarray.common.formatting import format_bytes
 
 from .rechunkers import RECHUNKERS, UNABLE
 from .report import duration

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 
 import extarray as xa
-from extarray.common.info import Info
+from extarray.common.formatting import Info
 from extarray.grid.policy import Growth
 
 POLICIES = (

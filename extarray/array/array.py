@@ -33,7 +33,7 @@ from extarray.common.errors import (
     ReplacedError,
 )
 from extarray.common.forks import in_children
-from extarray.format.places import LIMIT
+from extarray.format.constants import LIMIT
 from extarray.grid.chunking import grid_of
 from extarray.grid.policy import EXACT
 from extarray.numpy_api.dlpack import StandardMixin

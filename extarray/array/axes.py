@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 import numpy as np
 
-from extarray.array.base import StoredArray, as_int
+from extarray.array.base import StoredArray
+from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
     AxisError,
@@ -21,9 +22,9 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.constants import LIMIT
 from extarray.format.dims import wider_dims
 from extarray.format.labels import with_new_axis
-from extarray.format.places import LIMIT
 from extarray.grid.chunking import MAX_NDIM
 from extarray.grid.order import positions
 

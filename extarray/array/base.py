@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from extarray._core._array import ArrayCore
+from extarray.common.arguments import as_axis
 from extarray.common.errors import (
     ArgumentError,
-    ArgumentTypeError,
-    AxisError,
     ChecksumError,
     ClosedError,
     ReadOnlyError,
@@ -34,62 +32,7 @@ if TYPE_CHECKING:
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
 
-__all__ = ["StoredArray", "as_axis", "as_int"]
-
-
-def as_int(value: SupportsIndex, name: str) -> int:
-    """An argument as an int.
-
-    Parameters
-    ----------
-    value : int
-    name : str
-        Of the argument, for the message.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError: it is none.
-    """
-    if type(value) is int:
-        return value
-    if isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(f"{name} must be an int, not {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(f"{name} must be an int, not {value!r}") from None
-
-
-def as_axis(axis: SupportsIndex, ndim: int) -> int:
-    """Number of an axis, counted from 0.
-
-    Parameters
-    ----------
-    axis : int
-        Negative ones count from the end.
-    ndim : int
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    AxisError, ArgumentTypeError
-    """
-    if isinstance(axis, str):
-        raise ArgumentTypeError(
-            f"axis must be an int, not {axis!r}; that of a name is a.dims.index({axis!r})"
-        )
-    j = as_int(axis, "axis")
-    if not -ndim <= j < ndim:
-        raise AxisError(j, ndim)
-    return j % ndim
+__all__ = ["StoredArray"]
 
 
 class StoredArray(ArrayCore):

@@ -15,7 +15,8 @@ from extarray.array.growth import as_source
 from extarray.array.lazy import LazyView
 from extarray.array.shared import SharedArray
 from extarray.array.together import together
-from extarray.common.config import check_durability, check_engine, check_flag, check_verify, config
+from extarray.common.arguments import check_choice, check_flag
+from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dims import check_dims
@@ -185,7 +186,7 @@ def _checked(
     extents = check_shape(shape)
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
-    check_durability(durability)
+    check_choice(durability, "durability", DURABILITIES)
     overwrite = check_flag(overwrite, "overwrite")
     checksum = check_flag(checksum, "checksum")
     if checksum and path is None:
@@ -234,7 +235,7 @@ def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:
     """Refuse what is for arrays of several processes."""
     if info is not None or engine == "mpi-io":
         raise ArgumentError("info= and engine='mpi-io' are for MPI-IO: give a communicator, comm=")
-    check_engine(engine)
+    check_choice(engine, "engine", ENGINES)
 
 
 def _fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
@@ -341,7 +342,7 @@ def open(
                 f"mode {mode!r} is not possible; use 'r' or 'r+', and extarray.create for a new "
                 "array"
             )
-        check_durability(durability)
+        check_choice(durability, "durability", DURABILITIES)
         check_flag(share, "share")
         if share and mode != "r+":
             raise ArgumentError(
@@ -352,7 +353,7 @@ def open(
                 "the ranks of a communicator are one writer, who shares the array with no other; "
                 "give share=True or comm, not both"
             )
-        asked = config.verify if verify is None else check_verify(verify)
+        asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         return resolve_path(path), mode, timeout, engine, durability, asked
 
     if comm is not None:

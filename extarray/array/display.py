@@ -6,7 +6,7 @@ from html import escape
 
 from extarray.array.base import StoredArray
 from extarray.array.html import describe
-from extarray.common.info import SIZES_OF_FILES, Info
+from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.storage.file_store import FileStore
 
 __all__ = ["SeeingMixin"]

@@ -23,7 +23,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.masked_arrays import unmasked
-from extarray.format.places import LIMIT
+from extarray.format.constants import LIMIT
 from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
 from extarray.grid.chunking import blocks, check_shape, grain
 from extarray.grid.policy import decode_policy

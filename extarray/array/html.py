@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.common.info import format_attrs, format_bytes, format_fill
+from extarray.common.formatting import format_attrs, format_bytes, format_fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

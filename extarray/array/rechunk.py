@@ -17,7 +17,8 @@ from extarray.array.array import ExtArray
 from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
 from extarray.array.together import together
-from extarray.common.config import config, parse_bytes
+from extarray.common.arguments import parse_bytes
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dims import known_dims
@@ -25,9 +26,10 @@ from extarray.format.dtypes import check_dtype
 from extarray.format.labels import Taken, attrs_of_copy, axis_names
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order, table_bytes
-from extarray.maintenance.rechunk_plan import Task, plan_passes
+from extarray.maintenance.rechunk_pass import Task
+from extarray.maintenance.rechunk_plan import plan_passes
 from extarray.maintenance.rechunk_report import RechunkPlan
-from extarray.maintenance.transform import Transformation, finish_move, passes_between
+from extarray.maintenance.transform import Transformation, passes_between
 from extarray.selection.factors import Progression
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
@@ -204,11 +206,10 @@ def rechunk(
             array._store.conclude_members()
         place = resolve_path(path)
         if resume and in_place and _has_done(array, work):
-            work.say(f"has nothing left to do: '{place}' is what it has made already")
+            work.say_done(place)
             opened.pop_all()
             return array  # type: ignore[no-any-return]
-        if resume and not in_place and (finish_move(place) or work.is_finished(place)):
-            work.say(f"has nothing left to do: '{place}' is complete")
+        if resume and not in_place and work.is_done(place):
             return open_array(place, "r+")
         new = work.on_disk(place, overwrite=in_place, resume=resume, keep=True)
         if in_place:

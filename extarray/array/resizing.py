@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from extarray.array.base import as_int
+from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from extarray.cli._checks import Checker
 from extarray.cli._scene import AXES, Arrival, Scene
-from extarray.common.info import format_bytes
+from extarray.common.formatting import format_bytes
 
 __all__ = [
     "Growth",

@@ -14,8 +14,10 @@ From the top down; each module uses some of those below it, and none above:
     Long pieces of work, shared among threads.
 ``config``
     Settings of the process, and of a part of it for a while.
-``info``
-    What there is to know of an array, as a dict that prints as a table.
+``arguments``
+    Checks of arguments: an int, an axis, a flag, a number of bytes, one of a few texts.
+``formatting``
+    Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 

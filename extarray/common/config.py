@@ -6,93 +6,29 @@ for the block, in this thread (or asynchronous task) alone.
 
 from __future__ import annotations
 
-import math
-import operator
 import os
-import re
 from contextvars import ContextVar
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.arguments import as_int, check_choice, parse_bytes
+from extarray.common.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-__all__ = [
-    "Config",
-    "check_durability",
-    "check_engine",
-    "check_flag",
-    "check_verify",
-    "config",
-    "parse_bytes",
-]
+__all__ = ["DURABILITIES", "ENGINES", "VERIFICATIONS", "Config", "config"]
 
 ENGINES = ("auto", "mmap", "pread")
 VERIFICATIONS = ("never", "write", "read")
 # No setting of the process: what survives is promised to the code that opens an array.
 DURABILITIES = ("flush", "commit")
 
-_UNITS = {"": 1, "B": 1}
-for _power, _letter in enumerate("KMGT", start=1):
-    _UNITS[f"{_letter}IB"] = 1024**_power
-    _UNITS[f"{_letter}B"] = 1000**_power
-
-
-def parse_bytes(value: int | str) -> int:
-    """Number of bytes from a number or a text such as ``"256 MiB"``.
-
-    Parameters
-    ----------
-    value : int or str
-        Bytes, or a text with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB
-        (powers of 1024).
-
-    Returns
-    -------
-    int
-        At least 0.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: not such a text, or negative.
-    ArgumentTypeError
-        A TypeError: neither an int nor a text.
-
-    Examples
-    --------
-    >>> parse_bytes("256 MiB")
-    268435456
-    """
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", value)
-        unit = None if match is None else _UNITS.get(match[2].upper())
-        if match is None or unit is None or math.isinf(float(match[1]) * unit):
-            raise ArgumentError(f"{value!r} is no number of bytes; write e.g. '256 MiB'")
-        return int(float(match[1]) * unit)
-    number = _integer(value, "a number of bytes must be an int or a text")
-    if number < 0:
-        raise ArgumentError(f"{number} is no number of bytes")
-    return number
-
-
-def _integer(value: Any, rule: str) -> int:
-    """An integer, NumPy's too; the rule tells who gives something else."""
-    try:
-        if isinstance(value, (bool, np.bool)):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise ArgumentTypeError(f"{rule}, not {value!r}") from None
-
 
 def _threads(value: Any) -> int:
-    number = _integer(value, "threads must be an int")
+    number = as_int(value, "threads")
     if number < 1:
         raise ArgumentError(f"threads must be at least 1, not {number}")
     return number
@@ -122,96 +58,6 @@ def _half_of_memory() -> int:
         return 4 * 1024**3
 
 
-def check_engine(value: Any, *others: str) -> str:
-    """Name of an engine, or "auto".
-
-    Parameters
-    ----------
-    value : str
-    *others : str
-        Further engines that are possible.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ArgumentError
-    """
-    possible = (*ENGINES, *others)
-    if not isinstance(value, str) or value not in possible:
-        raise ArgumentError(f"engine {value!r} is not possible; use one of {', '.join(possible)}")
-    return str(value)
-
-
-def check_flag(value: Any, name: str) -> bool:
-    """An argument that is true or false; no text, whatever it says, and no other object.
-
-    Parameters
-    ----------
-    value : bool
-    name : str
-        Of the argument, for the message.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError.
-    """
-    if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
-        return bool(value)
-    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
-
-
-def check_durability(value: Any) -> str:
-    """Name of a durability.
-
-    Parameters
-    ----------
-    value : str
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if value not in DURABILITIES:
-        raise ArgumentError(
-            f"durability {value!r} is not possible; use one of {', '.join(DURABILITIES)}"
-        )
-    return str(value)
-
-
-def check_verify(value: Any) -> str:
-    """When chunks are verified.
-
-    Parameters
-    ----------
-    value : str
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if not isinstance(value, str) or value not in VERIFICATIONS:
-        raise ArgumentError(
-            f"verify {value!r} is not possible; use one of {', '.join(VERIFICATIONS)}"
-        )
-    return str(value)
-
-
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
@@ -225,8 +71,8 @@ _CHECKS: dict[str, Callable[[Any], int | str | None]] = {
     "mapped_memory": _mapped_memory,
     "warn_result": parse_bytes,
     "max_result": parse_bytes,
-    "engine": check_engine,
-    "verify": check_verify,
+    "engine": partial(check_choice, name="engine", choices=ENGINES),
+    "verify": partial(check_choice, name="verify", choices=VERIFICATIONS),
 }
 
 

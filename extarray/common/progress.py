@@ -6,13 +6,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from extarray.common.info import format_bytes
+from extarray.common.formatting import format_bytes
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "say"]
 
 _INTERVAL = 0.2  # seconds between two looks of the line
 
@@ -74,10 +74,8 @@ class Progress:
         self._print(f"\r{text:<{self._width}}")
 
     def _print(self, text: str) -> None:
-        """Print, as long as there is a terminal: the work goes on without one."""
-        try:
-            print(text, end="", file=sys.stderr, flush=True)
-        except (OSError, ValueError):
+        """Print, as long as there is a terminal."""
+        if not say(text, end=""):
             self._shown, self._width = False, 0
 
     def __enter__(self) -> Self:
@@ -91,6 +89,26 @@ class Progress:
     ) -> None:
         if self._width:
             self._print(f"\r{'':<{self._width}}\r")
+
+
+def say(text: str, end: str = "\n") -> bool:
+    """Print on stderr, whatever that is: the work goes on without it.
+
+    Parameters
+    ----------
+    text, end : str
+
+    Returns
+    -------
+    bool
+        Whether that was possible.
+    """
+    try:
+        sys.stderr.write(text + end)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):  # it may be None, closed, or anything
+        return False
+    return True
 
 
 def _has_terminal() -> bool:

@@ -4,8 +4,8 @@ From the top down; each module uses some of those below it, and none above:
 
 ``dims``
     Names of the axes: kept as the attribute ``"dims"``, a list of texts.
-``fitting``
-    Whether what a superblock says can be true.
+``validity``
+    Checks that what a superblock says can be true.
 ``fresh``
     A whole ``.xmd``, as it is made.
 ``groups``
@@ -29,8 +29,8 @@ From the top down; each module uses some of those below it, and none above:
     The header: what never changes in the life of an array.
 ``dtypes``
     Data types that can be stored, and their descriptions in JSON.
-``places``
-    Where things stand in the two files.
+``constants``
+    Where things stand in the two files: offsets, sizes, numbers of slots.
 ``_superblock``
     The bytes of a superblock, which every commit writes.
 ``_crc``

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from extarray.format._crc import crc32c
-from extarray.format.places import CHECKSUM
+from extarray.format.constants import CHECKSUM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

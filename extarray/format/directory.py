@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from extarray.format._crc import crc32c
-from extarray.format.places import BLOCK, CHECKSUM, LAST_END, PENDING_SLOTS
+from extarray.format.constants import BLOCK, CHECKSUM, LAST_END, PENDING_SLOTS
 
 if TYPE_CHECKING:
     from extarray.format.header import Header

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.format._crc import crc32c
 from extarray.format.checksum_table import encode_sums
+from extarray.format.constants import LIVE_SLOTS, SECTOR
 from extarray.format.directory import (
     BLOCK_BYTES,
     BlockKind,
@@ -14,7 +15,6 @@ from extarray.format.directory import (
     entry_offset,
 )
 from extarray.format.header import Header, encode_header, header_bytes_of
-from extarray.format.places import LIVE_SLOTS, SECTOR
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     encode_extent_head,

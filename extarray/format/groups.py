@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.common.errors import ArgumentError
 from extarray.format._crc import crc32c
-from extarray.format.places import BLOCK, CHECKSUM
+from extarray.format.constants import BLOCK, CHECKSUM
 from extarray.format.superblock import (
     Superblock,
     decode_superblock,

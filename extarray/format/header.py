@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import CorruptError, FormatError, TruncatedError, VersionError
 from extarray.format._crc import crc32c
-from extarray.format.dtypes import decode_dtype, encode_dtype
-from extarray.format.places import (
+from extarray.format.constants import (
     BLOCK,
     CELL,
     COPY_AT,
@@ -22,6 +21,7 @@ from extarray.format.places import (
     SPARED_AT,
     SUMS_AT,
 )
+from extarray.format.dtypes import decode_dtype, encode_dtype
 
 if TYPE_CHECKING:
     import numpy as np

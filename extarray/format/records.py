@@ -10,7 +10,7 @@ import numpy as np
 
 from extarray.common.errors import CorruptError
 from extarray.format._crc import crc32c, crc32c_first_wrong
-from extarray.format.places import CHECKSUM
+from extarray.format.constants import CHECKSUM
 
 __all__ = [
     "EXTENT_HEAD_BYTES",

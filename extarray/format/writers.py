@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple
 
 from extarray.common.errors import CorruptError
-from extarray.format.places import BLOCK, LIMIT
+from extarray.format.constants import BLOCK, LIMIT
 
 __all__ = [
     "WRITER_BYTES",

@@ -5,7 +5,7 @@ From the top down; each module uses some of those below it, and none above:
 ``address_runs``
     Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a
     region.
-``axis``
+``rechunk_axis``
     One axis of a layout transformation: how source chunks, target chunks and steps lie
     along it.
 ``order``

@@ -7,7 +7,8 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
 
-from extarray.common.errors import ArgumentTypeError, ChunksError, LimitError, ShapeError
+from extarray.common.arguments import as_ints
+from extarray.common.errors import ChunksError, LimitError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +21,6 @@ __all__ = [
     "elements_of_chunk",
     "grain",
     "grid_of",
-    "integers",
     "product",
 ]
 
@@ -91,7 +91,7 @@ def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ..
     >>> check_shape([4, 3])
     (4, 3)
     """
-    extents = integers(shape, "shape")
+    extents = as_ints(shape, "shape")
     if len(extents) > MAX_NDIM:
         raise ShapeError(f"a shape of {len(extents)} axes; at most {MAX_NDIM} are possible")
     if any(n < 0 for n in extents):
@@ -129,7 +129,7 @@ def check_chunks(
     """
     if chunks is None:
         return choose_chunks(shape, itemsize)
-    extents = integers(chunks, "chunks")
+    extents = as_ints(chunks, "chunks")
     if hasattr(chunks, "__index__") and getattr(chunks, "ndim", 0) == 0:
         extents *= len(shape)
     if len(extents) != len(shape):
@@ -329,44 +329,3 @@ def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
         return iter(())
     first, *others = factors
     return ((one, *rest) for one in first for rest in product(*others))
-
-
-def integers(values: SupportsIndex | Sequence[SupportsIndex], what: str) -> tuple[int, ...]:
-    """One int or several as a tuple.
-
-    Parameters
-    ----------
-    values : int or sequence of int
-    what : str
-        What they are, for the message.
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError: they are none.
-
-    Examples
-    --------
-    >>> integers(3, "chunks"), integers([2, 3], "chunks")
-    ((3,), (2, 3))
-    """
-    try:
-        return (_integer(values),)
-    except TypeError:
-        pass
-    try:
-        return tuple(_integer(n) for n in values)  # type: ignore[union-attr]
-    except TypeError:
-        raise ArgumentTypeError(
-            f"{what} must be an int or a sequence of ints, not {values!r}"
-        ) from None
-
-
-def _integer(value: object) -> int:
-    if isinstance(value, bool):
-        raise TypeError
-    return operator.index(value)  # type: ignore[arg-type]

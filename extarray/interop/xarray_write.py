@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import extarray as xa
+from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -214,8 +215,7 @@ def _check_chunks(chunks: Any, dims: Iterable[Any]) -> None:
 
 def _check_mode(mode: str, modes: tuple[str, ...], append_dim: Any, **others: Any) -> None:
     """Refuse options that are not possible, alone or together."""
-    if mode not in modes:
-        raise ArgumentError(f"mode {mode!r} is not possible; use one of {', '.join(modes)}")
+    check_choice(mode, "mode", modes)
     if append_dim is not None:
         given = [name for name, value in others.items() if value is not None]
         if mode != modes[0]:

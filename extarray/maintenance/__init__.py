@@ -15,23 +15,24 @@ From the top down; each module uses some of those below it, and none above:
     How far a pass has come, kept with the array that it writes.
 ``repair``
     Repair of a pair of files: back to the last state that is whole.
+``rechunk_files``
+    Names of the files that passes write, and what becomes of them.
 ``workers``
     A pass by several threads: each takes the next template, and has buffers of its own.
 ``execute``
     Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan
     says.
-``mending``
-    One wrong byte in what has a checksum, found by trying them all; and what follows from
-    the rest.
 ``inspect``
     A look at a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
     The plan of a layout transformation: pure functions, from chunk shapes to passes.
-``remains``
-    What remains of damaged metadata: superblocks, attributes, the growth log.
+``rechunk_pass``
+    A pass of a layout transformation: its chunks, templates and steps, and its memory.
+``inspect_metadata``
+    A look at the metadata of such a pair: header, states, growth log.
 ``salvage``
-    What is left of an array whose ``.xta`` has lost its end: which elements, and in which
-    bounds.
+    What can be read of damaged files: states, the growth log, and the chunks of a file cut
+    short.
 
 May use: array, storage, and what is below them.
 """

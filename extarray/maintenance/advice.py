@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeA
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from extarray.common.config import parse_bytes
+from extarray.common.arguments import check_choice, parse_bytes
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
-from extarray.common.info import format_bytes
+from extarray.common.formatting import format_bytes
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape, choose_chunks, grid_of
 
@@ -128,7 +128,7 @@ def advise_chunks(
         A ValueError: no request, a weight or a measure that is not possible, or `block_bytes`
         below the size of an element.
     ShapeError
-        A ValueError: a request of another rank, or beyond the array.
+        A ValueError: a request of another number of axes, or beyond the array.
     AxisError, ArgumentTypeError, DTypeError
 
     Notes
@@ -166,10 +166,7 @@ def advise_chunks(
             f"block_bytes of {block_bytes!r} is less than an element of {itemsize} bytes; give "
             f"{itemsize} or more"
         )
-    if measure not in _MEASURES:
-        raise ArgumentError(
-            f"measure {measure!r} is not possible; use one of {', '.join(_MEASURES)}"
-        )
+    check_choice(measure, "measure", _MEASURES)
     growing = _axes(grow, len(extents))
     requests, weights = _requests(access, extents, growing)
     problem = _Problem(extents, itemsize, requests, weights, growing, measure)

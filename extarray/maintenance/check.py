@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from extarray.common.config import check_flag
+from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentError
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.repair import Repair

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.grid.axis import Step
-    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.grid.rechunk_axis import Step
+    from extarray.maintenance.rechunk_pass import Pass
 
 __all__ = ["Mover", "Readable", "Writable"]
 

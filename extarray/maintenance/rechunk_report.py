@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from extarray.common.info import format_bytes
+from extarray.common.formatting import format_bytes
 
 if TYPE_CHECKING:
-    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.maintenance.rechunk_pass import Pass
 
 __all__ = ["RechunkPlan"]
 

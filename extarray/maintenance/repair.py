@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from extarray._core._axial import Axial
 from extarray.common.errors import CorruptError
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
+from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
 from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.fresh import attrs_room
 from extarray.format.header import Header
-from extarray.format.places import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
-from extarray.format.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
+from extarray.format.records import (
+    EXTENT_HEAD_BYTES,
+    check_records,
+    decode_records,
+    encode_record,
+    extent_capacity,
+    record_bytes,
+)
 from extarray.format.superblock import (
     LAST_COMMIT,
     NO_GROUP,
@@ -31,8 +37,7 @@ from extarray.format.superblock import (
     superblock_bytes,
 )
 from extarray.maintenance.inspect import Survey
-from extarray.maintenance.mending import patches
-from extarray.maintenance.remains import Slot
+from extarray.maintenance.salvage import Slot
 from extarray.storage import lock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums
 from extarray.storage.filesystem import File, family
@@ -46,14 +51,13 @@ if TYPE_CHECKING:
 __all__ = ["Repair"]
 
 _PIECE = 1 << 20
-_MOST_MENDED = 100
 # Records of a commit that did not come to its end: of each axis, at both sides.
 _MOST_UNCOMMITTED = 64
 # What of the files a new state puts right.
 _OF_STATES = {"superblock", "log", "attrs", "room", "data"}
 
 
-class Plan(NamedTuple):
+class TargetState(NamedTuple):
     """The state to return to."""
 
     block: Superblock
@@ -102,7 +106,8 @@ class Repair:
             self._take_back_pending(survey.header)
         if survey.kinds & {"header", "copy"}:
             self._mend_header(survey.header)
-        self._mend_bytes()
+        if "log" in survey.kinds:
+            self._restore_first_record(survey.header)
         if "directory" in survey.kinds:
             self._mend_directory(survey.header)
         spoilt = any(
@@ -172,24 +177,46 @@ class Repair:
             self.done.append("the copy of the header was written anew")
         file.datasync()
 
-    # -- single bytes ------------------------------------------------------------------------
+    # -- growth log and directory ------------------------------------------------------------
 
-    def _mend_bytes(self) -> None:
-        """Put right what the rest tells, and look again."""
-        for _ in range(_MOST_MENDED):
-            found = list(patches(self.survey))
-            if not found:
-                break
-            self._save_metadata()
-            for at, data, what, how in found:
-                self.survey.metadata.write(data, at)
-                self.done.append(f"{what}: {how}")
-            self.survey.metadata.datasync()
-            self.survey.look()
+    def _restore_first_record(self, header: Header) -> None:
+        """Make the record of the initial segment anew, which follows from what comes after it."""
+        log = self.survey.log
+        at = header.first_extent + EXTENT_HEAD_BYTES
+        if log is None or log.fault is None or log.fault[0] != at:
+            return
+        grid = self._initial_grid(header, at + record_bytes(header.ndim))
+        if grid is None:
+            return
+        self._save_metadata()
+        self.survey.metadata.write(encode_record(0, 0, grid, header.uuid), at)
+        self.survey.metadata.datasync()
+        self.done.append(f"{log.fault[1]}: it was made anew, of what follows it")
+        self.survey.look()
+
+    def _initial_grid(self, header: Header, second: int) -> tuple[int, ...] | None:
+        """Return the grid before the first growth, by the next record or the newest superblock.
+
+        The first axis counts 0 in the record of the initial segment.
+        """
+        known = [slot.block for slot in self.survey.slots if slot.block is not None]
+        if not known:
+            return None
+        newest = max(known, key=lambda block: block.sequence)
+        grid = newest.grid
+        if newest.n_segments > 1:
+            data = self.survey.metadata.read(record_bytes(header.ndim), second)
+            rows = np.frombuffer(data.ljust(record_bytes(header.ndim), b"\0"), np.uint8)[None]
+            try:
+                check_records(rows, header.uuid, 1)
+            except CorruptError:
+                return None
+            grid = tuple(decode_records(rows)[2][0].tolist())
+        return tuple(n if j else 0 for j, n in enumerate(grid))
 
     def _mend_directory(self, header: Header) -> None:
         """Clear the places of optional blocks that nothing tells any more."""
-        lost = [kind for kind in BlockKind if self.survey.is_lost(kind)]
+        lost = self.survey.lost_blocks(header)
         if BlockKind.GROUP in lost and not self.force:
             self.left.append(
                 "nobody can tell whether a commit of several arrays is not finished, whose state "
@@ -207,7 +234,7 @@ class Repair:
 
     # -- the state ---------------------------------------------------------------------------
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> TargetState | None:
         """The best state there is."""
         there = self.survey.chunk_bytes_there
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
@@ -220,7 +247,7 @@ class Repair:
                 return self._plan_for(slot, block, newest=block is states[0][1])
         return self._plan_from_log(there)
 
-    def _plan_for_rest(self, rest: Salvage) -> Plan | None:
+    def _plan_for_rest(self, rest: Salvage) -> TargetState | None:
         """Return the present state, in the largest bounds that are whole."""
         slot = self.survey.present
         assert slot is not None
@@ -247,7 +274,7 @@ class Repair:
             first_lost=rest.first_lost,
         )
 
-    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> Plan:
+    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> TargetState:
         lost = []
         torn = any(s.number in LIVE_SLOTS and s.torn for s in self.survey.slots)
         faulty = any(
@@ -266,7 +293,7 @@ class Repair:
                 lost.append("the attributes are damaged, and there are no older ones")
         if slot.misplaced:  # so that nobody knows where its end is
             block = block._replace(end=self.survey.metadata_bytes)
-        return Plan(
+        return TargetState(
             block,
             attrs,
             " and ".join(lost) or None,
@@ -312,7 +339,7 @@ class Repair:
                 return True
         return False
 
-    def _plan_from_log(self, there: int) -> Plan | None:
+    def _plan_from_log(self, there: int) -> TargetState | None:
         """A state from the growth log and the length of ``.xta``, where no superblock is whole."""
         header, log = self.survey.header, self.survey.log
         assert header is not None
@@ -331,14 +358,14 @@ class Repair:
                     continue  # of a growth that was not committed
                 grid[axis] = grown
             try:
-                axial = Axial._replay(log.axes[:n], log.sides[:n], log.grids[:n], grid)
+                axial = log.replay(n, grid)
             except (CorruptError, MemoryError):
                 continue
             if axial.size > n_chunks:
                 continue
             shape = tuple(g * c for g, c in zip(grid, header.chunks, strict=True))
             attrs, source = self._other_attrs()
-            return Plan(
+            return TargetState(
                 Superblock(
                     sequence=0,
                     sealed=False,
@@ -396,7 +423,7 @@ class Repair:
         survey.look()
         return True
 
-    def _doubt_sums(self, plan: Plan, header: Header) -> Sums:
+    def _doubt_sums(self, plan: TargetState, header: Header) -> Sums:
         """The checksums of the state, in doubt in the files for as long as it is returned to."""
         survey = self.survey
         table = read_table(survey.metadata, header, plan.block.end or survey.metadata_bytes)
@@ -422,7 +449,7 @@ class Repair:
         if runs:
             file.datasync()
 
-    def _return_to(self, plan: Plan) -> None:
+    def _return_to(self, plan: TargetState) -> None:
         """Make a state the present one, sealed, in both superblocks that commits write.
 
         Nothing that it is made of is written over, nor cut off, before it is on the disk by itself:
@@ -461,7 +488,7 @@ class Repair:
             self._commit(state)
         # Spared superblocks are of states that this one may not go on from.
         spared = [header.superblock_offset(number) for number in SPARED_SLOTS]
-        for at in (*spared, *survey.pending_places().values()):
+        for at in (*spared, *survey.pending_offsets().values()):
             file.write(bytes(superblock_bytes(header.ndim)), at)
         file.datasync()
         self._fit_data(block.data_bytes, plan.first_lost)
@@ -472,7 +499,7 @@ class Repair:
     def _take_back_pending(self, header: Header) -> None:
         """Have a commit of several arrays that was not finished not count for this one."""
         self._save_metadata()
-        for at in self.survey.pending_places().values():
+        for at in self.survey.pending_offsets().values():
             self.survey.metadata.write(bytes(superblock_bytes(header.ndim)), at)
         self.survey.metadata.datasync()
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")

@@ -1,4 +1,4 @@
-"""What is left of an array whose ``.xta`` has lost its end: which elements, and in which bounds.
+"""What can be read of damaged files: states, the growth log, and the chunks of a file cut short.
 
 Chunks lie in the order in which the array grew, so that a file that is cut short lacks all of the
 latest segments, and of one more segment the last rows of chunks.
@@ -7,27 +7,167 @@ latest segments, and of one more segment the last rows of chunks.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from extarray._core._axial import Axial
+from extarray.common.errors import CorruptError
+from extarray.format.records import (
+    EXTENT_HEAD_BYTES,
+    extent_capacity,
+    extent_of_record,
+    record_bytes,
+)
+from extarray.grid.address_runs import segment_boxes
+from extarray.storage.growth_log import read_records
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from extarray._core._axial import Axial
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
+    from extarray.storage.filesystem import File
 
-__all__ = ["Salvage", "box_text", "salvage"]
+__all__ = [
+    "MOST_RECORDS",
+    "Log",
+    "Salvage",
+    "Slot",
+    "bounds_text",
+    "read_log",
+    "runs_of",
+    "salvage",
+]
 
-#: A box of chunks or of elements: its first indices, and those behind its last.
-Box = tuple[tuple[int, ...], tuple[int, ...]]
+MOST_RECORDS = 2**31 - 1
+
+Index = tuple[int, ...]
+#: Of chunks or of elements: the first indices, and those behind the last.
+Bounds = tuple[Index, Index]
 
 _AT_ONCE = 1 << 14  # chunks that are looked at together
 _MOST_CHUNKS = 1 << 20  # that are looked at one by one
-_MOST_BOXES = 6
+_MOST_BOUNDS = 6
+
+
+class Log(NamedTuple):
+    """The growth log, as far as it is whole.
+
+    Attributes
+    ----------
+    axes, sides, grids : ndarray
+    extents : list of int
+        Offsets of the extents that the records lie in.
+    fault : tuple of int and str, or None
+        Where it stops being whole, and why.
+    """
+
+    axes: NDArray[np.uint8]
+    sides: NDArray[np.uint8]
+    grids: NDArray[np.int64]
+    extents: list[int]
+    fault: tuple[int, str] | None
+
+    def __len__(self) -> int:
+        return len(self.axes)
+
+    def replay(self, n: int, grid: Sequence[int]) -> Axial:
+        """Return the axial vectors of the first records, up to a grid.
+
+        Parameters
+        ----------
+        n : int
+        grid : sequence of int
+
+        Returns
+        -------
+        Axial
+
+        Raises
+        ------
+        CorruptError, MemoryError
+        """
+        return Axial._replay(self.axes[:n], self.sides[:n], self.grids[:n], grid)
+
+
+@dataclass
+class Slot:
+    """A superblock, and what it points to.
+
+    Attributes
+    ----------
+    block : Superblock or None
+        None: never written, or torn.
+    blank : bool
+        Never written.
+    fault : str or None
+        Why the state is not whole, attributes aside.
+    misplaced : bool
+        What it points to has no place of its own, where it is whole otherwise.
+    attrs : str or None
+        The attributes, where they are whole.
+    """
+
+    number: int
+    block: Superblock | None
+    blank: bool = False
+    fault: str | None = None
+    misplaced: bool = False
+    attrs: str | None = None
+
+    @property
+    def torn(self) -> bool:
+        """Whether it was written, and is not whole by its checksum."""
+        return self.block is None and not self.blank
+
+    @property
+    def whole(self) -> bool:
+        """Whether `open` can take the state, as far as ``.xmd`` goes."""
+        sound = self.fault is None and not self.misplaced
+        return self.block is not None and sound and self.attrs is not None
+
+
+def read_log(file: File, header: Header, stop: int) -> Log:
+    """Read the records of the growth log before `stop`, up to the first that is damaged.
+
+    Parameters
+    ----------
+    file : File
+        ``.xmd``.
+    header : Header
+    stop : int
+        `MOST_RECORDS`: as many as there are.
+
+    Returns
+    -------
+    Log
+    """
+    try:
+        records, extents = read_records(file, header, (), 0, stop)
+        return Log(*records, extents, None)
+    except CorruptError as error:
+        why = str(error)
+    # So many are whole, and so many are not.
+    whole, damaged = 0, min(stop, 1 + file.length // record_bytes(header.ndim))
+    records, extents = read_records(file, header, (), 0, whole)
+    while damaged - whole > 1:
+        n = (whole + damaged) // 2
+        try:
+            records, extents = read_records(file, header, (), 0, n)
+            whole = n
+        except CorruptError as error:
+            damaged, why = n, str(error)
+    number = extent_of_record(whole)
+    if number == len(extents):  # nothing tells where the next extent is
+        at = extents[-1]
+    else:
+        place = whole - extent_capacity(0) * (2**number - 1)
+        at = extents[number] + EXTENT_HEAD_BYTES + place * record_bytes(header.ndim)
+    return Log(*records, extents, (at, why))
 
 
 class Salvage(NamedTuple):
@@ -46,8 +186,8 @@ class Salvage(NamedTuple):
         Runs of addresses of chunks that are whole, have elements, and lie outside of the bounds.
     """
 
-    whole: Box | None
-    lost: list[Box]
+    whole: Bounds | None
+    lost: list[Bounds]
     first_lost: int
     outside: list[tuple[int, int]]
 
@@ -56,8 +196,8 @@ class Salvage(NamedTuple):
         """Which elements are lost."""
         if not self.lost:
             return "no element is lost"
-        more = len(self.lost) - _MOST_BOXES
-        boxes = ", ".join(box_text(*box) for box in self.lost[:_MOST_BOXES])
+        more = len(self.lost) - _MOST_BOUNDS
+        boxes = ", ".join(bounds_text(*box) for box in self.lost[:_MOST_BOUNDS])
         return f"lost are {boxes}" + (f" and {more} boxes more" if more > 0 else "")
 
     @property
@@ -73,7 +213,7 @@ class Salvage(NamedTuple):
     @property
     def bounds(self) -> str:
         """The largest bounds that are whole, as an index has them."""
-        return "" if self.whole is None else box_text(*self.whole)
+        return "" if self.whole is None else bounds_text(*self.whole)
 
     def remedy(self, repair: str) -> str:
         """Tell what a repair can do, and what it gives up.
@@ -121,17 +261,17 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
     if n > _MOST_CHUNKS:
         # Whole rows of chunks alone: what is left of one more row is what lies outside.
         segment, rest = _cut_segment(axial, n)
-        row = n if segment is None else n - rest % segment.size
+        row = n if segment is None else n - rest % segment.row
         whole, outside = boxes[0], [(row, n)] if row < n else []
     else:
         whole = max(boxes, key=_size)
-        outside = _runs(_outside(header, block, axial, n, whole))
+        outside = runs_of(_outside(header, block, axial, n, whole))
     lost = [_elements(box, header, block) for box in _lost_boxes(axial, n)]
     return Salvage(whole, [box for box in lost if _size(box)], n, outside)
 
 
 def _outside(
-    header: Header, block: Superblock, axial: Axial, n: int, whole: Box
+    header: Header, block: Superblock, axial: Axial, n: int, whole: Bounds
 ) -> NDArray[np.int64]:
     """Return the addresses below `n` of chunks that have elements, and lie outside of a box."""
     chunks, offset, shape = header.chunks, block.offset, block.shape
@@ -151,8 +291,19 @@ def _outside(
     return np.concatenate(found)
 
 
-def _runs(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return addresses in rising order as runs: the first, and the one behind the last."""
+def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return addresses as runs.
+
+    Parameters
+    ----------
+    addresses : ndarray of int64
+        In rising order.
+
+    Returns
+    -------
+    list of (int, int)
+        The first of each run, and the one behind its last.
+    """
     if not addresses.size:
         return []
     ends = np.flatnonzero(np.diff(addresses) > 1)
@@ -161,7 +312,7 @@ def _runs(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(a), int(z) + 1) for a, z in zip(firsts, lasts, strict=True)]
 
 
-def box_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
+def bounds_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
     """Return a box of elements as an index has it.
 
     Parameters
@@ -174,13 +325,13 @@ def box_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
 
     Examples
     --------
-    >>> box_text((0, 5), (10, 6))
+    >>> bounds_text((0, 5), (10, 6))
     '[0:10, 5:6]'
     """
     return f"[{', '.join(f'{a}:{z}' for a, z in zip(start, stop, strict=True)) or '()'}]"
 
 
-def _elements(box: Box, header: Header, block: Superblock) -> Box:
+def _elements(box: Bounds, header: Header, block: Superblock) -> Bounds:
     """Return the elements of a box of chunks, by present indices."""
     low, high = [], []
     for a, z, c, b, m in zip(*box, header.chunks, block.offset, block.shape, strict=True):
@@ -189,7 +340,7 @@ def _elements(box: Box, header: Header, block: Superblock) -> Box:
     return tuple(low), tuple(high)
 
 
-def _size(box: Box) -> int:
+def _size(box: Bounds) -> int:
     """Return the number of elements."""
     return math.prod(z - a for a, z in zip(*box, strict=True))
 
@@ -199,38 +350,60 @@ class _Segment(NamedTuple):
 
     axis: int
     side: int
-    before: Box  # the grid that it found
-    rows: int
-    size: int  # of a row, in chunks
-    others: list[int]  # axes beside its own, the one that varies slowest first
+    start: Index
+    stop: Index
+    edge: int  # of the grid that it found, at the side of its axis that it left
 
-    def box(self, first: int, stop: int, rest: Box | None = None) -> Box:
-        """Return rows first ... stop - 1, of which some or all along the other axes."""
-        low, high = map(list, self.before if rest is None else rest)
-        j, (start, end) = self.axis, (side[self.axis] for side in self.before)
+    @property
+    def n_rows(self) -> int:
+        """Number of layers of chunks along its axis."""
+        return self.stop[self.axis] - self.start[self.axis]
+
+    @property
+    def row(self) -> int:
+        """Number of chunks of a row."""
+        pairs = enumerate(zip(self.start, self.stop, strict=True))
+        return math.prod(z - a for j, (a, z) in pairs if j != self.axis)
+
+    def rows(self, first: int, stop: int) -> tuple[list[int], list[int]]:
+        """Return the bounds of rows first ... stop - 1."""
+        low, high, j = list(self.start), list(self.stop), self.axis
         if self.side:
-            low[j], high[j] = start - stop, start - first
+            low[j], high[j] = high[j] - stop, high[j] - first
         else:
-            low[j], high[j] = end + first, end + stop
-        return tuple(low), tuple(high)
+            low[j], high[j] = low[j] + first, low[j] + stop
+        return low, high
+
+    def grid(self, n_rows: int) -> tuple[list[int], list[int]]:
+        """Return the bounds of the grid that was there, with the first rows of the segment."""
+        low, high = self.rows(0, n_rows)
+        (high if self.side else low)[self.axis] = self.edge
+        return low, high
+
+    def digits(self, n: int) -> Iterator[tuple[int, int, int]]:
+        """Yield how `n` chunks fill a row: by axis, from the slowest, whole layers and the rest."""
+        size = self.row
+        for j in range(len(self.start)):
+            if j != self.axis:
+                size //= self.stop[j] - self.start[j]
+                layers, n = divmod(n, size)
+                yield j, layers, n
 
 
-def _segments(axial: Axial) -> Iterator[_Segment]:
-    """Yield the segments in the order of their addresses."""
-    for number in range(axial.segments):
-        axis, side, start, stop = axial._growth(number)
-        if number:
-            _, _, low, high = axial._growth(number - 1)
-        else:
-            low = start
-            high = tuple(start[j] if j == axis else stop[j] for j in range(len(stop)))
-        rows = (stop[axis] - start[axis]) - (high[axis] - low[axis])
-        others = [j for j in range(len(start)) if j != axis]
-        size = math.prod(high[j] - low[j] for j in others)
-        yield _Segment(axis, side, (low, high), rows, size, others)
+def _segments(axial: Axial) -> Iterator[tuple[_Segment, int]]:
+    """Yield the segments, each with its first address, in the order of these."""
+    low, high = [0] * axial.ndim, [0] * axial.ndim
+    address = 0
+    for number, (axis, side, start, stop) in enumerate(segment_boxes(axial)):
+        if not number:
+            low = list(start)
+        segment = _Segment(axis, side, start, stop, (high if side else low)[axis])
+        yield segment, address
+        address += segment.n_rows * segment.row
+        low, high = list(map(min, low, start)), list(map(max, high, stop))
 
 
-def _whole_boxes(axial: Axial, n: int) -> Iterator[Box]:
+def _whole_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
     """Yield boxes of chunks, all of whose addresses are below `n`; the largest is one of them."""
     if not axial.ndim:
         if n:
@@ -241,67 +414,46 @@ def _whole_boxes(axial: Axial, n: int) -> Iterator[Box]:
         _, _, start, stop = axial._growth(axial.segments - 1)
         yield start, stop
         return
-    rows, rest = divmod(rest, segment.size)
-
-    def of_rows(count: int) -> tuple[list[int], list[int]]:
-        """Return the grid that was there, with so many rows of the segment."""
-        low, high = map(list, segment.before)
-        if segment.side:
-            low[segment.axis] -= count
-        else:
-            high[segment.axis] += count
-        return low, high
-
-    low, high = of_rows(rows)
+    n_rows, rest = divmod(rest, segment.row)
+    low, high = segment.grid(n_rows)
     yield tuple(low), tuple(high)
-    if not rest:
-        return
-    # With the row that is there in part, of which all other rows must not have more.
-    low, high = of_rows(rows + 1)
-    size = segment.size
-    for j in segment.others:
-        size //= segment.before[1][j] - segment.before[0][j]
-        digit, rest = divmod(rest, size)
-        high[j] = low[j] + digit
-        yield tuple(low), tuple(high)
-        high[j] += 1
+    if rest:
+        # With the row that is there in part, of which all other rows must not have more.
+        low, high = segment.grid(n_rows + 1)
+        for j, layers, _ in segment.digits(rest):
+            high[j] = low[j] + layers
+            yield tuple(low), tuple(high)
+            high[j] += 1
 
 
-def _lost_boxes(axial: Axial, n: int) -> Iterator[Box]:
+def _lost_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
     """Yield boxes of chunks that together have the addresses from `n` on."""
     if not axial.ndim:
         if n < axial.size:
             yield (), ()
         return
-    address = 0
-    for segment in _segments(axial):
-        end = address + segment.rows * segment.size
-        if end > n:
-            rows, rest = divmod(max(0, n - address), segment.size)
-            if rest:
-                low, high = map(list, segment.before)
-                size = segment.size
-                for j in segment.others:
-                    size //= segment.before[1][j] - segment.before[0][j]
-                    digit, rest = divmod(rest, size)
-                    first = low[j]
-                    # What follows along this axis, and then what is in the same place of it.
-                    low[j] = first + digit + (1 if rest else 0)
-                    yield segment.box(rows, rows + 1, (tuple(low), tuple(high)))
-                    if not rest:
-                        break
-                    low[j], high[j] = first + digit, first + digit + 1
-                rows += 1
-            yield segment.box(rows, segment.rows)
-        address = end
+    for segment, address in _segments(axial):
+        if address + segment.n_rows * segment.row <= n:
+            continue
+        n_rows, rest = divmod(max(0, n - address), segment.row)
+        if rest:
+            low, high = segment.rows(n_rows, n_rows + 1)
+            for j, layers, more in segment.digits(rest):
+                first = low[j] + layers
+                # What follows along this axis, and then what is in the same layer of it.
+                low[j] = first + (1 if more else 0)
+                yield tuple(low), tuple(high)
+                if not more:
+                    break
+                low[j], high[j] = first, first + 1
+            n_rows += 1
+        low, high = segment.rows(n_rows, segment.n_rows)
+        yield tuple(low), tuple(high)
 
 
 def _cut_segment(axial: Axial, n: int) -> tuple[_Segment | None, int]:
     """Return the segment that has address `n`, and the chunks of it before; None: none has."""
-    address = 0
-    for segment in _segments(axial):
-        size = segment.rows * segment.size
-        if n < address + size:
+    for segment, address in _segments(axial):
+        if n < address + segment.n_rows * segment.row:
             return segment, n - address
-        address += size
     return None, 0

@@ -8,7 +8,6 @@ import itertools
 import json
 import math
 import os
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,21 +17,22 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ExistsError, FormatError, MissingError, StorageError
-from extarray.common.progress import Progress
+from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
 from extarray.grid.chunking import blocks
 from extarray.grid.policy import EXACT
 from extarray.maintenance.journal import Journal, first_notes, has_notes
-from extarray.maintenance.rechunk_plan import (
-    MOST_PASSES,
-    Pass,
-    Task,
-    check_memory,
-    least_memory,
-    plan_passes,
+from extarray.maintenance.rechunk_files import (
+    check_free,
+    finish_move,
+    moved_data,
+    pass_path,
+    remove_pair,
 )
+from extarray.maintenance.rechunk_pass import Pass, Task, check_memory, least_memory
+from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
-from extarray.storage.filesystem import family, file_names, fresh_name, publish
+from extarray.storage.filesystem import family, file_names
 from extarray.storage.orphans import remove_left_overs
 from extarray.streaming.mapped_pages import Passing
 
@@ -46,11 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Transformation",
-    "check_free",
     "fill",
-    "finish_move",
     "passes_between",
-    "remove_pair",
 ]
 
 
@@ -206,12 +203,10 @@ class Transformation:
         """
         if not overwrite:
             check_free(path)
-        places = self.places(path)
-        first, new = self.beginning(places, path, resume)
-        if new is not None or first:
-            self.say(f"goes on with what was begun for '{path}'")
+        paths = self.paths(path)
+        first, new = self.beginning(paths, path, resume)
         try:
-            new = self._pass_by_pass(places, first, new)
+            new = self._pass_by_pass(paths, first, new)
             with _closed_on_error(new):
                 self.check(new)
                 new._store.set_attrs(self.attrs)
@@ -221,14 +216,14 @@ class Transformation:
                 new._store.move(path, overwrite)
         except BaseException:
             if not keep:
-                for place in places:
-                    remove_pair(place)
+                for one in paths:
+                    remove_pair(one)
             raise
-        for place in places[:-1]:
-            remove_pair(place)
+        for one in paths[:-1]:
+            remove_pair(one)
         return new
 
-    def places(self, path: Path) -> list[Path]:
+    def paths(self, path: Path) -> list[Path]:
         """Where the passes write.
 
         Parameters
@@ -241,25 +236,25 @@ class Transformation:
         list of Path
             At least one: without elements there is no pass, but a target all the same.
         """
-        return [_temporary(path, i) for i in range(max(1, len(self.passes)))]
+        return [pass_path(path, i) for i in range(max(1, len(self.passes)))]
 
-    def _pass_by_pass(self, places: list[Path], first: int, new: Any) -> Any:
+    def _pass_by_pass(self, paths: list[Path], first: int, new: Any) -> Any:
         """The array of the last pass, complete; `new` is the one to go on with, if any."""
         with self.told() as progress:
             progress.skip(sum(p.bytes_written for p in self.passes[:first]))
-            for i in range(first, len(places)):
+            for i in range(first, len(paths)):
                 with contextlib.ExitStack() as stack:
                     source = self.source
                     if i:
-                        source = self.kind._open(places[i - 1], "r", 0, "auto")
+                        source = self.kind._open(paths[i - 1], "r", 0, "auto")
                         stack.enter_context(source)
                     if i > 1:  # the pass before is complete, and gives back the room first
-                        remove_pair(places[i - 2])
+                        remove_pair(paths[i - 2])
                     if new is None:
-                        new = self._begin(places, i)
+                        new = self._begin(paths, i)
                     with _closed_on_error(new):
                         self._carry_out(i, source, new, progress)
-                if i + 1 < len(places):
+                if i + 1 < len(paths):
                     new.close()
                     new = None
         return new
@@ -276,30 +271,36 @@ class Transformation:
         total = sum(p.bytes_written for p in self.passes)
         return Progress(total, "rechunk", self.progress)
 
-    def say(self, what: str) -> None:
-        """Say on stderr what becomes of the work, unless nothing is to be shown.
-
-        Parameters
-        ----------
-        what : str
-            Goes on from the name of the work.
-        """
-        if self.progress:
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be anything
-                print(f"rechunk {what}", file=sys.stderr)
-
-    def is_finished(self, path: Path) -> bool:
-        """Whether the pair of files at a path is what this work makes.
+    def is_done(self, path: Path) -> bool:
+        """Tell whether an earlier call has done the work; if so, publish it and say so.
 
         Parameters
         ----------
         path : Path
+            Of the target.
 
         Returns
         -------
         bool
-            False also where there is none.
         """
+        done = finish_move(path) or self._is_finished(path)
+        if done:
+            self.say_done(path)
+        return done
+
+    def say_done(self, path: Path) -> None:
+        """Say that nothing is left to do, unless nothing is to be shown.
+
+        Parameters
+        ----------
+        path : Path
+            Of the target.
+        """
+        if self.progress:
+            say(f"rechunk has nothing left to do: '{path}' is complete")
+
+    def _is_finished(self, path: Path) -> bool:
+        """Tell whether there is a pair of files at a path that this work makes."""
         try:
             with self.kind._open(path, "r", 0, "auto") as found:
                 return bool(found._store.header.work == self.header.work != b"")
@@ -382,17 +383,17 @@ class Transformation:
             work=b"",
         )
 
-    def _begin(self, places: list[Path], i: int) -> Any:
+    def _begin(self, paths: list[Path], i: int) -> Any:
         """The array of a pass, fresh."""
         header, notes = self.header_of(i), self.first_notes(i)
-        return self.kind._create(places[i], self.shape, header, notes, growth=self.growth)
+        return self.kind._create(paths[i], self.shape, header, notes, growth=self.growth)
 
-    def beginning(self, places: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
+    def beginning(self, paths: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
         """Where to begin; what earlier work has left on the way from there is removed.
 
         Parameters
         ----------
-        places : list of Path
+        paths : list of Path
         path : Path
             Of the target.
         resume : bool
@@ -410,38 +411,40 @@ class Transformation:
         ExistsError
             A FileExistsError: an array has the name of a pass, and none has made it.
         """
-        first, new = (self._left(places) if resume else None) or (0, None)
+        first, new = (self._left(paths) if resume else None) or (0, None)
         if new is None:
-            self._clear(places[first:], path)
+            self._clear(paths[first:], path)
+        if self.progress and (new is not None or first):
+            say(f"rechunk goes on with what was begun for '{path}'")
         return first, new
 
-    def _clear(self, places: list[Path], path: Path) -> None:
-        for place in places:
+    def _clear(self, paths: list[Path], path: Path) -> None:
+        for one in paths:
             with (
                 contextlib.suppress(MissingError, FormatError),
-                self.kind._open(place, "r+", 0, "auto") as found,
+                self.kind._open(one, "r+", 0, "auto") as found,
             ):
                 if not self._has_made(found._store):
                     raise ExistsError(
                         errno.EEXIST,
                         f"rechunk to '{path}' needs the name of this array; give another path",
-                        str(place),
+                        str(one),
                     )
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
-                os.unlink(_moved_data(file_names(place)[0], path))
-            remove_pair(place)
-            remove_left_overs(file_names(place), None)  # but what is younger than a minute
+                os.unlink(moved_data(file_names(one)[0], path))
+            remove_pair(one)
+            remove_left_overs(file_names(one), None)  # but what is younger than a minute
 
     def _has_made(self, store: FileStore) -> bool:
         """Whether an array is of a pass: it has notes, until it is complete and like the target."""
         header = replace(store.header, uuid=self.header.uuid)
         return has_notes(store) or (header, store.attrs) == (self.header, self.attrs)
 
-    def _left(self, places: list[Path]) -> tuple[int, Any] | None:
+    def _left(self, paths: list[Path]) -> tuple[int, Any] | None:
         """What earlier work of the same kind has left: the pass to go on with, and its array."""
-        for i in reversed(range(len(places))):
+        for i in reversed(range(len(paths))):
             try:
-                found = self.kind._open(places[i], "r+", 0, "auto")
+                found = self.kind._open(paths[i], "r+", 0, "auto")
             except MissingError:
                 continue
             journal = self.journal(i, found._store)
@@ -530,47 +533,6 @@ def _checksum(values: NDArray[Any]) -> int:
     return crc32c(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
 
 
-# -- files that are not complete -----------------------------------------------------------------
-
-
-def _temporary(path: Path, i: int) -> Path:
-    """Where a pass writes."""
-    return Path(f"{path}.rechunk-{i + 1}")
-
-
-def check_free(path: Path) -> None:
-    """Refuse a path where something is.
-
-    Parameters
-    ----------
-    path : Path
-
-    Raises
-    ------
-    ExistsError
-    """
-    for name in file_names(path):
-        if os.path.lexists(name):
-            raise ExistsError(errno.EEXIST, "it exists; give another path", name)
-
-
-def remove_pair(path: Path) -> None:
-    """Remove a pair of files, as far as it is there.
-
-    Parameters
-    ----------
-    path : Path
-
-    Raises
-    ------
-    StorageError
-    """
-    # The metadata first: without them nothing opens.
-    for name in file_names(path):
-        with family("cannot remove '{}'", name):
-            Path(name).unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
 def _closed_on_error(array: Any) -> Iterator[None]:
     try:
@@ -578,35 +540,3 @@ def _closed_on_error(array: Any) -> Iterator[None]:
     except BaseException:
         array.close()
         raise
-
-
-def finish_move(path: Path) -> bool:
-    """Publish a complete target, if something interrupted that.
-
-    Parameters
-    ----------
-    path : Path
-        Of the target.
-
-    Returns
-    -------
-    bool
-        Whether there was something to finish.
-    """
-    for i in range(MOST_PASSES):
-        metadata, _ = file_names(_temporary(path, i))
-        if os.path.exists(_moved_data(metadata, path)):
-            with family("cannot finish '{}'", path):
-                publish(metadata, file_names(path)[0], overwrite=False)
-            return True
-    return False
-
-
-def _moved_data(metadata: str, path: Path) -> str:
-    """Where `FileStore.move` has the data of a temporary pair, before the metadata go to `path`."""
-    try:
-        with open(metadata, "rb") as file:
-            uuid = file.read(32)[16:]
-    except FileNotFoundError:
-        uuid = b""
-    return fresh_name(file_names(path)[1], uuid)

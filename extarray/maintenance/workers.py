@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from extarray.maintenance.execute import Readable, Writable
-    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.maintenance.rechunk_pass import Pass
 
     Template = tuple[tuple[int, int], ...]
 

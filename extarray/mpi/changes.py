@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.base import as_int
 from extarray.array.growth import as_source
 from extarray.array.resizing import count, is_start, moved
+from extarray.common.arguments import as_int
 from extarray.common.errors import CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy

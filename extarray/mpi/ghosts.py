@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex
 
-from extarray.array.base import as_int
+from extarray.common.arguments import as_int
 from extarray.common.errors import ShapeError
 from extarray.mpi.zones import extents
 

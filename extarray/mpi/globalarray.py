@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 import numpy as np
 
-from extarray.array.base import as_axis
 from extarray.array.resizing import count, is_start
+from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_chunks, check_shape

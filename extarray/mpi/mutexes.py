@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from extarray.array.base import as_int
+from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, BoundsError, ClosedError
 from extarray.mpi.agreement import Agreement, is_agreed
 from extarray.mpi.runtime import library

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from extarray.array.array import ExtArray
-from extarray.common.config import check_engine
+from extarray.common.arguments import check_choice
+from extarray.common.config import ENGINES
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import encode_dtype
 from extarray.mpi.agreement import Agreement, is_agreed
@@ -56,7 +57,7 @@ def create_together(
                     "an array under a communicator lies in files; give a path, or leave comm away"
                 )
             place, hints = resolve_path(path), _check_info(info)
-            check_engine(engine, "mpi-io")
+            check_choice(engine, "engine", (*ENGINES, "mpi-io"))
             step.arguments = (
                 f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
                 f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
@@ -98,7 +99,7 @@ def open_together(
         with agreement.step() as step:
             place, mode, timeout, engine, durability, verify = check()
             hints = _check_info(info)
-            check_engine(engine, "mpi-io")
+            check_choice(engine, "engine", (*ENGINES, "mpi-io"))
             step.arguments = (
                 f"open '{place}' with mode {mode!r}, engine {engine}, durability {durability}, "
                 f"verify {verify!r}, info {hints}"

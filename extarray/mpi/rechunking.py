@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from extarray.array.array import ExtArray
 from extarray.common.config import config
 from extarray.maintenance.execute import Mover
-from extarray.maintenance.transform import check_free, finish_move, remove_pair
+from extarray.maintenance.rechunk_files import check_free, remove_pair
 from extarray.mpi.agreement import Agreement
 from extarray.mpi.opening import create_together, open_together
 from extarray.mpi.runtime import check_comm
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from extarray.common.progress import Progress
-    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.maintenance.rechunk_pass import Pass
     from extarray.maintenance.transform import Transformation
     from extarray.mpi.array import ParallelArray
     from extarray.storage.file_store import FileStore
@@ -79,7 +79,7 @@ class _Shared:
 
     def on_disk(self, path: Path, resume: bool) -> ParallelArray:
         """The target, in files that appear when they are complete."""
-        work, places = self._work, self._work.places(path)
+        work, places = self._work, self._work.paths(path)
         found = None
         with self._agreement.step():
             if not self._comm.rank:
@@ -95,13 +95,10 @@ class _Shared:
 
     def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
         """The pass to go on with, and whether it has begun."""
-        if resume and (finish_move(path) or self._work.is_finished(path)):
-            self._work.say(f"has nothing left to do: '{path}' is complete")
+        if resume and self._work.is_done(path):
             return len(places), False
         check_free(path)
         first, new = self._work.beginning(places, path, resume)
-        if new is not None or first:
-            self._work.say(f"goes on with what was begun for '{path}'")
         if new is not None:
             new.close()
         return first, new is not None

@@ -16,8 +16,8 @@ from extarray._core._axial import Axial
 from extarray._core._state import Trust
 from extarray.common.errors import CorruptError, PartnerError
 from extarray.format.checksum_table import decode_sums, encode_sums
+from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
-from extarray.format.places import CELL, LIMIT
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage.checksums import Sums
 from extarray.storage.engine import choose_engine, maps_no_holes

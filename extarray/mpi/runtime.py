@@ -6,7 +6,7 @@ import errno
 from functools import cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from extarray.array.base import as_int
+from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,

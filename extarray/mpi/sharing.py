@@ -17,8 +17,8 @@ from extarray.mpi.zones import factorizations
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from extarray.grid.axis import Axis
-    from extarray.maintenance.rechunk_plan import Pass
+    from extarray.grid.rechunk_axis import Axis
+    from extarray.maintenance.rechunk_pass import Pass
 
 __all__ = ["Part", "shared_templates"]
 
@@ -65,7 +65,8 @@ def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
     --------
     The example of [krishnamoorthy]_ on two ranks, cut where no source chunk is:
 
-    >>> from extarray.maintenance.rechunk_plan import Task, swept_pass
+    >>> from extarray.maintenance.rechunk_pass import Task
+    >>> from extarray.maintenance.rechunk_plan import swept_pass
     >>> p = swept_pass(Task((320, 288), (32, 9), (5, 16), (0, 0), 1), 1344)
     >>> p.template, next(shared_templates(p, 2))
     ((160, 144), [((0, 160), (0, 144)), ((160, 320), (0, 144))])

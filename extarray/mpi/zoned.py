@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.base import as_int
 from extarray.array.resizing import count, is_start
+from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
 from extarray.mpi.runtime import check_rank
 from extarray.mpi.zones import Distribution, Zones, shifted

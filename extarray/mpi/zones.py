@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, SupportsIndex
 
+from extarray.common.arguments import as_ints
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
-from extarray.grid.chunking import integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +83,7 @@ class Distribution:
             raise ArgumentError(f"kind {kind!r} is not possible; use 'block' or 'block_cyclic'")
         if ndim == 0:
             raise ArgumentError("an array without axes has no zones; rank 0 may read and write it")
-        blocks = integers(block, "block")
+        blocks = as_ints(block, "block")
         if len(blocks) == 1:
             blocks *= ndim
         if len(blocks) != ndim or min(blocks) < 1:
@@ -93,7 +93,7 @@ class Distribution:
             )
         processes = None
         if process_grid is not None:
-            processes = integers(process_grid, "process_grid")
+            processes = as_ints(process_grid, "process_grid")
             if len(processes) != ndim or min(processes) < 1 or math.prod(processes) != n_ranks:
                 raise ShapeError(
                     f"a process grid {processes} is not possible: {ndim} numbers are needed, whose "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 import numpy as np
 
 from extarray.array import creation
-from extarray.array.base import as_int
+from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -18,7 +18,7 @@ from extarray.common.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from extarray.common.info import Info
+from extarray.common.formatting import Info
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape

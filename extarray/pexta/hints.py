@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from extarray.array.base import as_int
+from extarray.common.arguments import as_int, as_ints
 from extarray.common.errors import ArgumentError, ChunksError
-from extarray.grid.chunking import TARGET_BYTES, integers
+from extarray.grid.chunking import TARGET_BYTES
 
 __all__ = ["UNSPECIFIED", "chunks_for", "io_hints"]
 
@@ -52,7 +52,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
     >>> chunks_for((600, 800), (4000, 4000), 8)
     (300, 200)
     """
-    wanted = integers(reqdims, "reqdims")
+    wanted = as_ints(reqdims, "reqdims")
     if len(wanted) != len(dims) or any(n < 1 and n != UNSPECIFIED for n in wanted):
         raise ChunksError(
             f"reqdims {reqdims} are not possible for {len(dims)} axes: give the elements of a "

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.common.arguments import as_ints
 from extarray.common.errors import BoundsError, ShapeError
-from extarray.grid.chunking import integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class Section:
         ------
         ShapeError, BoundsError, ArgumentTypeError
         """
-        first, last = integers(low, "lo"), integers(high, "hi")
+        first, last = as_ints(low, "lo"), as_ints(high, "hi")
         if not len(first) == len(last) == len(shape):
             raise ShapeError(
                 f"a section {first} ... {last} does not fit {what} with {len(shape)} axes; give "

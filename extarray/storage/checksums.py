@@ -22,10 +22,10 @@ from extarray.common.errors import CorruptError
 from extarray.common.threads import run_together
 from extarray.format._crc import crc32c, crc32c_ranges
 from extarray.format.checksum_table import decode_sums, encode_sums, sums_capacity
-from extarray.format.fitting import places_fit
+from extarray.format.constants import CELL
 from extarray.format.header import Header
-from extarray.format.places import CELL
 from extarray.format.superblock import Superblock
+from extarray.format.validity import regions_fit
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Sums:
         in_doubt, extents = (True, []) if found is None else found
         kept = [e for n, e in enumerate(extents) if e + 4 * sums_capacity(n) <= state.end]
         length = file.length
-        if not places_fit(state, header, log, kept) or any(
+        if not regions_fit(state, header, log, kept) or any(
             e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
         ):
             in_doubt, kept = True, []  # somebody made it up: to write there would do harm

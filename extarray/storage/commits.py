@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from extarray.common.errors import TruncatedError, storage_error
 from extarray.format._crc import crc32c
-from extarray.format.directory import BLOCK_BYTES, BlockKind, encode_entry, entry_offset
-from extarray.format.fresh import attrs_room
-from extarray.format.places import (
+from extarray.format.constants import (
     BEGUN_SLOT,
     FLUSHED_SLOTS,
     LIVE_SLOTS,
@@ -21,6 +19,8 @@ from extarray.format.places import (
     SEAL_MAGIC,
     SECTOR,
 )
+from extarray.format.directory import BLOCK_BYTES, BlockKind, encode_entry, entry_offset
+from extarray.format.fresh import attrs_room
 from extarray.format.superblock import Superblock, encode_superblock, next_superblock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums
 from extarray.storage.filesystem import family, sync_folders

@@ -7,7 +7,8 @@ import struct
 import numpy as np
 
 from extarray._core._file import FileCore, file_system_of
-from extarray.common.config import check_engine, config
+from extarray.common.arguments import check_choice
+from extarray.common.config import ENGINES, config
 
 __all__ = ["choose_engine", "is_fuse", "is_remote", "maps_no_holes", "shares_blocks"]
 
@@ -151,7 +152,7 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     ------
     ArgumentError
     """
-    check_engine(asked)
+    check_choice(asked, "engine", ENGINES)
     if asked == "auto":
         asked = config.engine
     if asked != "auto":

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Users
 from extarray._core._state import Trust
-from extarray.common.config import check_verify, config
+from extarray.common.arguments import check_choice
+from extarray.common.config import VERIFICATIONS, config
 from extarray.common.errors import (
     CorruptError,
     ExistsError,
@@ -29,11 +30,7 @@ from extarray.common.errors import (
     TruncatedError,
 )
 from extarray.common.forks import in_children
-from extarray.format.directory import BLOCK_BYTES, DIRECTORY_BYTES, BlockKind
-from extarray.format.fitting import places_fit
-from extarray.format.fresh import Fresh, encode_fresh
-from extarray.format.header import Header
-from extarray.format.places import (
+from extarray.format.constants import (
     BLOCK,
     CUTS_BYTES,
     FLUSHED_SLOTS,
@@ -41,7 +38,11 @@ from extarray.format.places import (
     LIVE_SLOTS,
     SPARED_SLOTS,
 )
+from extarray.format.directory import BLOCK_BYTES, DIRECTORY_BYTES, BlockKind
+from extarray.format.fresh import Fresh, encode_fresh
+from extarray.format.header import Header
 from extarray.format.superblock import LAST_COMMIT, NO_GROUP, Superblock
+from extarray.format.validity import regions_fit
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
 from extarray.storage.engine import choose_engine, maps_no_holes
@@ -252,7 +253,10 @@ class FileStore(Member):
     ) -> tuple[Self, Axial]:
         """Open a pair of files."""
         timeout = lock.check_timeout(timeout)
-        verify = config.verify if verify is None else check_verify(verify)
+        if verify is None:
+            verify = config.verify
+        else:
+            check_choice(verify, "verify", VERIFICATIONS)
         recover = False
         for attempt in range(ATTEMPTS):
             self = cls(path)
@@ -409,7 +413,7 @@ class FileStore(Member):
         """See where the optional blocks are, which a state does not tell."""
         blocks = self._blocks()
         places = [(at, BLOCK_BYTES[kind]) for kind, at in blocks.items()]
-        if not places_fit(self.state, self.header, self._extents, others=places):
+        if not regions_fit(self.state, self.header, self._extents, others=places):
             # Somebody made it up: to write there would do harm.
             self._metadata.write(bytes(DIRECTORY_BYTES), self.header.directory_offset)
             places = []

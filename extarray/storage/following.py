@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import CorruptError, FormatError, ShapeError
+from extarray.format.constants import CELL, LIVE_SLOTS
 from extarray.format.groups import Pending
-from extarray.format.places import CELL, LIVE_SLOTS
 from extarray.format.superblock import Superblock, superblock_bytes
 from extarray.storage.filesystem import File, family
 from extarray.storage.growth_log import Log, read_records

@@ -30,9 +30,9 @@ from extarray.common.errors import (
     LockedError,
     StorageError,
 )
+from extarray.format.constants import BLOCK, HOLDER_AT, HOLDER_BYTES
 from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import decode_header, header_bytes_of
-from extarray.format.places import BLOCK, HOLDER_AT, HOLDER_BYTES
 from extarray.format.writers import WRITER_SLOTS, decode_writers
 
 if TYPE_CHECKING:

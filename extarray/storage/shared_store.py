@@ -17,14 +17,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import ArgumentError, CorruptError, FormatError, TruncatedError
-from extarray.format.directory import BlockKind
-from extarray.format.places import (
+from extarray.format.constants import (
     BLOCK,
     LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SPARED_SLOTS,
 )
+from extarray.format.directory import BlockKind
 from extarray.format.superblock import Superblock, encode_superblock, superblock_bytes
 from extarray.format.writers import (
     WRITER_BYTES,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Region, Users
 from extarray.common.errors import StorageError, storage_error
-from extarray.format.places import BLOCK, CUTS_BYTES, SEAL_BYTES
+from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.storage.commits import Committer
 from extarray.storage.filesystem import CAN_RESERVE, family
 from extarray.storage.pending import Freed, without

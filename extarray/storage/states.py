@@ -15,16 +15,7 @@ from extarray._core._axial import Axial
 from extarray.common.errors import CorruptError, FormatError, PartnerError, TruncatedError
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
-from extarray.format.directory import (
-    DIRECTORY_BYTES,
-    BlockKind,
-    decode_directory,
-    pending_offset,
-)
-from extarray.format.fitting import places_fit, values_fit
-from extarray.format.groups import Pending, decode_pending
-from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
-from extarray.format.places import (
+from extarray.format.constants import (
     BLOCK,
     CUTS_BYTES,
     LIVE_SLOTS,
@@ -34,12 +25,21 @@ from extarray.format.places import (
     SECTOR,
     SPARED_SLOTS,
 )
+from extarray.format.directory import (
+    DIRECTORY_BYTES,
+    BlockKind,
+    decode_directory,
+    pending_offset,
+)
+from extarray.format.groups import Pending, decode_pending
+from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
 from extarray.format.superblock import (
     Superblock,
     decode_superblock,
     latest_sequence,
     superblock_bytes,
 )
+from extarray.format.validity import regions_fit, values_fit
 from extarray.storage.filesystem import File, absolute_names, close_all, family, file_names
 from extarray.storage.growth_log import read_records
 
@@ -279,7 +279,7 @@ class StateReader:
         return None
 
     def _check_state(self, state: Superblock, extents: list[int]) -> None:
-        if not (values_fit(state, self.header) and places_fit(state, self.header, extents)):
+        if not (values_fit(state, self.header) and regions_fit(state, self.header, extents)):
             raise CorruptError("the superblock is damaged: its values are not possible")
 
     def _read_attrs(self, state: Superblock) -> str:

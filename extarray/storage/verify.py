@@ -8,8 +8,8 @@ import numpy as np
 
 from extarray.common.errors import CorruptError
 from extarray.format.checksum_table import decode_sums, sums_capacity
+from extarray.format.constants import CELL
 from extarray.format.header import Header
-from extarray.format.places import CELL
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums, chunk_sums, fill_sum, read_sums
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ResultError, ResultWarning
-from extarray.common.info import format_bytes
+from extarray.common.formatting import format_bytes
 from extarray.streaming.warnings import warn
 
 __all__ = ["check_result", "other_way"]

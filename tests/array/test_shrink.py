@@ -19,7 +19,7 @@ from strategies import built, cases, sides
 import extarray as xa
 from extarray._core._mapping import Counter
 from extarray.array.growth import Extendible
-from extarray.format.places import LIMIT
+from extarray.format.constants import LIMIT
 from extarray.storage.filesystem import File
 
 FILLS = [0, 7]

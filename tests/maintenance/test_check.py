@@ -232,17 +232,20 @@ def test_every_damaged_byte_of_the_elements_is_found(pair):
 
 def test_every_damaged_byte_of_the_metadata_is_found_and_put_right(pair):
     """Or it does not matter.  Of attributes older ones are left."""
-    places = np.flatnonzero(np.frombuffer(pair.content[0], "u1"))
+    written = np.flatnonzero(np.frombuffer(pair.content[0], "u1"))
     harmless = 0
-    for at in places[::3]:
+    for at in written[::3]:
         pair.restore()
         pair.flip(".xmd", at)
         if not pair.check(data=True).problems:
             harmless += 1
         else:
             report = pair.check(data=True, repair=True)
+            if not report.ok and places.LOG <= at < places.LOG + 16 + 3 * RECORD:
+                assert "force" in report.refused[0]  # a growth is given up
+                continue
             # Nobody can tell whether it is the sum that is wrong.
-            assert report.ok or kinds(report) == ["chunk"], str(report)
+            assert report.ok or kinds(report) in (["chunk"], ["sums"]), str(report)
         elements, attrs = pair.opened()
         equal(pair, elements)
         assert attrs["unit"] == "m"
@@ -531,23 +534,18 @@ def test_a_log_that_fills_its_extents(tmp_path):
     assert kinds(pair.check()) == ["room"]
 
 
-@pytest.mark.parametrize("at", [0, 3, 4, 9, 25, 60, 70, 80, 110])
-def test_one_wrong_byte_of_superblocks(pair, at):
-    for slot in range(5):
-        pair.flip(".xmd", places.superblock(slot) + at)
-    equal(pair, repaired(pair, lossless=True))
-
-
-@pytest.mark.parametrize("record", [0, 1, 2])
-def test_one_wrong_byte_of_a_record(pair, record):
+def test_a_damaged_record_of_the_newest_growth(pair):
+    """The array returns to the state before, where that is allowed."""
     for at in range(RECORD):
         if at not in (6, 7):
-            pair.flip(".xmd", places.LOG + 16 + RECORD * record + at)
-            equal(pair, repaired(pair, lossless=True))
+            pair.flip(".xmd", places.LOG + 16 + RECORD * 2 + at)
+            elements = repaired(pair, lossless=False, shape=(4, 5), attrs=("unit",))
+            np.testing.assert_array_equal(elements, pair.model[:4, :5])
             pair.restore()
 
 
-def test_one_wrong_byte_of_an_extent(tmp_path):
+def test_a_damaged_head_of_an_extent(tmp_path):
+    """The records of the extents behind it are lost."""
     path = tmp_path / "a"
     with xa.create(path, (0, 1, 1), "u1", chunks=1) as a:
         for number in range(1, 70):
@@ -556,18 +554,13 @@ def test_one_wrong_byte_of_an_extent(tmp_path):
     content[places.LOG + 2] ^= 4
     path.with_suffix(".xmd").write_bytes(content)
     assert kinds(xa.check(path)) == ["log", "superblock"]
-    assert xa.check(path, repair=True).ok
+    assert xa.check(path, repair=True, force=True).ok
     with xa.open(path) as a:
-        assert a.info()["segments"] == 70
-
-
-def test_one_wrong_byte_of_the_block_of_checksums(pair):
-    pair.flip(".xmd", places.SUMS + 20)
-    equal(pair, repaired(pair, lossless=True))
+        assert a.info()["segments"] < 70
 
 
 def test_damaged_records(pair):
-    """Two wrong bytes; the states before are whole, or nothing is."""
+    """The states before are whole, or nothing is."""
     for at in (8, 16):
         pair.flip(".xmd", places.LOG + 16 + RECORD * 2 + at)
     elements = repaired(pair, lossless=False, shape=(4, 5), attrs=("unit",))

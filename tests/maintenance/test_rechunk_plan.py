@@ -11,17 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.grid.axis import Axis
+from extarray.grid.rechunk_axis import Axis
 from extarray.maintenance import rechunk_plan as planning
-from extarray.maintenance.rechunk_plan import (
-    Pass,
-    Task,
-    intermediates,
-    least_memory,
-    plan_passes,
-    resident_pass,
-    swept_pass,
-)
+from extarray.maintenance.rechunk_pass import Pass, Task, least_memory
+from extarray.maintenance.rechunk_plan import intermediates, plan_passes, resident_pass, swept_pass
 
 
 @st.composite

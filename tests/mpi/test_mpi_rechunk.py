@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tasks import Counted, tasks
 
 from extarray.maintenance.execute import Mover
-from extarray.maintenance.rechunk_plan import Task, plan_passes
+from extarray.maintenance.rechunk_pass import Task
+from extarray.maintenance.rechunk_plan import plan_passes
 from extarray.mpi.sharing import shared_templates
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
-from extarray.format.places import BLOCK
+from extarray.format.constants import BLOCK
 from extarray.format.superblock import decode_superblock
 from extarray.storage import file_store
 from extarray.storage.filesystem import File

@@ -21,7 +21,7 @@ from compare import assert_same
 import extarray as xa
 from extarray.array import shared
 from extarray.format import writers
-from extarray.format.places import BLOCK
+from extarray.format.constants import BLOCK
 from extarray.storage import lock, shared_store
 from extarray.storage.filesystem import File
 

@@ -24,7 +24,7 @@ from preload import Control, events, mark
 from workload import Twin, create, draw
 
 import extarray as xa
-from extarray.format.places import SEAL_MAGIC
+from extarray.format.constants import SEAL_MAGIC
 
 SECTOR = 512
 CALLS = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from extarray.maintenance.rechunk_plan import Task, least_memory
+from extarray.maintenance.rechunk_pass import Task, least_memory
 
 __all__ = ["Counted", "tasks"]
 

@@ -1,4 +1,4 @@
-"""Whether what a superblock says can be true."""
+"""Checks that what a superblock says can be true."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from extarray.format.checksum_table import sums_capacity
-from extarray.format.places import LAST_END, LIMIT
+from extarray.format.constants import LAST_END, LIMIT
 from extarray.format.records import EXTENT_HEAD_BYTES, extent_capacity, record_bytes
 
 if TYPE_CHECKING:
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
 
-__all__ = ["places_fit", "values_fit"]
+__all__ = ["regions_fit", "values_fit"]
 
 
 def values_fit(block: Superblock, header: Header) -> bool:
-    """Whether the numbers of a superblock agree: bounds, grid, and bytes of the chunks.
+    """Tell whether the numbers of a superblock agree: bounds, grid, and bytes of the chunks.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ def values_fit(block: Superblock, header: Header) -> bool:
     )
 
 
-def places_fit(
+def regions_fit(
     block: Superblock,
     header: Header,
     extents: Sequence[int],
     sums: Sequence[int] = (),
     others: Sequence[tuple[int, int]] = (),
 ) -> bool:
-    """Whether all that a superblock points to has its place in ``.xmd``, and nothing two.
+    """Tell whether all that a superblock points to lies in a region of ``.xmd`` of its own.
 
     Parameters
     ----------
@@ -67,18 +67,18 @@ def places_fit(
     bool
     """
     size = record_bytes(header.ndim)
-    places = [
+    regions = [
         (offset, EXTENT_HEAD_BYTES + extent_capacity(number) * size)
         for number, offset in enumerate(extents)
     ]
-    places += [(offset, 4 * sums_capacity(number)) for number, offset in enumerate(sums)]
-    places.append((block.attrs_offset, block.attrs_capacity))
+    regions += [(offset, 4 * sums_capacity(number)) for number, offset in enumerate(sums)]
+    regions.append((block.attrs_offset, block.attrs_capacity))
     if block.spare_offset or block.spare_capacity:
-        places.append((block.spare_offset, block.spare_capacity))
+        regions.append((block.spare_offset, block.spare_capacity))
     free = header.first_extent
-    for offset, length in sorted([*places, *others]):
+    for offset, length in sorted([*regions, *others]):
         if offset < free:
             return False
         free = offset + length
-    last = max(offset + length for offset, length in places)
+    last = max(offset + length for offset, length in regions)
     return last <= block.end <= LAST_END and block.attrs_bytes <= block.attrs_capacity

@@ -1,4 +1,4 @@
-"""What there is to know of an array, as a dict that prints as a table."""
+"""Texts of facts: sizes, attributes, fill values, and a dict that prints as a table."""
 
 from __future__ import annotations
 

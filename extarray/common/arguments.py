@@ -1,0 +1,209 @@
+"""Checks of arguments: an int, an axis, a flag, a number of bytes, one of a few texts."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["as_axis", "as_int", "as_ints", "check_choice", "check_flag", "parse_bytes"]
+
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", start=1):
+    _UNITS[f"{_letter}IB"] = 1024**_power
+    _UNITS[f"{_letter}B"] = 1000**_power
+
+
+def _index(value: Any) -> int:
+    """Return an integer, NumPy's too, as an int; raise TypeError for all else, booleans too."""
+    if isinstance(value, (bool, np.bool)):
+        raise TypeError
+    return operator.index(value)
+
+
+def as_int(value: SupportsIndex, name: str, kinds: str = "an int") -> int:
+    """Return an argument as an int.
+
+    Parameters
+    ----------
+    value : int
+    name : str
+        Of the argument, for the message.
+    kinds : str
+        What the argument may be, for the message.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: it is none.
+    """
+    if type(value) is int:
+        return value
+    try:
+        return _index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"{name} must be {kinds}, not {value!r}") from None
+
+
+def as_ints(values: SupportsIndex | Sequence[SupportsIndex], name: str) -> tuple[int, ...]:
+    """Return one int or several as a tuple.
+
+    Parameters
+    ----------
+    values : int or sequence of int
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: they are none.
+
+    Examples
+    --------
+    >>> as_ints(3, "chunks"), as_ints([2, 3], "chunks")
+    ((3,), (2, 3))
+    """
+    try:
+        return (_index(values),)
+    except TypeError:
+        pass
+    try:
+        return tuple(_index(n) for n in values)  # type: ignore[union-attr]
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} must be an int or a sequence of ints, not {values!r}"
+        ) from None
+
+
+def as_axis(axis: SupportsIndex, ndim: int) -> int:
+    """Return the number of an axis, counted from 0.
+
+    Parameters
+    ----------
+    axis : int
+        Negative ones count from the end.
+    ndim : int
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    AxisError, ArgumentTypeError
+    """
+    if isinstance(axis, str):
+        raise ArgumentTypeError(
+            f"axis must be an int, not {axis!r}; that of a name is a.dims.index({axis!r})"
+        )
+    j = as_int(axis, "axis")
+    if not -ndim <= j < ndim:
+        raise AxisError(j, ndim)
+    return j % ndim
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return an argument that is true or false; refuse texts, whatever they say, and objects.
+
+    Parameters
+    ----------
+    value : bool
+    name : str
+        Of the argument, for the message.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError.
+    """
+    if isinstance(value, (bool, np.bool)) or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
+    """Return an argument that is one of a few texts.
+
+    Parameters
+    ----------
+    value : str
+    name : str
+        Of the argument, for the message.
+    choices : sequence of str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: it is none of them.
+
+    Examples
+    --------
+    >>> check_choice("mmap", "engine", ["mmap", "pread"])
+    'mmap'
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(f"{name} {value!r} is not possible; use one of {', '.join(choices)}")
+    return str(value)
+
+
+def parse_bytes(value: int | str) -> int:
+    """Return a number of bytes from a number or a text such as ``"256 MiB"``.
+
+    Parameters
+    ----------
+    value : int or str
+        Bytes, or a text with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB
+        (powers of 1024).
+
+    Returns
+    -------
+    int
+        At least 0.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: not such a text, or negative.
+    ArgumentTypeError
+        A TypeError: neither an int nor a text.
+
+    Examples
+    --------
+    >>> parse_bytes("256 MiB")
+    268435456
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([A-Za-z]*)\s*", value)
+        unit = None if match is None else _UNITS.get(match[2].upper())
+        if match is None or unit is None or math.isinf(float(match[1]) * unit):
+            raise ArgumentError(f"{value!r} is no number of bytes; write e.g. '256 MiB'")
+        return int(float(match[1]) * unit)
+    number = as_int(value, "a number of bytes", "an int or a text")
+    if number < 0:
+        raise ArgumentError(f"{number} is no number of bytes")
+    return number

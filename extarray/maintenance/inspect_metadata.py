@@ -1,0 +1,486 @@
+"""A look at the metadata of a pair of files, damaged or not: what is whole, what is not, and where.
+
+Whatever the bytes are, a look takes time and memory in proportion to the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from extarray.common.errors import CorruptError, ExtArrayError, FormatError
+from extarray.format._crc import crc32c
+from extarray.format.attrs import check_attrs
+from extarray.format.checksum_table import sums_capacity
+from extarray.format.constants import (
+    BLOCK,
+    COPY_AT,
+    LIVE_SLOTS,
+    PENDING_SLOTS,
+    SPARED_SLOTS,
+)
+from extarray.format.directory import (
+    BLOCK_BYTES,
+    BLOCK_NAMES,
+    DIRECTORY_BYTES,
+    ENTRY_BYTES,
+    BlockKind,
+    decode_directory,
+    entry_offset,
+    pending_offset,
+)
+from extarray.format.groups import decode_pending
+from extarray.format.header import MAGIC, Header, decode_header, header_bytes_of, header_content
+from extarray.format.records import (
+    EXTENT_HEAD_BYTES,
+    extent_capacity,
+    extent_of_record,
+    record_bytes,
+)
+from extarray.format.superblock import LAST_COMMIT, Superblock, decode_superblock, superblock_bytes
+from extarray.format.validity import regions_fit, values_fit
+from extarray.maintenance.salvage import MOST_RECORDS, Log, Slot, read_log
+from extarray.storage.filesystem import File
+from extarray.storage.report import Problem
+from extarray.storage.verify import read_table
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+__all__ = ["DATA", "METADATA", "REPAIR", "RESTORE", "MetadataSurvey", "Unreadable"]
+
+#: The two files, as `MetadataSurvey.names` has them.
+METADATA, DATA = 0, 1
+#: Remedies.
+REPAIR = "extarray check --repair"
+RESTORE = "restore the files from a copy"
+
+# Where the copy of a damaged header is looked for.
+_FARTHEST_COPY = 1 << 26
+_NOT_POSSIBLE = "its values are not possible"
+_MISPLACED = "what it points to overlaps, or lies beyond the end of what is used"
+
+
+class Unreadable(Exception):  # noqa: N818 -- no error: nothing more can be looked at
+    """What was found makes the rest unreadable."""
+
+
+@dataclass
+class MetadataSurvey:
+    """A look at ``.xmd``.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of ``.xmd`` and ``.xta``.
+
+    Attributes
+    ----------
+    problems : list of Problem
+    header : Header or None
+        Of the copy, where the header is damaged.
+    slots : list of Slot
+    present : Slot or None
+        The state that `open` takes, as far as ``.xmd`` goes.
+    log : Log or None
+        As far as any superblock needs it; where there is none, as far as it goes.
+    metadata_bytes : int
+        Length of the file.
+    pending : int or None
+        Number of a commit of several arrays that is newer than all states.
+    blocks : dict of BlockKind to int
+        Offsets of the optional blocks.
+    sums : tuple of bool and list of int, or None
+        Whether the checksums of chunks are in doubt, and the extents of their table.
+    """
+
+    names: tuple[str, str]
+    problems: list[Problem] = field(default_factory=list)
+    header: Header | None = None
+    header_block: bytes = b""
+    slots: list[Slot] = field(default_factory=list)
+    present: Slot | None = None
+    log: Log | None = None
+    metadata_bytes: int = 0
+    pending: int | None = None
+    blocks: dict[BlockKind, int] = field(default_factory=dict)
+    sums: tuple[bool, list[int]] | None = None
+    # Closed but while a look goes on.
+    metadata: File = field(default_factory=File)
+
+    def error(
+        self, kind: str, what: str, offset: int | None, remedy: str, file: int = METADATA
+    ) -> None:
+        """Note that something is damaged or lost; once for each place."""
+        place = kind, self.names[file], offset
+        if place in ((p.kind, p.file, p.offset) for p in self.problems) and offset is not None:
+            return
+        self._note("error", kind, what, offset, remedy, file)
+
+    def warning(
+        self, kind: str, what: str, offset: int | None, remedy: str, file: int = METADATA
+    ) -> None:
+        """Note something that does the array no harm."""
+        self._note("warning", kind, what, offset, remedy, file)
+
+    def note(
+        self, kind: str, what: str, offset: int | None, remedy: str = "", file: int = METADATA
+    ) -> None:
+        """Note something that is as it may be."""
+        self._note("note", kind, what, offset, remedy, file)
+
+    def _note(
+        self,
+        severity: Literal["error", "warning", "note"],
+        kind: str,
+        what: str,
+        offset: int | None,
+        remedy: str,
+        file: int,
+    ) -> None:
+        self.problems.append(Problem(kind, what, self.names[file], offset, severity, remedy))
+
+    @property
+    def kinds(self) -> set[str]:
+        """Return what the errors concern."""
+        return {problem.kind for problem in self.problems if problem.severity == "error"}
+
+    @property
+    def state(self) -> Superblock | None:
+        """Return the state that `open` takes."""
+        return None if self.present is None else self.present.block
+
+    def look_at_header(self) -> Header:
+        """Look at the header and its copy, afresh.
+
+        Returns
+        -------
+        Header
+
+        Raises
+        ------
+        Unreadable
+            Both are damaged.
+        """
+        self.slots, self.blocks = [], {}
+        self.header = self.present = self.log = self.pending = self.sums = None
+        try:
+            self.header, self.header_block = self._header_at(0)
+        except ExtArrayError as error:
+            return self._look_for_copy(str(error))
+        self._look_at_copy(self.header)
+        return self.header
+
+    def look_at_states(self, header: Header) -> Superblock:
+        """Look at what ``.xmd`` holds beside the header.
+
+        Parameters
+        ----------
+        header : Header
+
+        Returns
+        -------
+        Superblock
+            The present state.
+
+        Raises
+        ------
+        Unreadable
+            There is none.
+        """
+        self._look_at_directory(header)
+        state = self._look_at_superblocks(header)
+        self._look_at_pending(header)
+        self._look_at_rooms(header, state)
+        return state
+
+    # -- header and directory ----------------------------------------------------------------
+
+    def _header_at(self, offset: int) -> tuple[Header, bytes]:
+        """Return the header, or its copy, that stands at an offset."""
+        first = self.metadata.read(BLOCK, offset)
+        size = header_bytes_of(first)
+        if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes:
+            first = self.metadata.read(size, offset)
+        header = decode_header(first)
+        if header.header_bytes > self.metadata_bytes:
+            raise CorruptError("the header is damaged: it is longer than the file")
+        return header, header_content(first)
+
+    def _look_for_copy(self, damage: str) -> Header:
+        """Return the header from its copy, wherever that is."""
+        for at in range(BLOCK + COPY_AT, min(self.metadata_bytes, _FARTHEST_COPY), BLOCK):
+            if self.metadata.read(len(MAGIC), at) == MAGIC:
+                with contextlib.suppress(ExtArrayError):
+                    header, block = self._header_at(at)
+                    if header.copy_offset == at:
+                        self.header, self.header_block = header, block
+                        self.error("header", damage, 0, f"{REPAIR} restores it from its copy")
+                        return header
+        self.error("header", damage, 0, RESTORE)
+        raise Unreadable
+
+    def _look_at_copy(self, header: Header) -> None:
+        at = header.copy_offset
+        try:
+            if self._header_at(at)[1] != self.header_block:
+                raise FormatError("it differs from the header")
+        except ExtArrayError as error:
+            what = f"the copy of the header is damaged: {error}"
+            self.error("copy", what, at, f"{REPAIR} writes it anew")
+
+    def _look_at_directory(self, header: Header) -> None:
+        data = self.metadata.read(DIRECTORY_BYTES, header.directory_offset)
+        self.blocks = decode_directory(data, header, self.metadata_bytes)
+        for kind in self.lost_blocks(header):
+            self.error(
+                "directory",
+                f"the place of the block {BLOCK_NAMES[kind]} is damaged",
+                entry_offset(header, kind),
+                f"{REPAIR} clears it",
+            )
+
+    def lost_blocks(self, header: Header) -> list[BlockKind]:
+        """Return the optional blocks that there were, and of which nothing tells where.
+
+        Parameters
+        ----------
+        header : Header
+
+        Returns
+        -------
+        list of BlockKind
+        """
+        return [
+            kind
+            for kind in BlockKind
+            if kind not in self.blocks
+            and any(self.metadata.read(ENTRY_BYTES, entry_offset(header, kind)))
+        ]
+
+    def pending_offsets(self) -> dict[int, int]:
+        """Return the offsets of pending states, by slot, where there is room for any."""
+        group = self.blocks.get(BlockKind.GROUP)
+        return (
+            {} if group is None else {slot: pending_offset(group, slot) for slot in PENDING_SLOTS}
+        )
+
+    # -- states ------------------------------------------------------------------------------
+
+    def _look_at_superblocks(self, header: Header) -> Superblock:
+        size = superblock_bytes(header.ndim)
+        # First the spared ones, so that they are not newer than the others.
+        raw = {
+            number: self.metadata.read(size, header.superblock_offset(number))
+            for number in (*SPARED_SLOTS, *LIVE_SLOTS)
+        }
+        self.slots = [
+            Slot(number, decode_superblock(raw[number], header.ndim), not any(raw[number]))
+            for number in (*LIVE_SLOTS, *SPARED_SLOTS)
+        ]
+        known = [slot.block for slot in self.slots if slot.block is not None]
+        stop = max((block.n_segments for block in known), default=MOST_RECORDS)
+        self.log = log = read_log(self.metadata, header, stop)
+        for slot in self.slots:
+            if slot.block is not None:
+                slot.fault = _fault_of(slot.block, header, log)
+                slot.misplaced = slot.fault is None and not regions_fit(
+                    slot.block, header, _extents_of(slot.block, log)
+                )
+                slot.attrs = self._attrs_of(slot.block)
+        self._choose()
+        state, number = self.state, -1 if self.state is None else self.state.sequence
+        for slot in self.slots:
+            self._tell_of_superblock(slot, header.superblock_offset(slot.number), number)
+        if log.fault is not None:
+            cut = [block for block in known if block.n_segments > len(log)]
+            # What the older live superblock points to may have been written over.
+            if cut and (state is None or any(block.sequence > number for block in cut)):
+                at, what = log.fault
+                self.error("log", what, at, f"{REPAIR} returns to a state without it")
+        if self.present is None or state is None:
+            raise Unreadable
+        if self.present.number not in LIVE_SLOTS:
+            self.error(
+                "superblock",
+                f"neither superblock 0 nor 1 is whole: open takes the older state of commit "
+                f"{number}, of shape {state.shape}",
+                header.superblock_offset(self.present.number),
+                f"{REPAIR} makes it the present state",
+            )
+        return state
+
+    def _attrs_of(self, block: Superblock) -> str | None:
+        """Return the attributes of a state, where they are whole."""
+        if block.attrs_offset + block.attrs_bytes > self.metadata_bytes:
+            return None
+        blob = self.metadata.read(block.attrs_bytes, block.attrs_offset)
+        if len(blob) != block.attrs_bytes or crc32c(blob) != block.attrs_crc:
+            return None
+        try:
+            return check_attrs(blob)
+        except CorruptError:
+            return None
+
+    def _choose(self) -> None:
+        """Find the state that `open` takes."""
+        newest = {True: -1, False: -1}
+        chosen: dict[bool, Slot | None] = {True: None, False: None}
+        for slot in self.slots:
+            live = slot.number in LIVE_SLOTS
+            if slot.whole and slot.block is not None and slot.block.sequence > newest[live]:
+                newest[live], chosen[live] = slot.block.sequence, slot
+        self.present = chosen[True] if newest[True] >= newest[False] else chosen[False]
+
+    def _tell_of_superblock(self, slot: Slot, at: int, number: int) -> None:
+        """Tell what is wrong with a superblock; `number` is that of the present commit, or -1."""
+        live, block = slot.number in LIVE_SLOTS, slot.block
+        # Commit 0 is the first one, in superblock 0.
+        due = slot.number == 0 or (slot.number == 1 and number > 0)
+        slot.blank &= not due
+        if slot.torn:
+            tell = self.error if live or number < 0 else self.warning
+            tell(
+                "superblock",
+                f"superblock {slot.number} is torn; {self._consequence(live)}",
+                at,
+                f"{REPAIR} writes it anew",
+            )
+        elif block is None:
+            return
+        elif block.sequence > LAST_COMMIT:
+            self.error(
+                "superblock",
+                f"superblock {slot.number} has commit {block.sequence}, after which no number "
+                "is left for a next one: it does not open for writing",
+                at,
+                "copy the array into a fresh one",
+            )
+        elif slot.whole:
+            return
+        elif block.sequence > number:
+            self._tell_of_newer(slot, block, at)
+        elif slot.misplaced or slot.fault == _NOT_POSSIBLE:
+            tell = self.error if live else self.warning
+            tell(
+                "superblock",
+                f"superblock {slot.number}: {slot.fault or _MISPLACED}",
+                at,
+                f"{REPAIR} writes it anew",
+            )
+        elif not live:
+            self.warning(
+                "superblock",
+                f"superblock {slot.number} tells of a state that is no longer there",
+                at,
+                f"{REPAIR} clears it",
+            )
+
+    def _consequence(self, live: bool) -> str:
+        if self.state is None:
+            return "no other one is whole"
+        if not live:
+            return "a spare one, nothing is lost"
+        return f"the last state that is whole is commit {self.state.sequence}"
+
+    def _tell_of_newer(self, slot: Slot, block: Superblock, at: int) -> None:
+        """Tell what is wrong with a state that is newer than the one that `open` takes."""
+        if slot.misplaced:
+            self.error(
+                "room",
+                f"commit {block.sequence}: {_MISPLACED}",
+                at,
+                f"{REPAIR} moves the attributes",
+            )
+        elif slot.fault is None:
+            self.error(
+                "attrs",
+                f"the attributes of commit {block.sequence} are damaged",
+                block.attrs_offset,
+                f"{REPAIR} takes older ones",
+            )
+        else:
+            self.error(
+                "superblock",
+                f"commit {block.sequence} is lost: {slot.fault}",
+                at,
+                f"{REPAIR} goes on without it",
+            )
+
+    def _look_at_pending(self, header: Header) -> None:
+        """Look for a commit of several arrays whose writer did not finish it, or is about to."""
+        known = [slot.block.sequence for slot in self.slots if slot.whole and slot.block]
+        for at in self.pending_offsets().values():
+            pending = decode_pending(self.metadata.read(BLOCK, at), header.ndim)
+            if pending is not None and pending.state.sequence > max(known, default=-1):
+                self.pending = pending.state.sequence
+                self.note(
+                    "superblock",
+                    f"commit {self.pending} of several arrays is not finished; "
+                    f"'{os.fsdecode(pending.path)}' tells whether it counts",
+                    at,
+                    "the next writer finishes it",
+                )
+
+    def _look_at_rooms(self, header: Header, state: Superblock) -> None:
+        """Look whether what stands in ``.xmd`` behind its fixed parts lies apart."""
+        assert self.log is not None
+        size = record_bytes(header.ndim)
+        if self.metadata_bytes < state.end:
+            self.error(
+                "room",
+                f"it has {self.metadata_bytes} bytes, and its superblock says {state.end}",
+                self.metadata_bytes,
+                f"{REPAIR} puts it right",
+            )
+        rooms = {(0, header.first_extent, "the fixed parts")}
+        rooms |= {(state.attrs_offset, state.attrs_capacity, "the attributes")}
+        if state.spare_offset:
+            rooms |= {(state.spare_offset, state.spare_capacity, "the attributes")}
+        for slot in self.slots:
+            block = slot.block
+            if slot.number in SPARED_SLOTS and slot.whole and block and block.end <= state.end:
+                rooms |= {(block.attrs_offset, block.attrs_capacity, "the attributes")}
+        for number, at in enumerate(_extents_of(state, self.log)):
+            room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
+            rooms |= {(at, room, f"extent {number} of the growth log")}
+        if header.checksum:
+            self.sums = read_table(self.metadata, header, state.end)
+        for number, at in enumerate(self.sums[1] if self.sums else []):
+            rooms |= {(at, 4 * sums_capacity(number), "the table of checksums")}
+        blocks = {(at, BLOCK_BYTES[kind], BLOCK_NAMES[kind]) for kind, at in self.blocks.items()}
+        blocks = {(at, length, f"the block {name}") for at, length, name in blocks}
+        reached, before = 0, ""
+        for at, length, name in sorted(rooms | blocks):
+            # A directory of blocks tells of them, and of more than the state knows.
+            beyond = at + length > state.end and (at, length, name) not in blocks
+            if at < reached or beyond:
+                other = f"that of {before}" if at < reached else "the end of what is used"
+                self.error(
+                    "room",
+                    f"the room of {name} overlaps {other}",
+                    at,
+                    f"{REPAIR} moves the attributes",
+                )
+            if at + length > reached:
+                reached, before = at + length, name
+
+
+def _fault_of(block: Superblock, header: Header, log: Log) -> str | None:
+    """Return what is wrong with a state, attributes and places aside."""
+    if not values_fit(block, header):
+        return _NOT_POSSIBLE
+    if block.n_segments > len(log):
+        return "it needs more of the growth log than is whole"
+    try:
+        log.replay(block.n_segments, block.grid)
+    except (CorruptError, MemoryError) as error:
+        return str(error)
+    return None
+
+
+def _extents_of(block: Superblock, log: Log) -> list[int]:
+    """Return the offsets of the extents that the records of a state lie in."""
+    return log.extents[: 1 + extent_of_record(block.n_segments - 1)]

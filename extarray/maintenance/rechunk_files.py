@@ -1,0 +1,107 @@
+"""Names of the files that passes write, and what becomes of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from extarray.common.errors import ExistsError
+from extarray.maintenance.rechunk_plan import MOST_PASSES
+from extarray.storage.filesystem import family, file_names, fresh_name, publish
+
+__all__ = ["check_free", "finish_move", "moved_data", "pass_path", "remove_pair"]
+
+
+def pass_path(path: Path, i: int) -> Path:
+    """Return the path of the array that a pass writes.
+
+    Parameters
+    ----------
+    path : Path
+        Of the target.
+    i : int
+        Number of the pass.
+
+    Returns
+    -------
+    Path
+    """
+    return Path(f"{path}.rechunk-{i + 1}")
+
+
+def check_free(path: Path) -> None:
+    """Refuse a path where something is.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    ExistsError
+    """
+    for name in file_names(path):
+        if os.path.lexists(name):
+            raise ExistsError(errno.EEXIST, "it exists; give another path", name)
+
+
+def remove_pair(path: Path) -> None:
+    """Remove a pair of files, as far as it is there.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    StorageError
+    """
+    # The metadata first: without them nothing opens.
+    for name in file_names(path):
+        with family("cannot remove '{}'", name):
+            Path(name).unlink(missing_ok=True)
+
+
+def finish_move(path: Path) -> bool:
+    """Publish a complete target, if something interrupted that.
+
+    Parameters
+    ----------
+    path : Path
+        Of the target.
+
+    Returns
+    -------
+    bool
+        Whether there was something to finish.
+    """
+    for i in range(MOST_PASSES):
+        metadata, _ = file_names(pass_path(path, i))
+        if os.path.exists(moved_data(metadata, path)):
+            with family("cannot finish '{}'", path):
+                publish(metadata, file_names(path)[0], overwrite=False)
+            return True
+    return False
+
+
+def moved_data(metadata: str, path: Path) -> str:
+    """Return where the data of a pass are while its metadata are about to go to a path.
+
+    Parameters
+    ----------
+    metadata : str
+        Name of the metadata of the pass.
+    path : Path
+        Of the target.
+
+    Returns
+    -------
+    str
+    """
+    try:
+        with open(metadata, "rb") as file:
+            uuid = file.read(32)[16:]
+    except FileNotFoundError:
+        uuid = b""
+    return fresh_name(file_names(path)[1], uuid)
