@@ -36,7 +36,7 @@ from extarray.common.errors import *  # noqa: F403
 from extarray.common.errors import __all__ as _error_names
 from extarray.maintenance.advice import advise_chunks
 from extarray.maintenance.check import check
-from extarray.numpy_api.iteration import ndenumerate
+from extarray.numpy_api.c_order import ndenumerate
 from extarray.storage.report import Problem, Report
 
 

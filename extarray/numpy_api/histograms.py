@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ShapeError
+from extarray.numpy_api import order_statistics, reductions, statistics  # noqa: F401 -- has the forms that are called
+from extarray.numpy_api.registry import call, streams
 from extarray.streaming.blocks import Source, box_bytes, run, tiles
 from extarray.streaming.derived import Computed
 from extarray.streaming.elementwise import chunks_for, part_of
-from extarray.streaming.functions import dispatch, streams
 from extarray.streaming.operands import as_array, chunks_of, in_memory, step_bytes
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _ends(a: Any) -> NDArray[Any]:
     """The least and the greatest element, if there is any."""
     if 0 in a.shape:
         return np.empty(0, a.dtype)
-    return np.stack([dispatch(f, (), (a,), {}) for f in (np.min, np.max)])
+    return np.stack([call(f, a) for f in (np.min, np.max)])
 
 
 def _distance(a: Any) -> Any:
@@ -121,7 +122,7 @@ def _width(rule: str, a: Any) -> Any:
     """Width of bins by a rule of NumPy."""
 
     def of(function: Callable[..., Any], *args: Any) -> Any:
-        return dispatch(function, (), (a, *args), {})
+        return call(function, a, *args)
 
     n = math.prod(a.shape)
     ptp = _distance(a)
@@ -149,7 +150,7 @@ def _doane(a: Any, n: int, ptp: Any, mean: Any, deviation: Any) -> Any:
     if n <= 2 or not deviation > 0.0:
         return 0.0
     cubes = Computed(lambda part: ((part - mean) / deviation) ** 3, a, dtype=float)
-    skewness = dispatch(np.mean, (), (cubes,), {})
+    skewness = call(np.mean, cubes)
     spread = np.sqrt(6.0 * (n - 2) / ((n + 1.0) * (n + 3)))
     return ptp / (1.0 + np.log2(n) + np.log2(1.0 + np.absolute(skewness) / spread))
 
@@ -239,7 +240,7 @@ def histogramdd(
     if any(x.shape[0] != n for x in arrays):
         return NotImplemented
     if rows:
-        ends: Any = np.stack([dispatch(f, (), (sample, 0), {}) for f in (np.min, np.max)])
+        ends: Any = np.stack([call(f, sample, 0) for f in (np.min, np.max)])
     else:
         ends = [_ends(as_array(x)) for x in sample]
     if isinstance(bins, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Reductions by a ufunc, and what NumPy has of them as functions; places of extremes; counts."""
+"""Reductions by a ufunc, NumPy's functions that are such; places of extremes; counts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from extarray.numpy_api.registry import streams
 from extarray.streaming.elementwise import as_mask
 from extarray.streaming.folding import Fold, fold
-from extarray.streaming.functions import streams
 from extarray.streaming.meta_arrays import single
 from extarray.streaming.operands import as_array
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from extarray.numpy_api.choosing import pieces
+from extarray.numpy_api.indexing import pieces
+from extarray.numpy_api.registry import streams
 from extarray.streaming.blocks import Source
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import assigning, elementwise, part_of
-from extarray.streaming.functions import streams
 from extarray.streaming.lanes import map_lanes
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import (

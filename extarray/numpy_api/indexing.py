@@ -1,4 +1,4 @@
-"""Elements by their places: taken, put, found."""
+"""Elements taken, put and found by their places: NumPy's functions for indexing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.errors import ArgumentError, BoundsError
+from extarray.numpy_api.registry import streams
 from extarray.streaming.blocks import Source, tiles
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import new_result, part_of
-from extarray.streaming.functions import streams
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import (
     as_array,
