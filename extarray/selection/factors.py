@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
-
-    from extarray._core._gather import Plan
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
@@ -51,7 +49,9 @@ _WORD = 64  # bits for an element that is listed: its place in the chunk, and it
 
 
 class Factor(Protocol):
-    """What an index selects on some axes."""
+    """A part of an index, that selects on some axes: plain data, which the core reads."""
+
+    kind: ClassVar[str]
 
     @property
     def axes(self) -> Shape:
@@ -80,9 +80,6 @@ class Factor(Protocol):
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Which of its elements lie outside a box, by its dimensions."""
 
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-
 
 @dataclass(frozen=True, slots=True)
 class Progression:
@@ -98,6 +95,7 @@ class Progression:
         Dimension of the result; -1 for an integer, which leaves none.
     """
 
+    kind: ClassVar[str] = "progression"
     axis: int
     start: int
     step: int
@@ -179,12 +177,6 @@ class Progression:
         found: NDArray[np.bool_] = (indices < low) | (indices >= high)
         return found if self.dims else found.reshape(())
 
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_progression(
-            self.axis, self.start, self.step, self.count, strides[self.dim] if self.dim >= 0 else 0
-        )
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
@@ -200,6 +192,7 @@ class Points:
         Dimensions of the result that the dimensions of the arrays become.
     """
 
+    kind: ClassVar[str] = "points"
     axes: Shape
     indices: tuple[Indices, ...]
     dims: Shape
@@ -238,10 +231,6 @@ class Points:
             counted = np.where(indices < 0, indices + extents[axis], indices)
             found |= (counted < low) | (counted >= high)
         return found
-
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_points(self.axes, self.indices, tuple(strides[d] for d in self.dims))
 
 
 def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray._core._gather import Plan
     from extarray.selection.factors import Factor, Limits
     from extarray.streaming.blocks import Box
 
@@ -96,6 +95,7 @@ class Mask(_Box):
         Whether `mask` is a copy, which nobody changes.
     """
 
+    kind: ClassVar[str] = "mask"
     mask: NDArray[np.bool_] | Source
     box: Box
     count: int
@@ -141,6 +141,12 @@ class Mask(_Box):
         mask = self.mask if self.is_copy else apart(self.mask, [target])
         return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
 
+    def ready(self) -> Mask:
+        """Return the factor with a mask that is a copy, and all of which counts."""
+        if isinstance(self.mask, np.ndarray) and self.is_copy:
+            return replace(self, mask=self.mask[self.box], box=_whole(_shape(self.box)))
+        return replace(self, mask=self.part(), box=_whole(_shape(self.box)), is_copy=True)
+
     def part(self) -> NDArray[np.bool_]:
         """The elements of the mask, as many true as were counted, in an array of their own."""
         if isinstance(self.mask, np.ndarray) and self.is_copy:
@@ -162,10 +168,6 @@ class Mask(_Box):
         found = np.nonzero(self.part())
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
 
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_mask(self.axis, self.origin, self.part(), self.count, strides[self.dim])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places(_Box):
@@ -179,6 +181,7 @@ class Places(_Box):
         Rising, and nobody else's.
     """
 
+    kind: ClassVar[str] = "places"
     extents: Shape
     places: NDArray[np.int64]
 
@@ -214,10 +217,6 @@ class Places(_Box):
         found = np.unravel_index(self.places, self.extents)
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
 
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_places(self.axis, self.origin, self.extents, self.places, strides[self.dim])
-
 
 def _size(box: Box) -> int:
     return math.prod(part.stop - part.start for part in box)
@@ -229,6 +228,10 @@ Trues: TypeAlias = Mask | Places
 
 def _shape(box: Box) -> Shape:
     return tuple(part.stop - part.start for part in box)
+
+
+def _whole(shape: Shape) -> Box:
+    return tuple(slice(0, n) for n in shape)
 
 
 def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray._core._state import Frame
 from extarray.selection.factors import Factor, Progression, cuts
+from extarray.selection.masks import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +103,13 @@ class Query:
         return Query(
             self.extents, self.shape, self.factors, self.field, self.kind, frame.origin, whole
         )
+
+    def ready(self) -> Query:
+        """Return the query with copies of its masks: all that the core needs to carry it out."""
+        if not any(isinstance(factor, Mask) for factor in self.factors):
+            return self
+        factors = (f.ready() if isinstance(f, Mask) else f for f in self.factors)
+        return replace(self, factors=tuple(factors))
 
     @property
     def size(self) -> int:

@@ -170,6 +170,7 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
             _run(array, piece, _cut(values, part, query, len(dtype.shape)), write, direct)
         if is_cut:
             return
+    query = query.ready()
     if direct:
         array._move(query, values, write)
         return
