@@ -143,16 +143,20 @@ class Mask(_Box):
 
     def ready(self) -> Mask:
         """Return the factor with a mask that is a copy, and all of which counts."""
-        if isinstance(self.mask, np.ndarray) and self.is_copy:
-            return replace(self, mask=self.mask[self.box], box=_whole(_shape(self.box)))
-        return replace(self, mask=self.part(), box=_whole(_shape(self.box)), is_copy=True)
+        shape = _shape(self.box)
+        if self.is_copy and self.mask.shape == shape:
+            return self
+        part = self._own() if self.is_copy else self.part()
+        return replace(self, mask=part, box=tuple(slice(0, n) for n in shape), is_copy=True)
+
+    def _own(self) -> NDArray[np.bool_]:
+        """The elements of a mask that is a copy."""
+        part: NDArray[np.bool_] = self.mask[self.box]  # type: ignore[index]
+        return part
 
     def part(self) -> NDArray[np.bool_]:
         """The elements of the mask, as many true as were counted, in an array of their own."""
-        if isinstance(self.mask, np.ndarray) and self.is_copy:
-            part = self.mask[self.box]
-        else:
-            part = _copy(self.mask, self.box)
+        part = self._own() if self.is_copy else _copy(self.mask, self.box)
         self._check_count(int(np.count_nonzero(part)))
         return part
 
@@ -228,10 +232,6 @@ Trues: TypeAlias = Mask | Places
 
 def _shape(box: Box) -> Shape:
     return tuple(part.stop - part.start for part in box)
-
-
-def _whole(shape: Shape) -> Box:
-    return tuple(slice(0, n) for n in shape)
 
 
 def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:

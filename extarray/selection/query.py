@@ -106,10 +106,11 @@ class Query:
 
     def ready(self) -> Query:
         """Return the query with copies of its masks: all that the core needs to carry it out."""
-        if not any(isinstance(factor, Mask) for factor in self.factors):
-            return self
-        factors = (f.ready() if isinstance(f, Mask) else f for f in self.factors)
-        return replace(self, factors=tuple(factors))
+        for i, factor in enumerate(self.factors):
+            if isinstance(factor, Mask) and (ready := factor.ready()) is not factor:
+                factors = (*self.factors[:i], ready, *self.factors[i + 1 :])
+                return replace(self, factors=factors).ready()
+        return self
 
     @property
     def size(self) -> int:
