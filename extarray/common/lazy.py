@@ -34,16 +34,7 @@ class LazyImports:
         return iter(self._modules)
 
     def module(self, name: str) -> ModuleType:
-        """Import the module of a name.
-
-        Parameters
-        ----------
-        name : str
-
-        Returns
-        -------
-        module
-        """
+        """Import the module of a name."""
         return import_module(self._modules[name])
 
     def __getattr__(self, name: str) -> Any:

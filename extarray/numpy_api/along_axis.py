@@ -153,7 +153,7 @@ def reduceat(
 
 
 def _at(axis: int, piece: slice) -> tuple[slice, ...]:
-    """Index of a piece of an axis."""
+    """Return the index of a piece of an axis."""
     return (*[slice(None)] * axis, piece)
 
 
@@ -254,7 +254,7 @@ def diff(a: Any, n: Any = 1, axis: Any = -1, prepend: Any = _ABSENT, append: Any
 
 
 def _edge(x: Any, a: Any, axis: int) -> Any:
-    """What is put before or behind an array: one value serves for all lanes."""
+    """Return what is put before or behind an array: one value serves for all lanes."""
     x = as_array(x)
     if x.shape:
         return x
@@ -291,7 +291,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
 
 
 def _sorted(axis: Any) -> bool:
-    """Whether axes come in the order of the array, or there is one alone."""
+    """Tell whether axes come in the order of the array, or there is one alone."""
     return not isinstance(axis, tuple) or (list(axis) == sorted(axis) and min(axis, default=0) >= 0)
 
 
@@ -340,7 +340,7 @@ _PARTS = 6
 
 
 def _one_lane(x: Any, axes: Sequence[int]) -> NDArray[Any]:
-    """Zeros in the shape of a lane: of their transform, the extents and the dtype are known."""
+    """Make zeros in the shape of a lane: their transform tells the extents and the dtype."""
     shape = [n if j in axes else 1 for j, n in enumerate(x.shape)]
     return np.zeros(shape, x.dtype)
 

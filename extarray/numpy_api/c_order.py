@@ -136,7 +136,7 @@ class FlatElements:
             )
 
     def _places(self, key: Any) -> range | NDArray[np.intp] | int:
-        """Places in C order, in [0, size): a range where a slice gives them."""
+        """Return the places in C order, in [0, size): a range where a slice gives them."""
         n = len(self)
         if isinstance(key, tuple) and len(key) == 1:
             (key,) = key
@@ -234,7 +234,7 @@ def _write_npy(file: Any, a: Source) -> None:
 
 
 def _opened(file: Any, suffix: str) -> AbstractContextManager[Any]:
-    """The file to write to: opened where it is a path, which gets its suffix."""
+    """Open the file to write to where it is a path, which gets its suffix."""
     if hasattr(file, "write"):
         return contextlib.nullcontext(file)
     path = os.fspath(file)

@@ -87,16 +87,7 @@ _later = LazyImports(
 
 
 def form_of(function: Function) -> Function | None:
-    """Return the streamed form of a function of NumPy, if it has one.
-
-    Parameters
-    ----------
-    function : callable
-
-    Returns
-    -------
-    callable, optional
-    """
+    """Return the streamed form of a function of NumPy, if it has one."""
     form = streamed.get(function)
     if form is None and (name := _name(function)) in _FORMS:
         _FORMS.module(name)  # registers its forms
@@ -105,18 +96,13 @@ def form_of(function: Function) -> Function | None:
 
 
 def _name(function: Function) -> str:
-    """Name of a function below ``numpy``, as the table of forms has it."""
+    """Return the name of a function below ``numpy``, as the table of forms has it."""
     package, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
     return f"{package}.{name}".removeprefix("numpy.") if package else name
 
 
 def forms() -> Mapping[Function, Function]:
-    """Return the streamed form of each function of NumPy that has one.
-
-    Returns
-    -------
-    mapping
-    """
+    """Return the streamed form of each function of NumPy that has one."""
     for name in _FORMS:
         _FORMS.module(name)
     return streamed
@@ -229,28 +215,20 @@ def _call_function_with_late(
 
 
 def foreign(kind: type, protocol: str) -> bool:
-    """Whether a type has a method of a protocol that is neither NumPy's nor ours.
+    """Tell whether a type has a method of a protocol that is neither NumPy's nor ours.
 
     Parameters
     ----------
     kind : type
     protocol : str
         Name of the method.
-
-    Returns
-    -------
-    bool
     """
     method = getattr(kind, protocol, None)
     return method not in (None, getattr(np.ndarray, protocol)) and not issubclass(kind, Source)
 
 
 def plain(kind: type) -> bool:
-    """Whether a type is no subclass of ndarray that gives its own meaning to elements.
-
-    Parameters
-    ----------
-    kind : type
+    """Tell whether a type is no subclass of ndarray that gives its own meaning to elements.
 
     Returns
     -------
@@ -294,7 +272,7 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
 
 
 def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] | None:
-    """Operands for xarray, which takes what has ``dims`` for its own; None where nothing changes.
+    """Return the operands for xarray, which takes what has ``dims`` for its own; None: the same.
 
     An array that is read late in its own dtype is the same array, and has no names of axes.
     """
@@ -355,7 +333,7 @@ def _call(
 
 
 def _filling(ufunc: np.ufunc, options: dict[str, Any]) -> Callable[..., object]:
-    """What fills boxes of outputs by a ufunc.
+    """Make the function that fills boxes of outputs by a ufunc.
 
     The elements of such a box may be apart from each other.  Where they are, NumPy's isnan and
     isfinite (2.0 to 2.5) and the ufuncs that Numba compiles (0.68), which are of another class,
@@ -381,7 +359,7 @@ def _result_types(
     where: Any,
     options: dict[str, Any],
 ) -> list[np.dtype[Any]]:
-    """The dtypes of the results, or NumPy's error: the ufunc decides, on empty arrays."""
+    """Return the dtypes of the results, or NumPy's error: the ufunc decides, on empty arrays."""
     mask = {} if where is True else {"where": empty(where)}  # a word that Numba refuses
     results = ufunc(*map(empty, operands), out=tuple(map(empty, outs)), **mask, **options)
     return [result.dtype for result in (results if ufunc.nout > 1 else (results,))]
@@ -394,7 +372,7 @@ def _result_shape(
     where: Any,
     options: dict[str, Any],
 ) -> tuple[int, ...]:
-    """The shape of the results, or NumPy's error."""
+    """Return the shape of the results, or NumPy's error."""
     given = [out.shape for out in outs if out is not None]
     try:
         shape = np.broadcast_shapes(*map(shape_of, operands), shape_of(where), *given)
@@ -417,7 +395,7 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Any:
 
 
 def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
-    """Unbuffered operation on a selection: each element is read once, and written once."""
+    """Operate on a selection, unbuffered: each element is read once, and written once."""
     if not isinstance(a, Source):
         return NotImplemented
     values = tuple([as_operand(in_memory(value, "at")) for value in values])
@@ -448,7 +426,7 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
 
 
 def _spread(value: Any, shape: tuple[int, ...]) -> Any:
-    """A value for each selected element, along one axis; a lone value stays one."""
+    """Return a value for each selected element, along one axis; a lone value stays one."""
     if not np.ndim(value):
         return value
     try:

@@ -63,7 +63,7 @@ def _apply(
 
 
 def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Whether a shape can be broadcast to another one."""
+    """Tell whether a shape can be broadcast to another one."""
     try:
         return np.broadcast_shapes(shape, into) == into
     except ValueError:
@@ -79,7 +79,7 @@ def _check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
 
 
 def _sample(x: Any) -> Any:
-    """No elements of an array; a scalar as it is."""
+    """Return an array without its elements; a scalar as it is."""
     return hollow(x).reshape(-1)[:0] if isinstance(x, (Source, np.ndarray)) else x
 
 
@@ -220,12 +220,6 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def set_parts(array: Any, name: str, values: Any) -> None:
     """Assign to the real parts of an array, or to the imaginary ones; the others stay.
 
-    Parameters
-    ----------
-    array : Source
-    name : {"real", "imag"}
-    values : array_like
-
     Raises
     ------
     ShapeError
@@ -250,7 +244,7 @@ class _FoundError(Exception):
 
 
 def _everywhere(holds: Callable[..., Any], operands: Sequence[Any]) -> bool:
-    """Whether a comparison holds in every box."""
+    """Tell whether a comparison holds in every box."""
     operands = [as_operand(x) for x in operands]
     shape = np.broadcast_shapes(*map(shape_of, operands))
     arrays = [x for x in operands if isinstance(x, (Source, np.ndarray))]

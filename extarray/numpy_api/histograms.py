@@ -59,7 +59,7 @@ def _add(count: Callable[[Box], Any], boxes: Iterable[Box], nbytes: int) -> Any:
 
 
 def _row_bytes(x: Any) -> int:
-    """Bytes of what an array has at each place along its first axis."""
+    """Return the bytes of what an array has at each place along its first axis."""
     nbytes: int = math.prod(x.shape[1:]) * x.dtype.itemsize
     return nbytes
 
@@ -99,27 +99,27 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _ends(a: Any) -> NDArray[Any]:
-    """The least and the greatest element, if there is any."""
+    """Return the least and the greatest element, if there is any."""
     if 0 in a.shape:
         return np.empty(0, a.dtype)
     return np.stack([call(f, a) for f in (np.min, np.max)])
 
 
 def _distance(a: Any) -> Any:
-    """From the least to the greatest element; of integers also where their dtype cannot hold it."""
+    """Return the greatest minus the least element; of integers also beyond their dtype."""
     least, greatest = _ends(a)
     return int(greatest) - int(least) if a.dtype.kind in "iu" else greatest - least
 
 
 @cache
 def _limits_bins() -> bool:
-    """Whether the rule "auto" of this NumPy has at most two bins for each that "sqrt" has."""
+    """Tell whether NumPy's rule "auto" has at most two bins for each that "sqrt" has."""
     crowded = np.concatenate([np.linspace(0, 1, 98), [-1000, 1000]])
     return len(np.histogram_bin_edges(crowded, "auto")) < len(np.histogram_bin_edges(crowded, "fd"))
 
 
 def _width(rule: str, a: Any) -> Any:
-    """Width of bins by a rule of NumPy."""
+    """Return the width of bins by a rule of NumPy."""
 
     def of(function: Callable[..., Any], *args: Any) -> Any:
         return call(function, a, *args)
@@ -146,7 +146,7 @@ def _width(rule: str, a: Any) -> Any:
 
 
 def _doane(a: Any, n: int, ptp: Any, mean: Any, deviation: Any) -> Any:
-    """Width by Doane's rule, which takes account of how skew the values are."""
+    """Return the width by Doane's rule, which takes account of how skew the values are."""
     if n <= 2 or not deviation > 0.0:
         return 0.0
     cubes = Computed(lambda part: ((part - mean) / deviation) ** 3, a, dtype=float)
@@ -156,7 +156,7 @@ def _doane(a: Any, n: int, ptp: Any, mean: Any, deviation: Any) -> Any:
 
 
 def _bins_by_rule(a: Any, rule: str) -> int:
-    """Number of bins."""
+    """Return the number of bins."""
     if 0 in a.shape:
         return 1
     width = _width(rule, a)
@@ -171,7 +171,7 @@ _RULES = frozenset({"auto", "doane", "fd", "rice", "scott", "sqrt", "sturges"})
 
 
 def _edges(a: Any, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any, NDArray[Any]] | None:
-    """The bins and the range to count with, and the edges; None where NumPy needs all elements."""
+    """Return bins and range to count with, and the edges; None where NumPy needs all elements."""
     sample = np.empty(0, a.dtype)
     if isinstance(bins, str):
         np.histogram_bin_edges(sample, bins, limits, None if weights is None else sample)

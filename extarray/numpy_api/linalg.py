@@ -98,7 +98,7 @@ class _Contraction:
         run(work, boxes, math.prod(self._extents.values()) * kind.itemsize)
 
     def _block(self, target: Any, itemsize: int) -> dict[str, int]:
-        """Extents of the panels, so that those of both operands and of the result fit into memory.
+        """Return the extents of panels, such that those of operands and result fit into memory.
 
         Nearly cubes: the longer the sides, the less often an operand is read.
         """
@@ -126,7 +126,7 @@ class _Contraction:
         return part
 
     def _product(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """The product of two panels, as one of matrices."""
+        """Return the product of two panels, as one of matrices."""
         left = self._arrange(a, self._a_labels, self._of_a, self._b_labels)
         right = self._arrange(b, self._b_labels, self._of_b, self._a_labels)
         n = len(self._batch)
@@ -144,7 +144,7 @@ class _Contraction:
     def _arrange(
         self, x: NDArray[Any], labels: Labels, free: Labels, others: Labels
     ) -> NDArray[Any]:
-        """The axes of a panel in the order: common ones that stay, own ones, those summed over."""
+        """Order the axes of a panel: common ones that stay, own ones, those summed over."""
         alone = [
             j for j, label in enumerate(labels) if label in self._summed and label not in others
         ]
@@ -166,7 +166,7 @@ def _contract(
     out: Any = None,
     exact: bool = False,
 ) -> Any:
-    """The result of a product, in `out` where it is given: `exact`, then of no other dtype."""
+    """Compute a product, in `out` where it is given: `exact`, then of no other dtype."""
     # NumPy's own choice of the dtype, and its refusals.
     dtype = np.asarray(function(np.zeros(1, a.dtype), np.zeros(1, b.dtype))).dtype
     # Matmul, of which all products are made, knows no time differences.  Those of objects may be
@@ -346,7 +346,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
 
 
 def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]] | None:
-    """Labels of the operands and of the result; None where one of them has a label twice."""
+    """Return the labels of operands and result; None where one of them has a label twice."""
     text, arrow, result = subscripts.replace(" ", "").partition("->")
     inputs = []
     most = 0
@@ -449,7 +449,7 @@ def _matrix(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> Any:
 
 
 def _kind(x: Any) -> np.dtype[Any]:
-    """Dtype of the norm."""
+    """Return the dtype of the norm."""
     return np.linalg.norm(np.zeros(1, x.dtype)).dtype
 
 
@@ -465,7 +465,7 @@ def _squares(part: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sizes(x: Any) -> Computed:
-    """Absolute values."""
+    """Return the absolute values."""
     return Computed(lambda part: np.abs(_inexact(part)), x, dtype=_kind(x))
 
 

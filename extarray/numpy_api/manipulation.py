@@ -35,7 +35,7 @@ def _describes(function: Callable[..., Any]) -> None:
 
 
 def _shadow(x: Any) -> Any:
-    """What stands for an array of ours; anything else as it is."""
+    """Return what stands for an array of ours; anything else as it is."""
     return shadow(x) if isinstance(x, Source) else x
 
 
@@ -89,7 +89,7 @@ def _empty_like(
     *,
     device: Any = None,
 ) -> None:
-    """What `numpy.empty_like` takes: compiled, it has no signature before NumPy 2.4."""
+    """Lend `numpy.empty_like` a signature: compiled, it has none before NumPy 2.4."""
 
 
 _makes_like(np.empty_like, _empty_like)
@@ -205,7 +205,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 
 def _at_least(x: Any, ndim: int) -> Any:
-    """An array as ``np.atleast_1d``, ``2d`` and ``3d`` widen it."""
+    """Widen an array as ``np.atleast_1d``, ``2d`` and ``3d`` do."""
     axes: dict[tuple[int, int], tuple[int, ...]] = {
         (1, 0): (0,),
         (2, 0): (0, 1),

@@ -39,7 +39,7 @@ _later = LazyImports(
 
 
 def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..., Any]:
-    """Method that calls a function of NumPy with the array as the first argument.
+    """Make a method that calls a function of NumPy with the array as the first argument.
 
     `call` and `result` are an example, on an array of two rows: 1, 2, 3 and 4, 5, 6.
     """
@@ -178,7 +178,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return super().__format__(spec) if self.shape else format(self._fetch(), spec)
 
     def _lone(self) -> NDArray[Any]:
-        """The only element, as an array; where there are more, NumPy refuses what it is for."""
+        """Return the only element, as an array; of more, one that NumPy refuses."""
         return self._fetch() if self.size <= 1 else shadow(self)
 
     # -- methods -----------------------------------------------------------------------------
@@ -474,7 +474,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return self._fetch().tolist()
 
     def to_numpy(self) -> NDArray[Any]:
-        """All elements, as ``a[...]``; the name by which Matplotlib and others ask for them.
+        """Read all elements, as ``a[...]``: the name by which Matplotlib and others ask for them.
 
         Returns
         -------

@@ -116,7 +116,7 @@ def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _decides(other: Any, name: str) -> bool:
-    """Whether NumPy leaves an operator to the other operand, which then needs NumPy's array.
+    """Tell whether NumPy leaves an operator to the other operand, which then needs an ndarray.
 
     It does so for a class without the protocol and with a priority, as sparse matrices; Python does
     so for a subclass of ndarray with an operator of its own, as ``np.matrix``.
@@ -131,7 +131,7 @@ def _decides(other: Any, name: str) -> bool:
 
 
 def _has_priority(other: Any) -> bool:
-    """Whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
+    """Tell whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
     if hasattr(other, "__array_ufunc__"):
         return False
     priority: float = getattr(other, "__array_priority__", 0.0)
@@ -148,10 +148,6 @@ def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any
         Of `operator`.
     a : Source
     other : object
-
-    Returns
-    -------
-    ndarray, ExtArray or bool
     """
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
@@ -168,17 +164,7 @@ def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any
 
 
 def contains(a: Source, value: Any) -> bool:
-    """Tell whether an element equals a value.
-
-    Parameters
-    ----------
-    a : Source
-    value : object
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether an element equals a value."""
     equal = Computed(operator.eq, a, value, dtype=bool)
     found = _later.reduce(np.logical_or, equal, axis=None)
     return bool(equal._fetch().any() if found is NotImplemented else found)

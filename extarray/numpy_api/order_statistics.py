@@ -41,22 +41,13 @@ _LEAST_BITS = 8
 
 
 def _bits() -> int:
-    """Bits of the keys to look at: as many as there is memory for their counts."""
+    """Return how many bits of the keys to look at: as many as there is memory for their counts."""
     # Eight tables of so many integers are in memory at a time, of all threads.
     return max(_LEAST_BITS, min(_BITS, (step_bytes(8) // 8).bit_length() - 1))
 
 
 def can_select(dtype: np.dtype[Any]) -> bool:
-    """Whether the elements of a dtype have keys.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the elements of a dtype have keys."""
     return dtype.kind in "?iumM" or (dtype.kind == "f" and dtype.itemsize <= 8)
 
 
@@ -93,7 +84,7 @@ class Ranked:
         return np.dtype(f"u{self._width // 8}")
 
     def at(self, ranks: NDArray[np.intp]) -> NDArray[Any]:
-        """Elements by their ranks.
+        """Return the elements by their ranks.
 
         Parameters
         ----------
@@ -119,7 +110,7 @@ class Ranked:
         counts: NDArray[np.intp],
         known: int,
     ) -> NDArray[Any]:
-        """Keys by their ranks, among those whose `known` leading bits are among `prefixes`.
+        """Return keys by their ranks, among those whose `known` leading bits are among `prefixes`.
 
         `counts` tells how many there are of each prefix; ranks and prefixes increase.
         """
@@ -184,7 +175,7 @@ class Ranked:
         return counts
 
     def _count(self, prefixes: NDArray[Any], known: int, more: int) -> NDArray[np.intp]:
-        """How many keys have each of the prefixes, and each value of the bits behind it."""
+        """Count the keys that have each of the prefixes, and each value of the bits behind it."""
         counts = np.zeros(len(prefixes) << more, np.intp)
         shift = self._key_dtype.type(self._width - known - more)
         mask = self._key_dtype.type((1 << more) - 1)
@@ -204,7 +195,7 @@ class Ranked:
         return counts
 
     def _gather(self, prefixes: NDArray[Any], known: int, n: int) -> NDArray[Any]:
-        """All keys that have one of the prefixes, sorted."""
+        """Return all keys that have one of the prefixes, sorted."""
         found = np.empty(n, self._key_dtype)
         at = 0
 
@@ -222,7 +213,7 @@ class Ranked:
     def _among(
         self, keys: NDArray[Any], prefixes: NDArray[Any], known: int
     ) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """The keys that have one of the prefixes, each with the number of its prefix."""
+        """Return the keys that have one of the prefixes, each with the number of its prefix."""
         leading = keys >> self._key_dtype.type(self._width - known)
         # Most keys are outside of the few prefixes that are wanted.
         near = (leading >= prefixes[0]) & (leading <= prefixes[-1])
@@ -236,7 +227,7 @@ class Ranked:
     # -- keys and elements -------------------------------------------------------------------
 
     def _keys(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Unsigned integers that sort as elements do, NaNs last."""
+        """Return unsigned integers that sort as elements do, NaNs last."""
         native = part.astype(self._dtype).reshape(-1)
         keys = native.view(self._key_dtype)
         sign = self._key_dtype.type(1 << (self._width - 1))
@@ -253,7 +244,7 @@ class Ranked:
         return keys
 
     def _elements(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """What `_keys` has made keys of."""
+        """Return the elements that `_keys` has made keys of."""
         sign = self._key_dtype.type(1 << (self._width - 1))
         if self._dtype.kind == "f":
             nan = keys == self._top
@@ -382,7 +373,7 @@ _CONTINUOUS = {
 
 
 def _discrete(n: int, q: NDArray[Any], method: str) -> NDArray[np.intp] | None:
-    """Ranks, by a method that takes elements as they are; None for other methods."""
+    """Return ranks, by a method that takes elements as they are; None for other methods."""
     if method in ("inverted_cdf", "closest_observation"):
         odd = method == "closest_observation"
         place = n * q - 1.5 if odd else n * q - 1
@@ -407,7 +398,7 @@ def _discrete(n: int, q: NDArray[Any], method: str) -> NDArray[np.intp] | None:
 def _interpolated(
     n: int, q: NDArray[Any], method: str
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[Any]]:
-    """Ranks of the two elements between which a quantile lies, and the weight of the upper one."""
+    """Return the ranks of the two elements around a quantile, and the weight of the upper one."""
     place: NDArray[Any]
     if method == "averaged_inverted_cdf":
         place = n * q - 1

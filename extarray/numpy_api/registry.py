@@ -134,7 +134,7 @@ class _Whole:
         self._pairs = {key: (source, source._fetch()) for key, source in found.items()}
 
     def exchange(self, value: Any) -> Any:
-        """The same arguments, with NumPy arrays in place of ours."""
+        """Return the same arguments, with NumPy arrays in place of ours."""
         if isinstance(value, Source):
             return self._pairs[id(value)][1]
         if isinstance(value, dict):
@@ -180,12 +180,6 @@ def changed_by(
     function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """Return the arguments that a function changes, however they were given.
-
-    Parameters
-    ----------
-    function : callable
-    args : tuple
-    kwargs : mapping
 
     Returns
     -------

@@ -198,7 +198,7 @@ _stream_of_unique(np.unique_all, return_index=True, return_inverse=True, return_
 
 
 def _distinct(x: Any) -> Any:
-    """An argument of a function of sets, of which only the distinct values matter."""
+    """Return an argument of a function of sets, of which only the distinct values matter."""
     if not isinstance(x, Source):
         return x
     values = unique(x)
@@ -270,7 +270,7 @@ class _Blocks:
         self._last = a._fetch((ends,))
 
     def find(self, v: Any) -> Any:
-        """Places of values."""
+        """Return the places of values."""
         values = np.ravel(v)
         which = np.searchsorted(self._last, values, self._side)
         places = np.full(values.shape, self._a.shape[0], np.intp)

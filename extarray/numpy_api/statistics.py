@@ -35,7 +35,7 @@ _ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
 
 
 def _inner_dtype(x: np.dtype[Any], dtype: Any, out: Any) -> np.dtype[Any]:
-    """The dtype in which to sum: as NumPy's, but never half precision."""
+    """Return the dtype in which to sum: as NumPy's, but never half precision."""
     if dtype is not None:
         inner = np.dtype(dtype)
     elif x.kind in "?biu":
@@ -48,14 +48,14 @@ def _inner_dtype(x: np.dtype[Any], dtype: Any, out: Any) -> np.dtype[Any]:
 
 
 def _count(part: NDArray[Any], where: Any, axes: tuple[int, ...]) -> Any:
-    """Number of elements that count: an int where all do."""
+    """Return the number of elements that count: an int where all do."""
     if where is True:
         return math.prod([part.shape[j] for j in axes])
     return np.add.reduce(np.broadcast_to(where, part.shape), axes, np.intp, keepdims=True)
 
 
 class _Moments(Fold):
-    """What mean and variance have in common."""
+    """A fold that counts elements: the base of mean and variance."""
 
     def __init__(self, dtype: np.dtype[Any], past_nan: bool) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _Moments(Fold):
         return where & ~np.isnan(part) if self._past_nan else where
 
     def _quiet(self) -> AbstractContextManager[Any]:
-        """No warnings of divisions by 0: past NaNs there is a better one."""
+        """Silence warnings of divisions by 0: past NaNs there is a better one."""
         return np.errstate(all="ignore") if self._past_nan else nullcontext()
 
 
@@ -147,7 +147,7 @@ class _Variance(_Moments):
 
 
 def _square(x: NDArray[Any]) -> NDArray[Any]:
-    """Squared absolute values; `x` may be overwritten."""
+    """Return squared absolute values; `x` may be overwritten."""
     if x.dtype.kind != "c":
         np.square(x, out=x)
         return x
@@ -277,13 +277,13 @@ def average(
 
 
 def _as_given(axis: Any, a: Any) -> tuple[int, ...]:
-    """The axes in the order in which they are given."""
+    """Return the axes in the order in which they are given."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     return tuple(j % len(a.shape) for j in axes)
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:
-    """An array broadcast to a shape."""
+    """Return an array broadcast to a shape."""
     if x.shape == shape:
         return x
     place = np.broadcast_to(np.zeros((), bool), shape)
@@ -373,7 +373,7 @@ def cov(
 def _weights(
     n: int, bias: Any, ddof: Any, fweights: Any, aweights: Any
 ) -> tuple[NDArray[Any] | None, Any]:
-    """Weights of observations, and what the sums of products are divided by.
+    """Return the weights of observations, and what the sums of products are divided by.
 
     NumPy checks the weights, and warns where there are too few observations.
     """
