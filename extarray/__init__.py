@@ -12,6 +12,8 @@ used as a NumPy array is, and grows by `extend`, `append` and `resize`.  `config
 (2, 5)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from extarray import errors
 
 try:
@@ -27,24 +29,49 @@ except ModuleNotFoundError as error:
     ) from None
 from extarray.array.array import ExtArray
 from extarray.array.creation import create, empty, from_array, full, ones, open, zeros
-from extarray.array.fromfile import fromfile
-from extarray.array.group import commit, refresh
-from extarray.array.rechunk import rechunk, rechunk_plan
 from extarray.array.together import Together, provide
 from extarray.common.config import config
 from extarray.common.errors import *  # noqa: F403
 from extarray.common.errors import __all__ as _error_names
-from extarray.maintenance.advice import advise_chunks
-from extarray.maintenance.check import check
-from extarray.numpy_api.iteration import ndenumerate
-from extarray.storage.report import Problem, Report
+from extarray.common.lazy import LazyImports
+
+if TYPE_CHECKING:
+    from extarray.array.fromfile import fromfile
+    from extarray.array.group import commit, refresh
+    from extarray.array.rechunk import rechunk, rechunk_plan
+    from extarray.maintenance.advice import advise_chunks
+    from extarray.maintenance.check import check
+    from extarray.numpy_api.c_order import ndenumerate
+    from extarray.storage.report import Problem, Report
+
+_later = LazyImports(
+    {
+        "extarray.array.fromfile": "fromfile",
+        "extarray.array.group": "commit refresh",
+        "extarray.array.rechunk": "rechunk rechunk_plan",
+        "extarray.maintenance.advice": "advise_chunks",
+        "extarray.maintenance.check": "check",
+        "extarray.numpy_api.c_order": "ndenumerate",
+        "extarray.storage.report": "Problem Report",
+    }
+)
+_mpi = LazyImports(
+    {
+        "extarray.mpi.opening": "create_together open_together",
+        "extarray.mpi.rechunking": "rechunk_together",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _later:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_later, name)
+    return value
 
 
 def _together() -> Together:
-    from extarray.mpi.opening import create_together, open_together
-    from extarray.mpi.rechunking import rechunk_together
-
-    return Together(create_together, open_together, rechunk_together)
+    return Together(_mpi.create_together, _mpi.open_together, _mpi.rechunk_together)
 
 
 provide(_together)

@@ -86,9 +86,33 @@ cdef class Plan:
         self.query.n_factors += 1
         return f
 
-    def add_progression(
+    cdef int add(self, factor, tuple strides) except -1:
+        """Add a factor, one of those of `extarray.selection`, which are plain data.
+
+        Parameters
+        ----------
+        factor : Progression, Points, Places or Mask
+        strides : tuple of int
+            Bytes in the user's memory from element to element, along each dimension of the result.
+        """
+        cdef str kind = factor.kind
+        if kind == "progression":
+            self.add_progression(
+                factor.axis, factor.start, factor.step, factor.count,
+                strides[factor.dim] if factor.dim >= 0 else 0)
+        elif kind == "points":
+            self.add_points(factor.axes, factor.indices, tuple([strides[d] for d in factor.dims]))
+        elif kind == "places":
+            self.add_places(
+                factor.axis, factor.origin, factor.extents, factor.places, strides[factor.dim])
+        else:
+            self.add_mask(
+                factor.axis, factor.origin, factor.mask, factor.count, strides[factor.dim])
+        return 0
+
+    cdef int add_progression(
         self, int axis, index_t start, index_t step, index_t count, index_t user_step
-    ):
+    ) except -1:
         """Add the indices `start`, `start + step`, ... of an axis; a negative step runs backwards.
 
         Parameters
@@ -125,8 +149,9 @@ cdef class Plan:
                 f.parts[i].user = pieces[i].position * user_step
                 f.parts[i].segment = pieces[i].segment
         free(pieces)
+        return 0
 
-    def add_points(self, tuple axes not None, tuple indices not None, tuple user_steps not None):
+    cdef int add_points(self, tuple axes, tuple indices, tuple user_steps) except -1:
         """Add points: the i-th of each array of indices, in C order, is a point on the axes.
 
         Parameters
@@ -163,12 +188,11 @@ cdef class Plan:
         merge_dims(&points, f.n_axes)
         with nogil:
             failure = list_points(q, f, &points)
-        check_listed(failure, points.n)
+        return check_listed(failure, points.n)
 
-    def add_places(
-        self, int axis, tuple origin not None, tuple extents not None,
-        const int64_t[::1] places not None, index_t user_step
-    ):
+    cdef int add_places(
+        self, int axis, tuple origin, tuple extents, const int64_t[::1] places, index_t user_step
+    ) except -1:
         """Add places in a box, numbered in its C order and by rising number.
 
         Parameters
@@ -196,12 +220,11 @@ cdef class Plan:
         f.list.user_step = user_step
         with nogil:
             failure = list_places(q, f, &box)
-        check_listed(failure, box.n)
+        return check_listed(failure, box.n)
 
-    def add_mask(
-        self, int axis, tuple origin not None, cnp.ndarray mask not None, index_t count,
-        index_t user_step
-    ):
+    cdef int add_mask(
+        self, int axis, tuple origin, cnp.ndarray mask, index_t count, index_t user_step
+    ) except -1:
         """Add the true places of a mask, in C order.
 
         Parameters
@@ -263,7 +286,7 @@ cdef class Plan:
         if found != count:
             raise SelectionError(
                 f"a mask changed while it was used: {count} of its elements were true, now {found}")
-        check_listed(failure, count)
+        return check_listed(failure, count)
 
     # -- visits ------------------------------------------------------------------------------
 

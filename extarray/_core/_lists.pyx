@@ -49,7 +49,7 @@ cdef enum:
 # -- what Python asks ----------------------------------------------------------------------------
 
 def in_bounds(cnp.ndarray indices not None, index_t extent):
-    """Whether all indices are possible on an axis.
+    """Tell whether all indices are possible on an axis.
 
     Parameters
     ----------

@@ -303,7 +303,7 @@ cdef class Transfers(ArrayState):
         q.write = write
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
-            factor.add_to(plan, (<object> values).strides)
+            plan.add(factor, (<object> values).strides)
         total = plan.n_combinations()
         if noted:
             return self._write_noted(frame, plan, size, total)

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from extarray.array.base import StoredArray
 from extarray.array.lazy import LazyView, everything
-from extarray.streaming.functions import streams
+from extarray.numpy_api.registry import streams
 from extarray.streaming.meta_arrays import shadow
 
 __all__: list[str] = []

@@ -26,7 +26,7 @@ Its modules, from the top down; each uses some of those below it:
 ``functions``
     Functions that the standard defines otherwise than NumPy: by signature, or by result.
 ``results``
-    What functions of NumPy return, as arrays of the namespace.
+    Results of NumPy's functions, as arrays of the namespace.
 """
 
 from __future__ import annotations

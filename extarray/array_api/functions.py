@@ -434,10 +434,10 @@ def argsort(
 
 
 class Info:
-    """What the namespace can: the standard's inspection functions."""
+    """The inspection functions of the standard: dtypes, devices, capabilities."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What not every library can.
+        """Return the capabilities that not every library has.
 
         Returns
         -------
@@ -498,7 +498,7 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 -- the standard's name
-    """What the namespace can.
+    """Return the inspection functions of the namespace.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What functions of NumPy return, as arrays of the namespace."""
+"""Results of NumPy's functions, as arrays of the namespace."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ From the top down; each module uses some of those below it, and none above:
     Optional packages: imported where they are used, all through one function.
 ``forks``
     What open arrays do in a forked child.
+``lazy``
+    Names of modules that are imported when one of them is first used.
 ``masked_arrays``
     Masked arrays as values: what is masked is none, and the fill value stands for it.
 ``progress``

@@ -1,59 +1,42 @@
 """NumPy's functions, methods and operators, streamed.
 
+A streamed form has the signature of NumPy's function.  Its module is imported when the function is
+first called; the table in ``dispatch`` tells which one it is.
+
 From the top down; each module uses some of those below it, and none above:
 
 ``dlpack``
-    What the array API standard wants of an array, beyond NumPy's protocols.
+    Members of the array API standard beyond NumPy's protocols.
 ``methods``
-    What an array of ours has of an ndarray: operators, protocols, methods.
-``catalogue``
-    All streamed forms: to import this module is to register them.
-``iteration``
-    Iteration over elements in C order: read piece by piece, given one by one.
-``ufuncs``
-    Ufuncs on arrays of ours, all of their methods: the body of ``__array_ufunc__``.
-``along``
-    Functions along an axis: differences, gradients, any function of lanes.
-``comparing``
-    Comparison of whole arrays: box by box, until a difference is found.
-``cumulative``
-    Cumulative sums and products: accumulations of a ufunc, of an axis or of all elements.
-``describing``
-    Functions that ask what an array is, and not what is in it: no element is read.
-``files``
-    Writing the elements of an array to a file, piece by piece in C order.
-``fourier``
-    Fourier transforms: by whole lanes along one axis, or along several one after the other.
+    The operators, protocols and methods that arrays share with ndarray.
+``operators``
+    Operators by ufuncs, with NumPy's rules of whose operand decides.
+``dispatch``
+    The bodies of ``__array_function__`` and ``__array_ufunc__``; the table of streamed forms.
+``c_order``
+    Elements in C order, read and written piece by piece: iteration, ``flat``, files.
 ``histograms``
     Counts of values: the edges of the bins first, then every box is counted alone.
-``joining``
-    Joining arrays along an axis: each part is copied to its place.
 ``linalg``
-    Products of arrays: panels of the operands are multiplied by BLAS, and summed up in the
-    result.
-``moments``
-    Means and variances, of boxes and of what they are parts of.
-``norms``
-    Norms of vectors and matrices: reductions of the elements' absolute values.
-``pointwise``
-    Functions that treat each element alone: box by box, as ufuncs do.
-``quantiles``
-    Median, quantiles and percentiles: exact, by whole lanes where they fit into memory.
+    Products, by panels of the operands; norms.
+``statistics``
+    Means, variances, averages and covariances: of parts first, then of both together.
+``order_statistics``
+    Medians, quantiles and percentiles, exact, of arrays of any size.
+``along_axis``
+    Functions along an axis: accumulations, differences, Fourier transforms, any of lanes.
 ``sorting``
     Sorting along an axis, by whole lanes; sets of values; places in a sorted array.
-``statistics``
-    Averages and covariances: what is known of two parts is combined to what is known of
-    both.
-``accumulations``
-    ``ufunc.accumulate`` and ``ufunc.reduceat``: along one axis, box after box, with a
-    carry.
-``choosing``
-    Elements by their places: taken, put, found.
-``partition``
-    Order statistics of an array of any size, exact, in bounded memory.
+``manipulation``
+    Arrays joined along an axis, or made like another; shapes and dtypes.
+``elementwise_functions``
+    Functions that treat each element alone, and comparisons of all elements: box by box.
+``indexing``
+    Elements taken, put and found by their places.
 ``reductions``
-    Reductions by a ufunc, and what NumPy has of them as functions; places of extremes;
-    counts.
+    Reductions by a ufunc, NumPy's functions that are such; places of extremes; counts.
+``registry``
+    The registry of streamed forms, and the way of the functions that have none.
 
 May use: streaming, grid, _core, common.
 """

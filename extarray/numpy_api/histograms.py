@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ShapeError
+from extarray.numpy_api import order_statistics, reductions, statistics  # noqa: F401 -- has the forms that are called
+from extarray.numpy_api.registry import call, streams
 from extarray.streaming.blocks import Source, box_bytes, run, tiles
 from extarray.streaming.derived import Computed
 from extarray.streaming.elementwise import chunks_for, part_of
-from extarray.streaming.functions import dispatch, streams
 from extarray.streaming.operands import as_array, chunks_of, in_memory, step_bytes
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _add(count: Callable[[Box], Any], boxes: Iterable[Box], nbytes: int) -> Any:
 
 
 def _row_bytes(x: Any) -> int:
-    """Bytes of what an array has at each place along its first axis."""
+    """Return the bytes of what an array has at each place along its first axis."""
     nbytes: int = math.prod(x.shape[1:]) * x.dtype.itemsize
     return nbytes
 
@@ -98,30 +99,30 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _ends(a: Any) -> NDArray[Any]:
-    """The least and the greatest element, if there is any."""
+    """Return the least and the greatest element, if there is any."""
     if 0 in a.shape:
         return np.empty(0, a.dtype)
-    return np.stack([dispatch(f, (), (a,), {}) for f in (np.min, np.max)])
+    return np.stack([call(f, a) for f in (np.min, np.max)])
 
 
 def _distance(a: Any) -> Any:
-    """From the least to the greatest element; of integers also where their dtype cannot hold it."""
+    """Return the greatest minus the least element; of integers also beyond their dtype."""
     least, greatest = _ends(a)
     return int(greatest) - int(least) if a.dtype.kind in "iu" else greatest - least
 
 
 @cache
 def _limits_bins() -> bool:
-    """Whether the rule "auto" of this NumPy has at most two bins for each that "sqrt" has."""
+    """Tell whether NumPy's rule "auto" has at most two bins for each that "sqrt" has."""
     crowded = np.concatenate([np.linspace(0, 1, 98), [-1000, 1000]])
     return len(np.histogram_bin_edges(crowded, "auto")) < len(np.histogram_bin_edges(crowded, "fd"))
 
 
 def _width(rule: str, a: Any) -> Any:
-    """Width of bins by a rule of NumPy."""
+    """Return the width of bins by a rule of NumPy."""
 
     def of(function: Callable[..., Any], *args: Any) -> Any:
-        return dispatch(function, (), (a, *args), {})
+        return call(function, a, *args)
 
     n = math.prod(a.shape)
     ptp = _distance(a)
@@ -145,17 +146,17 @@ def _width(rule: str, a: Any) -> Any:
 
 
 def _doane(a: Any, n: int, ptp: Any, mean: Any, deviation: Any) -> Any:
-    """Width by Doane's rule, which takes account of how skew the values are."""
+    """Return the width by Doane's rule, which takes account of how skew the values are."""
     if n <= 2 or not deviation > 0.0:
         return 0.0
     cubes = Computed(lambda part: ((part - mean) / deviation) ** 3, a, dtype=float)
-    skewness = dispatch(np.mean, (), (cubes,), {})
+    skewness = call(np.mean, cubes)
     spread = np.sqrt(6.0 * (n - 2) / ((n + 1.0) * (n + 3)))
     return ptp / (1.0 + np.log2(n) + np.log2(1.0 + np.absolute(skewness) / spread))
 
 
 def _bins_by_rule(a: Any, rule: str) -> int:
-    """Number of bins."""
+    """Return the number of bins."""
     if 0 in a.shape:
         return 1
     width = _width(rule, a)
@@ -170,7 +171,7 @@ _RULES = frozenset({"auto", "doane", "fd", "rice", "scott", "sqrt", "sturges"})
 
 
 def _edges(a: Any, bins: Any, limits: Any, weights: Any) -> tuple[Any, Any, NDArray[Any]] | None:
-    """The bins and the range to count with, and the edges; None where NumPy needs all elements."""
+    """Return bins and range to count with, and the edges; None where NumPy needs all elements."""
     sample = np.empty(0, a.dtype)
     if isinstance(bins, str):
         np.histogram_bin_edges(sample, bins, limits, None if weights is None else sample)
@@ -239,7 +240,7 @@ def histogramdd(
     if any(x.shape[0] != n for x in arrays):
         return NotImplemented
     if rows:
-        ends: Any = np.stack([dispatch(f, (), (sample, 0), {}) for f in (np.min, np.max)])
+        ends: Any = np.stack([call(f, sample, 0) for f in (np.min, np.max)])
     else:
         ends = [_ends(as_array(x)) for x in sample]
     if isinstance(bins, (list, tuple)):

@@ -1,7 +1,8 @@
-"""Products of arrays: panels of the operands are multiplied by BLAS, and summed up in the result.
+"""Products of arrays, and norms of vectors and matrices.
 
 Each of NumPy's products is a contraction: every axis of an operand has a label, and the labels that
-the result does not have are summed over.
+the result does not have are summed over.  Panels of the operands are multiplied by BLAS, and summed
+up in the result.  Norms are reductions of the elements' absolute values.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.errors import ArgumentError, ShapeError
+from extarray.numpy_api import reductions  # noqa: F401 -- has the forms that are called
+from extarray.numpy_api.registry import call, streams
 from extarray.streaming.blocks import Source, run
 from extarray.streaming.derived import Computed, flat, widened
 from extarray.streaming.elementwise import elementwise, part_of
-from extarray.streaming.functions import streams
 from extarray.streaming.operands import (
     as_array,
     chunks_of,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     Labels = Sequence[str]
 
 __all__: list[str] = []
-
 
 # -- the one product -----------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ class _Contraction:
         run(work, boxes, math.prod(self._extents.values()) * kind.itemsize)
 
     def _block(self, target: Any, itemsize: int) -> dict[str, int]:
-        """Extents of the panels, so that those of both operands and of the result fit into memory.
+        """Return the extents of panels, such that those of operands and result fit into memory.
 
         Nearly cubes: the longer the sides, the less often an operand is read.
         """
@@ -125,7 +126,7 @@ class _Contraction:
         return part
 
     def _product(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """The product of two panels, as one of matrices."""
+        """Return the product of two panels, as one of matrices."""
         left = self._arrange(a, self._a_labels, self._of_a, self._b_labels)
         right = self._arrange(b, self._b_labels, self._of_b, self._a_labels)
         n = len(self._batch)
@@ -143,7 +144,7 @@ class _Contraction:
     def _arrange(
         self, x: NDArray[Any], labels: Labels, free: Labels, others: Labels
     ) -> NDArray[Any]:
-        """The axes of a panel in the order: common ones that stay, own ones, those summed over."""
+        """Order the axes of a panel: common ones that stay, own ones, those summed over."""
         alone = [
             j for j, label in enumerate(labels) if label in self._summed and label not in others
         ]
@@ -165,7 +166,7 @@ def _contract(
     out: Any = None,
     exact: bool = False,
 ) -> Any:
-    """The result of a product, in `out` where it is given: `exact`, then of no other dtype."""
+    """Compute a product, in `out` where it is given: `exact`, then of no other dtype."""
     # NumPy's own choice of the dtype, and its refusals.
     dtype = np.asarray(function(np.zeros(1, a.dtype), np.zeros(1, b.dtype))).dtype
     # Matmul, of which all products are made, knows no time differences.  Those of objects may be
@@ -345,7 +346,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **options: An
 
 
 def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]] | None:
-    """Labels of the operands and of the result; None where one of them has a label twice."""
+    """Return the labels of operands and result; None where one of them has a label twice."""
     text, arrow, result = subscripts.replace(" ", "").partition("->")
     inputs = []
     most = 0
@@ -381,3 +382,113 @@ def _stream_as(function: Callable[..., Any], form: Callable[..., Any]) -> None:
 _stream_as(np.linalg.matmul, matmul)
 _stream_as(np.linalg.tensordot, tensordot)
 _stream_as(np.linalg.vecdot, vecdot)
+
+
+@streams(np.linalg.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Streamed form: a norm of all elements, of vectors, or of matrices.
+
+    The norms of matrices by singular values are NumPy's.
+    """
+    if not isinstance(x, Source) or not x.shape or 0 in x.shape or x.dtype.kind not in "?biufc":
+        return NotImplemented
+    ndim = len(x.shape)
+    if axis is None:
+        plain = ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)
+        if plain or ndim == 1:
+            return _vector(x, 2 if plain else ord, None, keepdims)
+        axes = tuple(range(ndim))
+    else:
+        axes = axis if isinstance(axis, tuple) else (axis,)
+    try:
+        axes = tuple(normalize_axis_index(j, ndim) for j in axes)
+    except (np.exceptions.AxisError, TypeError):
+        return NotImplemented  # NumPy's refusal
+    if len(axes) == 1:
+        return _vector(x, 2 if ord is None else ord, axes[0], keepdims)
+    if len(axes) == 2 and axes[0] != axes[1]:
+        return _matrix(x, ord, axes, keepdims)
+    return NotImplemented
+
+
+def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+    options = {"keepdims": keepdims}
+    if isinstance(order, str):
+        return NotImplemented  # NumPy's refusal
+    if order == np.inf:
+        return call(np.max, _sizes(x), axis, **options)
+    if order == -np.inf:
+        return call(np.min, _sizes(x), axis, **options)
+    if order == 0:
+        kind = _kind(x)
+        return _sum(lambda part: (part != 0).astype(kind), x, axis, options)
+    if order == 1:
+        return call(np.sum, _sizes(x), axis, **options)
+    if order == 2:
+        return np.sqrt(_sum(_squares, x, axis, options))
+    powers = _sum(lambda part: np.abs(_inexact(part)) ** order, x, axis, options)
+    return powers ** np.reciprocal(order, dtype=powers.dtype)
+
+
+def _matrix(x: Any, order: Any, axes: tuple[int, int], keepdims: bool) -> Any:
+    if order in (None, "fro", "f"):
+        return np.sqrt(_sum(_squares, x, axes, {"keepdims": keepdims}))
+    # Sums of the columns, or of the rows; then the greatest or the least.
+    ways: dict[Any, tuple[int, Callable[..., Any]]] = {
+        1: (0, np.max),
+        -1: (0, np.min),
+        np.inf: (1, np.max),
+        -np.inf: (1, np.min),
+    }
+    if isinstance(order, str) or order not in ways:
+        return NotImplemented
+    first, choose = ways[order]
+    sums = call(np.sum, _sizes(x), axes[first], keepdims=True)
+    result = choose(sums, axes[1 - first], keepdims=True)
+    return result if keepdims else np.squeeze(result, axes)[()]
+
+
+def _kind(x: Any) -> np.dtype[Any]:
+    """Return the dtype of the norm."""
+    return np.linalg.norm(np.zeros(1, x.dtype)).dtype
+
+
+def _inexact(part: NDArray[Any]) -> NDArray[Any]:
+    return part if part.dtype.kind in "fc" else part.astype(float)
+
+
+def _squares(part: NDArray[Any]) -> NDArray[Any]:
+    part = _inexact(part)
+    squares: NDArray[Any]
+    squares = part.real**2 + part.imag**2 if part.dtype.kind == "c" else part * part
+    return squares
+
+
+def _sizes(x: Any) -> Computed:
+    """Return the absolute values."""
+    return Computed(lambda part: np.abs(_inexact(part)), x, dtype=_kind(x))
+
+
+def _sum(function: Callable[..., Any], x: Any, axis: Any, options: dict[str, Any]) -> Any:
+    return call(np.sum, Computed(function, x, dtype=_kind(x)), axis, **options)
+
+
+@streams(np.linalg.vector_norm)
+def vector_norm(
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    ord: Any = 2,
+) -> Any:
+    """Streamed form: a norm of vectors."""
+    if isinstance(axis, tuple) or not isinstance(x, Source) or (axis is None and keepdims):
+        return NotImplemented
+    return norm(flat(x), ord, 0) if axis is None else norm(x, ord, axis, keepdims)
+
+
+@streams(np.linalg.matrix_norm)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Streamed form: a norm of matrices."""
+    return norm(x, ord, (-2, -1), keepdims)

@@ -1,4 +1,4 @@
-"""What an array of ours has of an ndarray: operators, protocols, methods.
+"""The operators, protocols and methods that arrays share with ndarray.
 
 Each method that has a function in NumPy calls it, and the protocols bring it to the streamed form:
 there is one way.
@@ -14,29 +14,32 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.errors import ArgumentError
-from extarray.numpy_api import catalogue  # noqa: F401 -- registers the streamed forms
-from extarray.numpy_api.files import tofile
-from extarray.numpy_api.iteration import FlatElements
-from extarray.numpy_api.pointwise import set_parts
-from extarray.numpy_api.reductions import reduce
-from extarray.numpy_api.sorting import change_lanes
-from extarray.numpy_api.ufuncs import apply
+from extarray.common.lazy import LazyImports
+from extarray.numpy_api.dispatch import apply, dispatch, steadily
+from extarray.numpy_api.operators import binary, compare, contains, in_place, reflected
 from extarray.streaming.blocks import Source
-from extarray.streaming.derived import Computed
-from extarray.streaming.elementwise import as_operand, assigning, elementwise, shape_of
-from extarray.streaming.functions import dispatch, fall_back
-from extarray.streaming.meta_arrays import empty, shadow
+from extarray.streaming.meta_arrays import shadow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from extarray.numpy_api.c_order import FlatElements
+
 __all__ = ["NumpyMixin"]
+
+_later = LazyImports(
+    {
+        "extarray.numpy_api.c_order": "FlatElements tofile",
+        "extarray.numpy_api.elementwise_functions": "set_parts",
+        "extarray.numpy_api.sorting": "change_lanes",
+    }
+)
 
 
 def _method(function: Callable[..., Any], call: str, result: str) -> Callable[..., Any]:
-    """Method that calls a function of NumPy with the array as the first argument.
+    """Make a method that calls a function of NumPy with the array as the first argument.
 
     `call` and `result` are an example, on an array of two rows: 1, 2, 3 and 4, 5, 6.
     """
@@ -77,131 +80,6 @@ def _conjugate(x: Any, *args: Any, **options: Any) -> Any:
 _conjugate.__name__ = "conjugate"
 
 
-#: Operators by name, and what Python calls of the right operand.
-_OPERATORS = {
-    **{name: f"__r{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv")},
-    **{name: f"__r{name}__" for name in ("mod", "divmod", "pow", "lshift", "rshift")},
-    **{name: f"__r{name}__" for name in ("and", "or", "xor")},
-    "lt": "__gt__",
-    "le": "__ge__",
-    "gt": "__lt__",
-    "ge": "__le__",
-    "eq": "__eq__",
-    "ne": "__ne__",
-}
-
-
-def _operator(name: str) -> Callable[[Any, Any], Any]:
-    function: Callable[[Any, Any], Any]
-    function = divmod if name == "divmod" else getattr(operator, f"__{name}__")
-    return function
-
-
-def _of_left(name: str) -> Callable[..., Any]:
-    """A binary operator of the left operand."""
-    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__{name}__"), _operator(name)
-
-    def method(self: NumpyMixin, other: Any) -> Any:
-        if _decides(other, name):
-            return fall_back(function, (self, other), {})
-        return by_ufunc(self, other)
-
-    return _named(method, f"__{name}__")
-
-
-def _of_right(name: str) -> Callable[..., Any]:
-    """A binary operator of the right operand."""
-    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__r{name}__"), _operator(name)
-
-    def method(self: NumpyMixin, other: Any) -> Any:
-        if _decides(other, name):
-            return fall_back(function, (other, self), {})
-        return by_ufunc(self, other)
-
-    return _named(method, f"__r{name}__")
-
-
-def _in_place(name: str) -> Callable[..., Any]:
-    """An operator in place: as NumPy's, it leaves to others those that had no protocol alone."""
-    by_ufunc = getattr(NDArrayOperatorsMixin, f"__i{name}__")
-
-    def method(self: NumpyMixin, other: Any) -> Any:
-        return NotImplemented if _has_priority(other) else by_ufunc(self, other)
-
-    return _named(method, f"__i{name}__")
-
-
-def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    method.__name__ = name
-    method.__qualname__ = f"NumpyMixin.{name}"
-    return method
-
-
-def _decides(other: Any, name: str) -> bool:
-    """Whether NumPy leaves an operator to the other operand, which then needs NumPy's array.
-
-    It does so for a class without the protocol and with a priority, as sparse matrices; Python does
-    so for a subclass of ndarray with an operator of its own, as ``np.matrix``.
-    """
-    kind = type(other)
-    if kind is np.ndarray or isinstance(other, Source):
-        return False
-    if issubclass(kind, np.ndarray):
-        own = _OPERATORS[name]
-        return getattr(kind, own) is not getattr(np.ndarray, own)
-    return _has_priority(other)
-
-
-def _has_priority(other: Any) -> bool:
-    """Whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
-    if hasattr(other, "__array_ufunc__"):
-        return False
-    priority: float = getattr(other, "__array_priority__", 0.0)
-    return priority > 0.0
-
-
-class _Held:
-    """Arrays as they are when a call begins, in the place of those of a user.
-
-    A call that goes through an array part by part sees one state of it, also while other threads
-    move its bounds.
-    """
-
-    def __init__(self) -> None:
-        self._pairs: dict[int, tuple[Source, Any]] = {}
-
-    def exchange(self, value: Any) -> Any:
-        """Return the same arguments, with held arrays in the place of those of the user."""
-        if isinstance(value, Source):
-            pair = self._pairs.get(id(value))
-            if pair is None:
-                pair = self._pairs[id(value)] = value, value._held()
-            return pair[1]
-        kind = type(value)
-        if kind is dict:
-            return {key: self.exchange(item) for key, item in value.items()}
-        if kind is list or kind is tuple:
-            return kind(map(self.exchange, value))
-        return value
-
-    def restore(self, result: Any) -> Any:
-        """Return a result, with the arrays of the user in the place of those that were held."""
-        if isinstance(result, Source):
-            for given, held in self._pairs.values():
-                if result is held:
-                    return given
-            return result._released()
-        elif type(result) is tuple or type(result) is list:
-            return type(result)(map(self.restore, result))
-        return result
-
-
-def _steadily(call: Callable[..., Any], *args: Any) -> Any:
-    """Call what goes through arrays part by part, with arrays that nobody changes meanwhile."""
-    held = _Held()
-    return held.restore(call(*map(held.exchange, args)))
-
-
 class NumpyMixin(NDArrayOperatorsMixin, Source):
     """NumPy's protocols on what can be read and written box by box."""
 
@@ -222,7 +100,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         out = kwargs.get("out", ())
         if not isinstance(out, tuple):  # Numba's ufuncs hand on what they were given
             kwargs["out"] = out = (out,)
-        return _steadily(apply, ufunc, method, inputs, kwargs)
+        return steadily(apply, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -231,56 +109,54 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        return _steadily(dispatch, function, types, args, dict(kwargs))
+        return steadily(dispatch, function, types, args, dict(kwargs))
 
     # -- operators ---------------------------------------------------------------------------
 
-    __add__, __radd__ = _of_left("add"), _of_right("add")
-    __sub__, __rsub__ = _of_left("sub"), _of_right("sub")
-    __mul__, __rmul__ = _of_left("mul"), _of_right("mul")
-    __matmul__, __rmatmul__ = _of_left("matmul"), _of_right("matmul")
-    __truediv__, __rtruediv__ = _of_left("truediv"), _of_right("truediv")
-    __floordiv__, __rfloordiv__ = _of_left("floordiv"), _of_right("floordiv")
-    __mod__, __rmod__ = _of_left("mod"), _of_right("mod")
-    __divmod__, __rdivmod__ = _of_left("divmod"), _of_right("divmod")
-    __pow__, __rpow__ = _of_left("pow"), _of_right("pow")
-    __lshift__, __rlshift__ = _of_left("lshift"), _of_right("lshift")
-    __rshift__, __rrshift__ = _of_left("rshift"), _of_right("rshift")
-    __and__, __rand__ = _of_left("and"), _of_right("and")
-    __xor__, __rxor__ = _of_left("xor"), _of_right("xor")
-    __or__, __ror__ = _of_left("or"), _of_right("or")
+    __add__, __radd__ = binary("add"), reflected("add")
+    __sub__, __rsub__ = binary("sub"), reflected("sub")
+    __mul__, __rmul__ = binary("mul"), reflected("mul")
+    __matmul__, __rmatmul__ = binary("matmul"), reflected("matmul")
+    __truediv__, __rtruediv__ = binary("truediv"), reflected("truediv")
+    __floordiv__, __rfloordiv__ = binary("floordiv"), reflected("floordiv")
+    __mod__, __rmod__ = binary("mod"), reflected("mod")
+    __divmod__, __rdivmod__ = binary("divmod"), reflected("divmod")
+    __pow__, __rpow__ = binary("pow"), reflected("pow")
+    __lshift__, __rlshift__ = binary("lshift"), reflected("lshift")
+    __rshift__, __rrshift__ = binary("rshift"), reflected("rshift")
+    __and__, __rand__ = binary("and"), reflected("and")
+    __xor__, __rxor__ = binary("xor"), reflected("xor")
+    __or__, __ror__ = binary("or"), reflected("or")
 
-    __iadd__ = _in_place("add")
-    __isub__ = _in_place("sub")
-    __imul__ = _in_place("mul")
-    __imatmul__ = _in_place("matmul")
-    __itruediv__ = _in_place("truediv")
-    __ifloordiv__ = _in_place("floordiv")
-    __imod__ = _in_place("mod")
-    __ipow__ = _in_place("pow")
-    __ilshift__ = _in_place("lshift")
-    __irshift__ = _in_place("rshift")
-    __iand__ = _in_place("and")
-    __ixor__ = _in_place("xor")
-    __ior__ = _in_place("or")
+    __iadd__ = in_place("add")
+    __isub__ = in_place("sub")
+    __imul__ = in_place("mul")
+    __imatmul__ = in_place("matmul")
+    __itruediv__ = in_place("truediv")
+    __ifloordiv__ = in_place("floordiv")
+    __imod__ = in_place("mod")
+    __ipow__ = in_place("pow")
+    __ilshift__ = in_place("lshift")
+    __irshift__ = in_place("rshift")
+    __iand__ = in_place("and")
+    __ixor__ = in_place("xor")
+    __ior__ = in_place("or")
 
-    __lt__ = _of_left("lt")
-    __le__ = _of_left("le")
-    __gt__ = _of_left("gt")
-    __ge__ = _of_left("ge")
+    __lt__ = binary("lt")
+    __le__ = binary("le")
+    __gt__ = binary("gt")
+    __ge__ = binary("ge")
 
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
     def __eq__(self, other: object) -> Any:
-        return _compare(np.equal, operator.eq, self, other)
+        return compare(np.equal, operator.eq, self, other)
 
     def __ne__(self, other: object) -> Any:
-        return _compare(np.not_equal, operator.ne, self, other)
+        return compare(np.not_equal, operator.ne, self, other)
 
     def __contains__(self, value: object) -> bool:
-        equal = Computed(operator.eq, self, value, dtype=bool)
-        found = reduce(np.logical_or, equal, axis=None)
-        return bool(equal._fetch().any() if found is NotImplemented else found)
+        return contains(self, value)
 
     def __bool__(self) -> bool:
         return bool(self._lone())
@@ -302,7 +178,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return super().__format__(spec) if self.shape else format(self._fetch(), spec)
 
     def _lone(self) -> NDArray[Any]:
-        """The only element, as an array; where there are more, NumPy refuses what it is for."""
+        """Return the only element, as an array; of more, one that NumPy refuses."""
         return self._fetch() if self.size <= 1 else shadow(self)
 
     # -- methods -----------------------------------------------------------------------------
@@ -515,7 +391,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> a[0]
         np.int64(1)
         """
-        change_lanes(np.partition, self, axis, kth=kth, kind=kind, order=order)
+        _later.change_lanes(np.partition, self, axis, kth=kth, kind=kind, order=order)
 
     def sort(
         self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None
@@ -538,7 +414,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         array([[1, 2, 3],
                [4, 5, 6]])
         """
-        change_lanes(np.sort, self, axis, kind=kind, order=order, stable=stable)
+        _later.change_lanes(np.sort, self, axis, kind=kind, order=order, stable=stable)
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """As `numpy.ndarray.tofile`: the elements in C order, piece by piece.
@@ -560,7 +436,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> np.fromfile(path, "i4")
         array([1, 1, 1, 1, 1, 1], dtype=int32)
         """
-        tofile(self, fid, sep, format)
+        _later.tofile(self, fid, sep, format)
 
     def tobytes(self, order: Any = "C") -> bytes:
         r"""As `numpy.ndarray.tobytes`.
@@ -598,7 +474,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         return self._fetch().tolist()
 
     def to_numpy(self) -> NDArray[Any]:
-        """All elements, as ``a[...]``; the name by which Matplotlib and others ask for them.
+        """Read all elements, as ``a[...]``: the name by which Matplotlib and others ask for them.
 
         Returns
         -------
@@ -647,11 +523,12 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> a.flat[4]
         np.int64(5)
         """
-        return FlatElements(self)
+        flat: FlatElements = _later.FlatElements(self)
+        return flat
 
     @flat.setter
     def flat(self, values: Any) -> None:
-        FlatElements(self)[...] = values
+        _later.FlatElements(self)[...] = values
 
     @property
     def T(self) -> Any:  # noqa: N802 -- NumPy's name
@@ -670,7 +547,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     @real.setter
     def real(self, values: ArrayLike) -> None:
-        set_parts(self, "real", values)
+        _later.set_parts(self, "real", values)
 
     @property
     def imag(self) -> NDArray[Any]:
@@ -679,20 +556,4 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     @imag.setter
     def imag(self, values: ArrayLike) -> None:
-        set_parts(self, "imag", values)
-
-
-def _compare(ufunc: np.ufunc, function: Callable[..., Any], a: NumpyMixin, other: Any) -> Any:
-    """Comparison by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
-    if getattr(other, "__array_ufunc__", ufunc) is None:
-        return NotImplemented
-    if _decides(other, function.__name__):
-        return fall_back(function, (a, other), {})
-    if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
-        return function(a._fetch(), other._fetch() if isinstance(other, Source) else other)
-    if a.dtype.kind == "V":
-        function(empty(a), empty(as_operand(other)))  # NumPy's refusal
-    try:
-        return ufunc(a, other)
-    except TypeError:
-        return elementwise(assigning(function), [a, other], dtype=bool, name=ufunc.__name__)
+        _later.set_parts(self, "imag", values)

@@ -1,4 +1,4 @@
-"""Reductions by a ufunc, and what NumPy has of them as functions; places of extremes; counts."""
+"""Reductions by a ufunc, NumPy's functions that are such; places of extremes; counts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from extarray.numpy_api.registry import streams
 from extarray.streaming.elementwise import as_mask
 from extarray.streaming.folding import Fold, fold
-from extarray.streaming.functions import streams
 from extarray.streaming.meta_arrays import single
 from extarray.streaming.operands import as_array
 
@@ -49,11 +49,7 @@ ASSOCIATIVE = frozenset(
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options that a user has given.
-
-    Parameters
-    ----------
-    **options
+    """Return the options that a user has given.
 
     Returns
     -------
@@ -64,11 +60,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 def can_stream(x: Any) -> bool:
-    """Whether a reduction has boxes to go by, and numbers in them.
-
-    Parameters
-    ----------
-    x : array
+    """Tell whether a reduction has boxes to go by, and numbers in them.
 
     Returns
     -------
@@ -79,17 +71,7 @@ def can_stream(x: Any) -> bool:
 
 
 def all_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes that are reduced, sorted.
-
-    Parameters
-    ----------
-    axis : None, int or tuple of int
-    ndim : int
-
-    Returns
-    -------
-    tuple of int
-    """
+    """Return the axes that are reduced, sorted."""
     if axis is None:
         return tuple(range(ndim))
     return tuple(sorted(normalize_axis_tuple(axis, ndim)))
@@ -157,7 +139,7 @@ def reduce_with(
 
 
 def loop_dtype(ufunc: np.ufunc, x: Any, dtype: Any, out: Any) -> np.dtype[Any]:
-    """The dtype in which a ufunc reduces an array.
+    """Return the dtype in which a ufunc reduces an array.
 
     Parameters
     ----------
@@ -166,10 +148,6 @@ def loop_dtype(ufunc: np.ufunc, x: Any, dtype: Any, out: Any) -> np.dtype[Any]:
     dtype : dtype_like or None
         As the user gave it.
     out : Source, ndarray or None
-
-    Returns
-    -------
-    dtype
     """
     if dtype is None and out is not None:
         kinds = (out.dtype, x.dtype, None)

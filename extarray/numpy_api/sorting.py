@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from extarray.numpy_api.choosing import pieces
+from extarray.numpy_api.indexing import pieces
+from extarray.numpy_api.registry import streams
 from extarray.streaming.blocks import Source
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import assigning, elementwise, part_of
-from extarray.streaming.functions import streams
 from extarray.streaming.lanes import map_lanes
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import (
@@ -198,7 +198,7 @@ _stream_of_unique(np.unique_all, return_index=True, return_inverse=True, return_
 
 
 def _distinct(x: Any) -> Any:
-    """An argument of a function of sets, of which only the distinct values matter."""
+    """Return an argument of a function of sets, of which only the distinct values matter."""
     if not isinstance(x, Source):
         return x
     values = unique(x)
@@ -270,7 +270,7 @@ class _Blocks:
         self._last = a._fetch((ends,))
 
     def find(self, v: Any) -> Any:
-        """Places of values."""
+        """Return the places of values."""
         values = np.ravel(v)
         which = np.searchsorted(self._last, values, self._side)
         places = np.full(values.shape, self._a.shape[0], np.intp)

@@ -25,10 +25,10 @@ From the top down; each module uses some of those below it, and none above:
     shape.
 ``entries``
     Entries between the brackets: which kinds there are, and what is none.
-``masks``
-    Factors of an array of booleans that lies on some neighbouring axes.
 ``query``
     A query: the outer product of factors, and the shape of what they select.
+``masks``
+    Factors of an array of booleans that lies on some neighbouring axes.
 ``factors``
     Factors: what an index selects on some axes of an array, and how it is cut and counted.
 

@@ -37,7 +37,7 @@ _MANY = 60  # so many items may be more arrays than NumPy joins
 
 
 def as_query(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Query:
-    """The query of an index of any kind but names of fields, by NumPy's rules.
+    """Make the query of an index of any kind but names of fields, by NumPy's rules.
 
     Parameters
     ----------
@@ -46,10 +46,6 @@ def as_query(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Query:
         Of the array.
     dtype : dtype
         Of the array; for NumPy's errors.
-
-    Returns
-    -------
-    Query
 
     Raises
     ------
@@ -175,11 +171,11 @@ class _Parts:
 
     @property
     def is_masked(self) -> bool:
-        """Whether a mask is the only array."""
+        """True where a mask is the only array."""
         return len(self._arrays) == 1 and self._arrays[0][1].dtype.kind == "b"
 
     def query(self, place: int, joined: Shape, shape: Shape, kind: Kind) -> Query:
-        """The query, with the dimensions of the arrays put in at `place`."""
+        """Make the query, with the dimensions of the arrays put in at `place`."""
         for part in self.progressions:
             dim = part.dim + len(joined) if part.dim >= place else part.dim
             self.factors.append(replace(part, dim=dim))
@@ -187,7 +183,7 @@ class _Parts:
 
 
 def _independent(listed: list[tuple[int, Indices]], joined: Shape, place: int) -> Iterator[Points]:
-    """Arrays that are broadcast to a shape, apart where they vary along different dimensions.
+    """Set arrays that are broadcast to a shape apart where they vary along other dimensions.
 
     What ``np.ix_`` makes is one list for each axis then, and not the points of the product.
     """

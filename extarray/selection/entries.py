@@ -28,11 +28,7 @@ __all__ = [
 
 
 def as_item(item: Any) -> Any:
-    """One entry between the brackets, as one of the kinds that a query is made of.
-
-    Parameters
-    ----------
-    item : object
+    """Convert an entry between the brackets to one of the kinds that a query is made of.
 
     Returns
     -------
@@ -67,39 +63,17 @@ def as_item(item: Any) -> Any:
 
 
 def is_source(item: Any) -> bool:
-    """Whether an object is an array of ours, which is read box by box.
-
-    Parameters
-    ----------
-    item : object
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether an object is an array of ours, which is read box by box."""
     return hasattr(type(item), "_peek")
 
 
 def is_array(item: Any) -> bool:
-    """Whether an entry is an array: NumPy's, or a mask that is one of ours.
-
-    Parameters
-    ----------
-    item : entry of `as_item`
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether an entry is an array: NumPy's, or a mask that is one of ours."""
     return isinstance(item, np.ndarray) or is_source(item)
 
 
 def n_axes(item: Any) -> int:
-    """How many axes of the array an entry takes.
-
-    Parameters
-    ----------
-    item : entry of `as_item`
+    """Return how many axes of the array an entry takes.
 
     Returns
     -------
@@ -114,7 +88,7 @@ def n_axes(item: Any) -> int:
 
 
 def numpys_error(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception | None:
-    """What NumPy raises for an index, in the family of our errors.
+    """Return the error that NumPy raises for an index, in the family of ours.
 
     Parameters
     ----------
@@ -144,7 +118,7 @@ def numpys_error(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception | No
 
 
 def refusal(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception:
-    """The error for an index that is not possible.
+    """Return the error for an index that is not possible.
 
     Parameters
     ----------
@@ -165,7 +139,7 @@ def refusal(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception:
 
 
 def _stand_in(item: Any) -> Any:
-    """In place of a mask of ours, which need not be read to be refused, one of its shape."""
+    """Replace a mask of ours, which need not be read to be refused, by one of its shape."""
     if is_source(item) and item.dtype.kind == "b":
         return np.broadcast_to(np.False_, item.shape)
     return item
@@ -173,11 +147,6 @@ def _stand_in(item: Any) -> Any:
 
 def check_bounds(indices: Indices, axis: int, extent: int) -> None:
     """Raise where an index lies outside the bounds.
-
-    Parameters
-    ----------
-    indices : ndarray of intp
-    axis, extent : int
 
     Raises
     ------

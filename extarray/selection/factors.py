@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
-
-    from extarray._core._gather import Plan
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
@@ -51,7 +49,9 @@ _WORD = 64  # bits for an element that is listed: its place in the chunk, and it
 
 
 class Factor(Protocol):
-    """What an index selects on some axes."""
+    """A part of an index, that selects on some axes: plain data, which the core reads."""
+
+    kind: ClassVar[str]
 
     @property
     def axes(self) -> Shape:
@@ -63,25 +63,22 @@ class Factor(Protocol):
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there is more than one place to select from."""
+        """True where there is more than one place to select from."""
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes when it is made ready."""
 
     def share(self, chunks: Shape) -> float:
-        """How much of the factor the core can list at once; 1 or more: all of it."""
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Factors that follow each other along a dimension, and the extent of each."""
+        """Yield factors that follow each other along a dimension, and the extent of each."""
 
     def apart(self, target: Any) -> Factor:
-        """The factor, with copies of what a write to an array would change."""
+        """Return the factor, with copies of what a write to an array would change."""
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Which of its elements lie outside a box, by its dimensions."""
-
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
+        """Mark those of its elements that lie outside a box, by its dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +95,7 @@ class Progression:
         Dimension of the result; -1 for an integer, which leaves none.
     """
 
+    kind: ClassVar[str] = "progression"
     axis: int
     start: int
     step: int
@@ -106,7 +104,7 @@ class Progression:
 
     @classmethod
     def of_slice(cls, axis: int, item: slice, extent: int, dim: int) -> Progression:
-        """What a slice selects of an axis of an extent.
+        """Return the progression that a slice selects of an axis.
 
         Parameters
         ----------
@@ -115,10 +113,6 @@ class Progression:
         extent : int
         dim : int
             Dimension of the result.
-
-        Returns
-        -------
-        Progression
         """
         indices = range(*item.indices(extent))
         if len(indices) > 1:
@@ -128,16 +122,7 @@ class Progression:
 
     @classmethod
     def of_integer(cls, axis: int, item: int, extent: int) -> Progression:
-        """What an integer selects of an axis of an extent.
-
-        Parameters
-        ----------
-        axis, item, extent : int
-
-        Returns
-        -------
-        Progression
-        """
+        """Return the progression that an integer selects of an axis."""
         return cls(axis, item + extent if item < 0 else item, 1, 1, -1)
 
     @property
@@ -152,38 +137,32 @@ class Progression:
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there is more than one place to select from."""
+        """True where there is more than one place to select from."""
         return self.count > 1
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes when it is made ready."""
         return PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
 
     def share(self, chunks: Shape) -> float:
-        """All of it, at any time."""
+        """Return infinity: all of it can be listed at once."""
         return math.inf
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Factors that follow each other along a dimension, and the extent of each."""
+        """Yield factors that follow each other along a dimension, and the extent of each."""
         for first, n in cuts(self.count, share, 1):
             yield replace(self, start=self.start + first * self.step, count=n), n
 
     def apart(self, target: Any) -> Progression:
-        """The factor itself."""
+        """Return the factor itself."""
         return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Which of its elements lie outside a box, by its dimensions."""
+        """Mark those of its elements that lie outside a box, by its dimensions."""
         indices = self.start + self.step * np.arange(self.count)
         low, high = inner[self.axis]
         found: NDArray[np.bool_] = (indices < low) | (indices >= high)
         return found if self.dims else found.reshape(())
-
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_progression(
-            self.axis, self.start, self.step, self.count, strides[self.dim] if self.dim >= 0 else 0
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,38 +179,39 @@ class Points:
         Dimensions of the result that the dimensions of the arrays become.
     """
 
+    kind: ClassVar[str] = "points"
     axes: Shape
     indices: tuple[Indices, ...]
     dims: Shape
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there is more than one place to select from."""
+        """True where there is more than one place to select from."""
         return self.indices[0].size > 1
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes when it is made ready."""
         return POINT_BYTES * self.indices[0].size
 
     def share(self, chunks: Shape) -> float:
-        """How much of the factor the core can list at once; 1 or more: all of it."""
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
         return listed(self.indices[0].size, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Factors that follow each other along a dimension, and the extent of each."""
+        """Yield factors that follow each other along a dimension, and the extent of each."""
         along = self.dims.index(dim)
         for first, n in cuts(self.indices[0].shape[along], share, 1):
             part = (*(slice(None),) * along, slice(first, first + n))
             yield replace(self, indices=tuple(index[part] for index in self.indices)), n
 
     def apart(self, target: Any) -> Points:
-        """The factor, with copies of indices that share elements with an array."""
+        """Return the factor, with copies of indices that share elements with an array."""
         indices = tuple(apart(index, [target]) for index in self.indices)
         is_same = all(map(operator.is_, indices, self.indices))
         return self if is_same else replace(self, indices=indices)
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Which of its elements lie outside a box, by its dimensions."""
+        """Mark those of its elements that lie outside a box, by its dimensions."""
         found = np.zeros(self.indices[0].shape, bool)
         for axis, indices in zip(self.axes, self.indices, strict=True):
             low, high = inner[axis]
@@ -239,27 +219,14 @@ class Points:
             found |= (counted < low) | (counted >= high)
         return found
 
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_points(self.axes, self.indices, tuple(strides[d] for d in self.dims))
-
 
 def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
-    """Factors in the order of their first axes, which is that of the loops over them.
-
-    Parameters
-    ----------
-    factors : iterable of factor
-
-    Returns
-    -------
-    tuple of factor
-    """
+    """Return the factors in the order of their first axes, which is that of the loops over them."""
     return tuple(sorted(factors, key=lambda factor: factor.axes[0]))
 
 
 def listed(count: int, chunks: Shape) -> float:
-    """How much of a list of elements finds room in the words of the core.
+    """Return how much of a list of elements finds room in the words of the core.
 
     Parameters
     ----------
@@ -277,7 +244,7 @@ def listed(count: int, chunks: Shape) -> float:
 
 
 def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
-    """Pieces of an extent.
+    """Yield the pieces of an extent.
 
     Parameters
     ----------
@@ -287,10 +254,6 @@ def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
         matters may lie at one end, and is to be reached in few steps.
     unit : int
         Pieces have whole units, if their share has one at least.
-
-    Yields
-    ------
-    start, length : int
     """
     n = max(1, int(extent * min(share, 0.5)))
     if n > unit:

@@ -17,17 +17,13 @@ Fields: TypeAlias = str | Sequence[str] | None
 
 
 def names_of(key: Any, dtype: np.dtype[Any]) -> Fields:
-    """The key, where it is the name of a field or a list of names.
+    """Return the key, where it is the name of a field or a list of names.
 
     Parameters
     ----------
     key : index expression
     dtype : dtype
         Of the array.
-
-    Returns
-    -------
-    str, list of str or None
     """
     if dtype.names is None:
         return None
@@ -39,16 +35,7 @@ def names_of(key: Any, dtype: np.dtype[Any]) -> Fields:
 
 
 def field_of(dtype: np.dtype[Any], name: str) -> Field:
-    """A field of a structured dtype.
-
-    Parameters
-    ----------
-    dtype : dtype
-    name : str
-
-    Returns
-    -------
-    Field
+    """Find a field of a structured dtype.
 
     Raises
     ------
@@ -62,17 +49,13 @@ def field_of(dtype: np.dtype[Any], name: str) -> Field:
 
 
 def dtype_of_fields(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
-    """The dtype that NumPy gives to some fields, where they are in the whole element.
+    """Return the dtype that NumPy gives to some fields, where they are in the whole element.
 
     Parameters
     ----------
     dtype : dtype
         Of the elements.
     names : sequence of str
-
-    Returns
-    -------
-    dtype
 
     Raises
     ------

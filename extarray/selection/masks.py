@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray._core._gather import Plan
     from extarray.selection.factors import Factor, Limits
     from extarray.streaming.blocks import Box
 
@@ -73,7 +72,7 @@ class _Box:
         return (self.dim,)
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Which of its elements lie outside a box, by its dimensions."""
+        """Mark those of its elements that lie outside a box, by its dimensions."""
         outside = np.zeros((), bool)
         for axis, indices in zip(self.axes, self.nonzero(), strict=True):
             low, high = inner[axis]
@@ -96,6 +95,7 @@ class Mask(_Box):
         Whether `mask` is a copy, which nobody changes.
     """
 
+    kind: ClassVar[str] = "mask"
     mask: NDArray[np.bool_] | Source
     box: Box
     count: int
@@ -103,11 +103,11 @@ class Mask(_Box):
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there is more than one place to select from."""
+        """True where there is more than one place to select from."""
         return any(part.stop - part.start > 1 for part in self.box)
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes when it is made ready."""
         extents: list[int] = [part.stop - part.start for part in self.box]
         grid = [-(-n // c) for n, c in zip(extents, chunks[self.axis :], strict=False)]
         rows = math.prod(extents[:-1]) * grid[-1]
@@ -115,11 +115,11 @@ class Mask(_Box):
         return tables if self.is_copy else tables + _size(self.box)
 
     def share(self, chunks: Shape) -> float:
-        """How much of the factor the core can list at once; 1 or more: all of it."""
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
         return listed(self.count, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Factors that follow each other along a dimension, and the extent of each."""
+        """Yield factors that follow each other along a dimension, and the extent of each."""
         # In C order: along the first axis that there is.
         along = next((j for j, part in enumerate(self.box) if part.stop - part.start > 1), 0)
         before, part, behind = self.box[:along], self.box[along], self.box[along + 1 :]
@@ -137,16 +137,26 @@ class Mask(_Box):
         self._check_count(found)
 
     def apart(self, target: Any) -> Mask:
-        """The factor, with a copy of a mask that shares elements with an array."""
+        """Return the factor, with a copy of a mask that shares elements with an array."""
         mask = self.mask if self.is_copy else apart(self.mask, [target])
         return self if mask is self.mask else replace(self, mask=mask, is_copy=True)
 
+    def ready(self) -> Mask:
+        """Return the factor with a mask that is a copy, and all of which counts."""
+        shape = _shape(self.box)
+        if self.is_copy and self.mask.shape == shape:
+            return self
+        part = self._own() if self.is_copy else self.part()
+        return replace(self, mask=part, box=tuple(slice(0, n) for n in shape), is_copy=True)
+
+    def _own(self) -> NDArray[np.bool_]:
+        """Return the elements of a mask that is a copy."""
+        part: NDArray[np.bool_] = self.mask[self.box]  # type: ignore[index]
+        return part
+
     def part(self) -> NDArray[np.bool_]:
-        """The elements of the mask, as many true as were counted, in an array of their own."""
-        if isinstance(self.mask, np.ndarray) and self.is_copy:
-            part = self.mask[self.box]
-        else:
-            part = _copy(self.mask, self.box)
+        """Copy the elements of the mask, as many true as were counted."""
+        part = self._own() if self.is_copy else _copy(self.mask, self.box)
         self._check_count(int(np.count_nonzero(part)))
         return part
 
@@ -158,13 +168,9 @@ class Mask(_Box):
             )
 
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
-        """Indices of the true places, on each of the axes."""
+        """Return the indices of the true places, on each of the axes."""
         found = np.nonzero(self.part())
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
-
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_mask(self.axis, self.origin, self.part(), self.count, strides[self.dim])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,6 +185,7 @@ class Places(_Box):
         Rising, and nobody else's.
     """
 
+    kind: ClassVar[str] = "places"
     extents: Shape
     places: NDArray[np.int64]
 
@@ -189,34 +196,30 @@ class Places(_Box):
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether there is more than one place to select from."""
+        """True where there is more than one place to select from."""
         return self.count > 1
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Memory that the factor takes when it is made ready."""
+        """Return the memory that the factor takes when it is made ready."""
         return POINT_BYTES * self.count
 
     def share(self, chunks: Shape) -> float:
-        """How much of the factor the core can list at once; 1 or more: all of it."""
+        """Return how much of the factor the core can list at once; 1 or more: all of it."""
         return listed(self.count, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
-        """Factors that follow each other along a dimension, and the extent of each."""
+        """Yield factors that follow each other along a dimension, and the extent of each."""
         for first, n in cuts(self.count, share, 1):
             yield replace(self, places=self.places[first : first + n]), n
 
     def apart(self, target: Any) -> Places:
-        """The factor itself."""
+        """Return the factor itself."""
         return self
 
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
-        """Indices of the places, on each of the axes."""
+        """Return the indices of the places, on each of the axes."""
         found = np.unravel_index(self.places, self.extents)
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
-
-    def add_to(self, plan: Plan, strides: Shape) -> None:
-        """Add the factor to the tables, for an array of the result with the given strides."""
-        plan.add_places(self.axis, self.origin, self.extents, self.places, strides[self.dim])
 
 
 def _size(box: Box) -> int:
@@ -236,7 +239,7 @@ def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
 
 
 def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
-    """What a whole mask selects, from an axis on.
+    """Make the factor of a whole mask, from an axis on.
 
     Parameters
     ----------
@@ -244,10 +247,6 @@ def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
     mask : ndarray of bool or Source
     dim : int
         Dimension of the result.
-
-    Returns
-    -------
-    Mask or Places
     """
     if not isinstance(mask, np.ndarray):
         mask = mask._held()
@@ -263,7 +262,7 @@ def _selected(
     dim: int,
     is_copy: bool,
 ) -> Trues:
-    """What is true in a box of a mask: what is counted is what is used, if memory allows it."""
+    """Make the factor of a box of a mask: what is counted is what is used, if memory allows it."""
     size = _size(box)
     if size <= config.max_memory // 2:
         if not isinstance(mask, np.ndarray):
@@ -277,7 +276,7 @@ def _selected(
 
 
 def _count_true(mask: NDArray[np.bool_] | Source, box: Box) -> int:
-    """Number of true elements in a box of a mask."""
+    """Count the true elements in a box of a mask."""
     if isinstance(mask, np.ndarray):
         return int(np.count_nonzero(mask[box]))
     shape = tuple(part.stop - part.start for part in box)

@@ -22,7 +22,7 @@ __all__ = ["block_query", "orthogonal_query"]
 
 
 def orthogonal_query(key: Any, shape: Shape) -> Query:
-    """The query of an index whose arrays act on their axes one by one.
+    """Make the query of an index whose arrays act on their axes one by one.
 
     Parameters
     ----------
@@ -30,10 +30,6 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
         Integers, slices, Ellipsis, and of one axis: arrays of indices, masks.
     shape : tuple of int
         Of the array.
-
-    Returns
-    -------
-    Query
 
     Raises
     ------
@@ -91,7 +87,7 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
 
 
 def block_query(key: Any, shape: Shape, chunks: Shape, lead: Shape) -> Query:
-    """The query of an index that counts chunks.
+    """Make the query of an index that counts chunks.
 
     Parameters
     ----------

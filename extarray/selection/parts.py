@@ -34,17 +34,13 @@ Part: TypeAlias = Progression | Points
 
 
 def moved_part(part: Part, by: int) -> Part:
-    """What is selected of an axis whose indices have shifted.
+    """Shift a part, of an axis whose indices have shifted.
 
     Parameters
     ----------
     part : Part
     by : int
         How much higher the index of an element is by now.
-
-    Returns
-    -------
-    Part
     """
     if isinstance(part, Progression):
         return replace(part, start=part.start + by)
@@ -52,7 +48,7 @@ def moved_part(part: Part, by: int) -> Part:
 
 
 def selected_part(part: Part, cut: Progression) -> Part:
-    """An integer or a slice of what a part selects.
+    """Select by an integer or a slice of what a part selects.
 
     Parameters
     ----------
@@ -85,11 +81,7 @@ def selected_part(part: Part, cut: Progression) -> Part:
 
 
 def line_of(part: Part) -> Line:
-    """Start, step and number of indices, and the dimension that has them in this order, if any.
-
-    Parameters
-    ----------
-    part : Part
+    """Return start, step and number of indices, and the dimension with them in order, if any.
 
     Returns
     -------
@@ -106,33 +98,20 @@ def line_of(part: Part) -> Line:
 
 
 def are_same(a: Part, b: Part) -> bool:
-    """Whether two parts select the same, in the same order.
-
-    Parameters
-    ----------
-    a, b : Part
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether two parts select the same, in the same order."""
     if isinstance(a, Points) and isinstance(b, Points):
         return a.dims == b.dims and np.array_equal(a.indices[0], b.indices[0])
     return type(a) is type(b) and a == b
 
 
 def fingerprint(part: Part, zero: int) -> list[int]:
-    """A part in few numbers: of a list of indices its checksum.
+    """Describe a part in few numbers: a list of indices by its checksum.
 
     Parameters
     ----------
     part : Part
     zero : int
         The origin of the axis by now: with it, growth at the start changes no number.
-
-    Returns
-    -------
-    list of int
     """
     if isinstance(part, Progression):
         return [part.dim, part.start - zero, part.step, part.count]
@@ -141,28 +120,10 @@ def fingerprint(part: Part, zero: int) -> list[int]:
 
 
 def true_points(mask: Trues) -> Points:
-    """The true places of a mask, one by one.
-
-    Parameters
-    ----------
-    mask : Mask or Places
-
-    Returns
-    -------
-    Points
-    """
+    """Return the true places of a mask, one by one."""
     return Points(mask.axes, mask.nonzero(), mask.dims)
 
 
 def is_orthogonal(query: Query) -> bool:
-    """Whether each axis is selected from by itself, to one dimension at most: a view's parts.
-
-    Parameters
-    ----------
-    query : Query
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether each axis is selected from by itself, to one dimension at most, as by a view."""
     return all(len(factor.axes) == 1 and len(factor.dims) <= 1 for factor in query.factors)

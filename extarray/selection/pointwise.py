@@ -19,7 +19,7 @@ __all__ = ["coordinate_query", "mask_query", "pointwise_query"]
 
 
 def pointwise_query(key: Any, shape: Shape) -> Query:
-    """The query of an index that selects points: by their coordinates, or by a mask.
+    """Make the query of an index that selects points: by their coordinates, or by a mask.
 
     Parameters
     ----------
@@ -27,10 +27,6 @@ def pointwise_query(key: Any, shape: Shape) -> Query:
         As for `coordinate_query` or `mask_query`.
     shape : tuple of int
         Of the array.
-
-    Returns
-    -------
-    Query
 
     Raises
     ------
@@ -51,17 +47,13 @@ def pointwise_query(key: Any, shape: Shape) -> Query:
 
 
 def mask_query(mask: Any, shape: Shape) -> Query:
-    """The query of the true places of a mask.
+    """Make the query of the true places of a mask.
 
     Parameters
     ----------
     mask : array_like of bool
         Of the array's shape.
     shape : tuple of int
-
-    Returns
-    -------
-    Query
 
     Raises
     ------
@@ -80,7 +72,7 @@ def mask_query(mask: Any, shape: Shape) -> Query:
 
 
 def coordinate_query(key: Any, shape: Shape) -> Query:
-    """The query of points, by their coordinates.
+    """Make the query of points, by their coordinates.
 
     Parameters
     ----------
@@ -88,10 +80,6 @@ def coordinate_query(key: Any, shape: Shape) -> Query:
         An integer or an array of indices for each axis, all of which are broadcast together.
     shape : tuple of int
         Of the array.
-
-    Returns
-    -------
-    Query
 
     Raises
     ------

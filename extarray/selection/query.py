@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray._core._state import Frame
 from extarray.selection.factors import Factor, Progression, cuts
+from extarray.selection.masks import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +57,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """What is selected of an array, and the shape of the result.
+    """A selection of an array, and the shape of the result.
 
     Attributes
     ----------
@@ -92,16 +93,20 @@ class Query:
         ----------
         frame : Frame or Bounds
             Of an array, which the query keeps as it is: for one that is run at once.
-
-        Returns
-        -------
-        Query
         """
         whole = frame if isinstance(frame, Frame) else None
         # Several times faster than `replace`.
         return Query(
             self.extents, self.shape, self.factors, self.field, self.kind, frame.origin, whole
         )
+
+    def ready(self) -> Query:
+        """Return the query with copies of its masks: all that the core needs to carry it out."""
+        for i, factor in enumerate(self.factors):
+            if isinstance(factor, Mask) and (ready := factor.ready()) is not factor:
+                factors = (*self.factors[:i], ready, *self.factors[i + 1 :])
+                return replace(self, factors=factors).ready()
+        return self
 
     @property
     def size(self) -> int:
@@ -110,21 +115,21 @@ class Query:
 
     @property
     def is_box(self) -> bool:
-        """Whether every axis has an integer or a slice."""
+        """True where every axis has an integer or a slice."""
         return all(isinstance(factor, Progression) for factor in self.factors)
 
     def table_bytes(self, chunks: Shape) -> int:
-        """Memory that the factors take when they are made ready."""
+        """Return the memory that the factors take when they are made ready."""
         return sum(factor.table_bytes(chunks) for factor in self.factors)
 
     def share(self, chunks: Shape) -> float:
-        """How much of the query the core can list at once; 1 or more: all of it."""
+        """Return how much of the query the core can list at once; 1 or more: all of it."""
         return min((factor.share(chunks) for factor in self.factors), default=math.inf)
 
     def cut(
         self, share: float, chunks: Shape, by_tables: bool
     ) -> Iterator[tuple[tuple[slice, ...], Query]]:
-        """Queries that follow each other, and the part of the result that each is.
+        """Yield queries that follow each other, and the part of the result that each is.
 
         Parameters
         ----------

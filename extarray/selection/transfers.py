@@ -73,7 +73,7 @@ def _elements(values: NDArray[Any] | _Late) -> NDArray[Any]:
 
 
 def _block_bytes(values: NDArray[Any] | _Late, dtype: np.dtype[Any]) -> int:
-    """Bytes in memory for an element that is cast, and for that one which is read before."""
+    """Return the bytes for an element that is cast, and for the one that is read before."""
     return dtype.itemsize + (values.dtype.itemsize if isinstance(values, _Late) else 0)
 
 
@@ -90,10 +90,6 @@ def read_query(
         Where to read to; elements are cast by the rule ``same_kind``.
     order : {"C", "F"}
         Memory order of a new result.
-
-    Returns
-    -------
-    ndarray
     """
     dtype = array.dtype if query.field is None else query.field.dtype
     if out is None:
@@ -170,6 +166,7 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
             _run(array, piece, _cut(values, part, query, len(dtype.shape)), write, direct)
         if is_cut:
             return
+    query = query.ready()
     if direct:
         array._move(query, values, write)
         return
@@ -183,7 +180,7 @@ def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool)
 
 
 def _cut(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -> Any:
-    """The part of values, which broadcast to a query, that belongs to a part of it."""
+    """Return the part of values, which broadcast to a query, that belongs to a part of it."""
     missing = len(query.shape) - (values.ndim - n_inner)
     own = tuple(
         slice(None) if n == 1 else cut
@@ -193,7 +190,7 @@ def _cut(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -> An
 
 
 def _is_contiguous(array: NDArray[Any], n_inner: int) -> bool:
-    """Whether the last axes, those of one element, lie in memory without gaps."""
+    """Tell whether the last axes, those of one element, lie in memory without gaps."""
     expected = array.itemsize
     for n, stride in zip(array.shape[: -n_inner - 1 : -1], array.strides[::-1], strict=False):
         if n > 1 and stride != expected:
@@ -247,5 +244,5 @@ def check_values(query: Query, given: tuple[int, ...], shape: tuple[int, ...]) -
 
 
 def _text(shape: tuple[int, ...]) -> str:
-    """A shape as NumPy prints it in its messages."""
+    """Return a shape as NumPy prints it in its messages."""
     return f"({','.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

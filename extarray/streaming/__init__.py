@@ -6,9 +6,6 @@ From the top down; each module uses some of those below it, and none above:
     Operands that are computed as they are read: no element of theirs is stored.
 ``folding``
     Folding: what boxes give is combined to a result, two by two.
-``functions``
-    NumPy's functions on arrays of ours: the registry of streamed forms, and the way of the
-    others.
 ``lanes``
     Functions along an axis: box by box, with this axis whole in each box.
 ``dask``

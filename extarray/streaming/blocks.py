@@ -63,14 +63,14 @@ class Grain(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no s
     lead: tuple[int, ...]
 
     def __new__(cls, chunks: tuple[int, ...], lead: tuple[int, ...]) -> Self:
-        """Extents with a lead."""
+        """Make extents with a lead."""
         self = super().__new__(cls, chunks)
         self.lead = lead
         return self
 
 
 class Source:
-    """What streaming needs of an operand; the base of all that can be one.
+    """An operand of streamed operations; the base of all that can be one.
 
     An `ExtArray` is one, and a view of one.
     """
@@ -93,7 +93,7 @@ class Source:
 
         @property
         def _origin(self) -> bytes:
-            """What tells the stored elements from those of other arrays: the uuid."""
+            """The uuid, which tells the stored elements from those of other arrays."""
 
         def read(self, selection: Any = ...) -> NDArray[Any]:
             """Copy of a selection."""
@@ -140,7 +140,7 @@ class Source:
 
     @property
     def _layout(self) -> tuple[Line, ...] | None:
-        """Where the elements are in the stored array, axis by axis of it; None: not known."""
+        """The places of the elements in the stored array, axis by axis; None: not known."""
         return None
 
     @property
@@ -166,7 +166,7 @@ def tiles(
     whole: Collection[int] = (),
     limit: int = BLOCK_BYTES,
 ) -> Iterator[Box]:
-    """Boxes that tile a shape, in C order, each inside a chunk or a box of whole chunks.
+    """Yield boxes that tile a shape, in C order, each inside a chunk or of whole chunks.
 
     Parameters
     ----------
@@ -179,10 +179,6 @@ def tiles(
         Axes that are not cut.
     limit : int
         Bytes of a box at most, where `whole` allows it.
-
-    Yields
-    ------
-    tuple of slice
 
     Examples
     --------
@@ -199,7 +195,7 @@ def cuts(
     whole: Collection[int] = (),
     limit: int = BLOCK_BYTES,
 ) -> list[list[slice] | _Pieces]:
-    """The pieces of each axis, whose products are the boxes of `tiles`.
+    """Return the pieces of each axis, whose products are the boxes of `tiles`.
 
     Parameters
     ----------
@@ -264,24 +260,20 @@ class _Pieces:
 
 
 def box_bytes(kept: int = 0) -> int:
-    """Bytes of a box at most, so that ``config.max_memory`` holds what an operation needs for it.
+    """Return the most bytes of a box for which ``config.max_memory`` holds what is needed.
 
     Parameters
     ----------
     kept : int
         Arrays of the size of a box that are kept for longer, by all threads together.  Beside
         them each thread has a box, and up to three temporary arrays of its size.
-
-    Returns
-    -------
-    int
     """
     share: int = config.max_memory // (4 * config.threads + kept)
     return max(1, min(BLOCK_BYTES, share))
 
 
 def load(source: Source, box: Box) -> NDArray[Any]:
-    """Elements of a box, to be read only: without a copy where they lie in one mapped chunk."""
+    """Read a box, not to be written to: without a copy where it lies in one mapped chunk."""
     view = source._peek(box)
     return source._read_exact(box) if view is None else view
 

@@ -25,7 +25,7 @@ __all__ = ["builds_graph", "call_late", "computed", "has_late", "is_known", "lat
 
 
 def to_dask(array: Any, chunks: Any = None) -> Any:
-    """Dask array of an array, whose elements the tasks read.
+    """Make a dask array of an array, whose elements the tasks read.
 
     Parameters
     ----------
@@ -33,10 +33,6 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
     chunks : int, tuple, str or dict, optional
         As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that dask's
         setting ``array.chunk-size`` says, by default 128 MiB.
-
-    Returns
-    -------
-    dask.array.Array
 
     Raises
     ------
@@ -55,15 +51,11 @@ def to_dask(array: Any, chunks: Any = None) -> Any:
 
 
 def builds_graph() -> bool:
-    """Whether the caller of the caller is dask, which asks for a copy while it builds a graph.
+    """Tell whether the caller's caller is dask, which asks for a copy while it builds a graph.
 
     ``dask.array.from_array`` copies arrays that have NumPy's protocols, lest they change.  A
     graph has to hold an array of ours itself, which may be larger than memory, as it holds
     datasets of h5py and zarr.
-
-    Returns
-    -------
-    bool
     """
     caller = sys._getframe(2)
     module = str(caller.f_globals.get("__name__"))
@@ -74,7 +66,7 @@ def builds_graph() -> bool:
 
 
 def late_type() -> type | tuple[()]:
-    """Dask's type of arrays.
+    """Return dask's type of arrays.
 
     Returns
     -------
@@ -87,31 +79,13 @@ def late_type() -> type | tuple[()]:
 
 
 def has_late(values: Iterable[Any]) -> bool:
-    """Whether dask's arrays are among arguments.
-
-    Parameters
-    ----------
-    values : iterable
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether dask's arrays are among arguments."""
     kind = late_type()
     return kind != () and any(isinstance(value, kind) for value in values)
 
 
 def is_known(function: Callable[..., Any]) -> bool:
-    """Whether dask has a function of its own for one of NumPy's.
-
-    Parameters
-    ----------
-    function : callable
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether dask has a function of its own for one of NumPy's."""
     found: Any = require("dask.array", "dask")
     for name in (*function.__module__.split(".")[1:], function.__name__):
         found = getattr(found, name, function)
@@ -119,17 +93,13 @@ def is_known(function: Callable[..., Any]) -> bool:
 
 
 def computed(name: str, value: Any) -> Any:
-    """Arguments with NumPy arrays in place of dask's.
+    """Return the arguments with NumPy arrays in place of dask's.
 
     Parameters
     ----------
     name : str
         Of the function that they are for.
     value : object
-
-    Returns
-    -------
-    object
 
     Raises
     ------
@@ -197,7 +167,7 @@ def call_late(
 
 
 def _fitted(result: Any, target: Any, rule: Any, where: Any) -> Any:
-    """A result, in the dtype and the shape of the array that it goes to."""
+    """Return a result, in the dtype and the shape of the array that it goes to."""
     if not np.can_cast(result.dtype, target.dtype, rule):
         raise CastingError(
             f"Cannot cast output from {result.dtype!r} to {target.dtype!r} with casting rule "
@@ -219,7 +189,7 @@ def _graph_of(source: Any) -> Any:
 
 
 def _exchange(value: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
-    """Arguments with other arrays in place of those of a type."""
+    """Return the arguments with other arrays in place of those of a type."""
     if isinstance(value, kind):
         return change(value)
     if isinstance(value, dict):

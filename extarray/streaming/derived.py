@@ -25,7 +25,7 @@ __all__ = ["Computed", "Flat", "Joined", "Widened", "flat", "widened"]
 
 
 class _Derived(Source):
-    """What all derived operands have in common: they are read by boxes, and have no memory."""
+    """The base of derived operands: they are read by boxes, and have no memory."""
 
     __slots__ = ("_chunks", "_dtype", "_shape")
 
@@ -67,7 +67,7 @@ class _Derived(Source):
         return result if result.flags.owndata else result.copy()
 
     def _compute(self, box: Box) -> NDArray[Any]:
-        """Elements of a box, to be read only: a new array, or a view of some operand."""
+        """Compute a box, not to be written to: a new array, or a view of some operand."""
         raise NotImplementedError
 
 
@@ -109,7 +109,7 @@ class Computed(_Derived):
 
 
 class Flat(_Derived):
-    """The elements of an array in C order, as one axis.
+    """Return the elements of an array in C order, as one axis.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class Flat(_Derived):
 
 
 def _boxes(shape: tuple[int, ...], low: int, high: int) -> Iterator[tuple[int, Box]]:
-    """Boxes that hold the elements low ... high - 1 of a shape, counted in C order.
+    """Yield boxes that hold the elements low ... high - 1 of a shape, counted in C order.
 
     Each comes with the number of its first element, and all of them in order: at most two for
     each axis but the first, and one between.
@@ -181,7 +181,7 @@ def _boxes(shape: tuple[int, ...], low: int, high: int) -> Iterator[tuple[int, B
 
 
 def _inside(shape: tuple[int, ...], i: int, low: int, high: int) -> Iterator[tuple[int, Box]]:
-    """Boxes of a range that lies inside row `i`."""
+    """Yield boxes of a range that lies inside row `i`."""
     start = i * math.prod(shape[1:])
     for at, box in _boxes(shape[1:], low - start, high - start):
         yield at + start, (slice(i, i + 1), *box)
@@ -260,33 +260,14 @@ class Widened(_Derived):
 
 
 def widened(x: Any, axes: tuple[int, ...]) -> Any:
-    """An array with axes of length 1 put in: a view of a NumPy array, `Widened` of ours.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-    axes : tuple of int
-
-    Returns
-    -------
-    Source or ndarray
-    """
+    """Put axes of length 1 into an array: a view of a NumPy array, `Widened` of ours."""
     if not axes:
         return x
     return Widened(x, axes) if isinstance(x, Source) else np.expand_dims(x, axes)
 
 
 def flat(x: Any) -> Any:
-    """The elements of an array in C order, as one axis.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-
-    Returns
-    -------
-    Source or ndarray
-    """
+    """Return the elements of an array in C order, as one axis."""
     if not isinstance(x, Source):
         return x.reshape(-1)
     return x if len(x.shape) == 1 else Flat(x)

@@ -90,7 +90,7 @@ def elementwise(
 
 
 def _common_shape(operands: list[Any]) -> tuple[int, ...]:
-    """The shape that operands are broadcast to."""
+    """Return the shape that operands are broadcast to."""
     shapes = [shape_of(x) for x in operands]
     try:
         return np.broadcast_shapes(*shapes)
@@ -101,11 +101,7 @@ def _common_shape(operands: list[Any]) -> tuple[int, ...]:
 
 
 def assigning(function: Callable[..., Any]) -> Callable[..., None]:
-    """Of a function that returns its result, make one that fills ``out=``.
-
-    Parameters
-    ----------
-    function : callable
+    """Make a function that fills ``out=`` of one that returns its result.
 
     Returns
     -------
@@ -187,7 +183,7 @@ def stream(
 
 
 def _writable(out: Any, box: Box) -> NDArray[Any] | None:
-    """The elements of a box, where stores go straight to memory."""
+    """Return a view of a box, where stores go straight to memory."""
     if isinstance(out, Source):
         return out._peek(box, True)
     view: NDArray[Any] = out[(*box, ...)]
@@ -206,11 +202,7 @@ def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
 
 
 def as_operand(x: Any) -> Any:
-    """What elementwise operations take: arrays, and scalars as they are.
-
-    Parameters
-    ----------
-    x : array_like
+    """Return an operand of elementwise operations: an array, or a scalar as it is.
 
     Returns
     -------
@@ -223,11 +215,7 @@ def as_operand(x: Any) -> Any:
 
 
 def as_mask(where: Any) -> Any:
-    """What NumPy takes for ``where=``: arrays as they are, the truth of anything else.
-
-    Parameters
-    ----------
-    where : array_like
+    """Return a mask as NumPy takes it for ``where=``: an array as it is, else the truth.
 
     Returns
     -------
@@ -245,22 +233,13 @@ def as_mask(where: Any) -> Any:
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """Shape of an operand.
-
-    Parameters
-    ----------
-    x : Source, ndarray or scalar
-
-    Returns
-    -------
-    tuple of int
-    """
+    """Return the shape of an operand."""
     shape: tuple[int, ...] = getattr(x, "shape", ())
     return shape
 
 
 def part_of(x: Any, box: Box) -> Any:
-    """The part of an operand that meets a box, once the operand is broadcast.
+    """Read the part of an operand that meets a box, once the operand is broadcast.
 
     Parameters
     ----------
@@ -292,7 +271,7 @@ def part_of(x: Any, box: Box) -> Any:
 def new_result(
     shape: tuple[int, ...], dtype: DTypeLike | None, name: str, order: str = "C"
 ) -> NDArray[Any]:
-    """New array in memory for the result of a function, if the limits allow it.
+    """Create the array in memory for a function's result, if the limits allow it.
 
     Parameters
     ----------
@@ -318,7 +297,7 @@ def new_result(
 
 
 def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]:
-    """Chunks along which to cut: of the first output of ours, or else of the largest operand.
+    """Return the chunks along which to cut: the first output's of ours, or the largest operand's.
 
     Parameters
     ----------
@@ -350,16 +329,7 @@ def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]
 
 
 def apart(x: Any, outs: Sequence[Any]) -> Any:
-    """An operand, or a copy of it where filling one box would change what others read.
-
-    Parameters
-    ----------
-    x : Source, ndarray or scalar
-    outs : sequence of Source or ndarray
-
-    Returns
-    -------
-    Source, ndarray or scalar
+    """Return an operand, or a copy where filling one box would change what others read.
 
     Raises
     ------
@@ -375,14 +345,6 @@ def apart(x: Any, outs: Sequence[Any]) -> Any:
 
 def copy_of(x: Any) -> NDArray[Any]:
     """Copy in memory of an operand that shares elements with an output.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-
-    Returns
-    -------
-    ndarray
 
     Raises
     ------
@@ -401,16 +363,7 @@ def copy_of(x: Any) -> NDArray[Any]:
 
 
 def meet(x: Any, out: Any) -> bool:
-    """Whether two arrays may share elements.
-
-    Parameters
-    ----------
-    x, out : Source or ndarray
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether two arrays may share elements."""
     if isinstance(x, Source) and isinstance(out, Source):
         return x._origin == out._origin and _lines_meet(x._layout, out._layout)
     if isinstance(x, np.ndarray) and isinstance(out, np.ndarray):
@@ -420,14 +373,14 @@ def meet(x: Any, out: Any) -> bool:
 
 
 def _lines_meet(a: tuple[Line, ...] | None, b: tuple[Line, ...] | None) -> bool:
-    """Whether two layouts in one stored array may have an element in common."""
+    """Tell whether two layouts in one stored array may have an element in common."""
     if a is None or b is None:
         return True
     return all(_have_common(one, other) for one, other in zip(a, b, strict=True))
 
 
 def _have_common(a: Line, b: Line) -> bool:
-    """Whether two progressions may have an index in common: their ranges meet, as do residues."""
+    """Tell whether two progressions may share an index: their ranges meet, as do residues."""
     ranges = []
     for start, step, count, _ in (a, b):
         if count == 0:
@@ -442,7 +395,7 @@ def _have_common(a: Line, b: Line) -> bool:
 
 
 def _coincide(x: Any, out: Any) -> bool:
-    """Whether arrays that share elements have each of them at the same place."""
+    """Tell whether arrays that share elements have each of them at the same place."""
     if x is out:
         return True
     if x.shape != out.shape:

@@ -35,14 +35,14 @@ __all__ = ["Fold", "fold"]
 
 
 class Fold:
-    """What a reduction does to a box, and how two parts become one."""
+    """The steps of a reduction: what a box gives, and how two parts become one."""
 
     def __init__(self) -> None:
         #: Warnings to give at the end, each once.
         self.notes: set[str] = set()
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
-        """What is known from a box alone.
+        """Return what is known from a box alone.
 
         Parameters
         ----------
@@ -54,32 +54,15 @@ class Fold:
             The axes that are reduced.
         box : tuple of slice
             Its place.
-
-        Returns
-        -------
-        tuple
         """
         raise NotImplementedError
 
     def combine(self, left: State, right: State) -> State:
-        """What is known from two parts, of which `left` comes first; it may be overwritten.
-
-        Parameters
-        ----------
-        left, right : tuple
-
-        Returns
-        -------
-        tuple
-        """
+        """Return what is known from two parts; `left` comes first, and may be overwritten."""
         raise NotImplementedError
 
     def finish(self, state: State) -> NDArray[Any]:
-        """The values of the result.
-
-        Parameters
-        ----------
-        state : tuple
+        """Return the values of the result.
 
         Returns
         -------
@@ -155,7 +138,7 @@ def fold(
 
 
 def _fits(where: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a mask broadcasts to a shape."""
+    """Tell whether a mask broadcasts to a shape."""
     try:
         return bool(np.broadcast_shapes(shape_of(where), shape) == shape)
     except ValueError:
@@ -182,7 +165,7 @@ def _fold_boxes(
     lock = threading.Lock()
 
     def boxes() -> Iterator[Box]:
-        """All boxes of a part of the result, then those of the next one."""
+        """Yield all boxes of a part of the result, then those of the next one."""
         order = [*kept, *axes]
         places = np.argsort(order).tolist()
         for entries in product(*(pieces[j] for j in order)):

@@ -25,24 +25,20 @@ __all__ = ["lane_bytes", "lanes", "map_lanes"]
 
 
 def lane_bytes(x: Any, axes: Collection[int]) -> int:
-    """Bytes of the part of an array that is whole along some axes, and one element along others.
+    """Return the bytes of a part that is whole along some axes, and one element along others.
 
     Parameters
     ----------
     x : Source or ndarray
     axes : collection of int
         At least 0.
-
-    Returns
-    -------
-    int
     """
     size: int = math.prod(x.shape[j] for j in axes) * x.dtype.itemsize
     return size
 
 
 def lanes(x: Any, axes: Collection[int], name: str, parts: int = 4) -> Iterator[Box]:
-    """Boxes in which some axes are whole.
+    """Yield boxes in which some axes are whole.
 
     Parameters
     ----------
@@ -53,10 +49,6 @@ def lanes(x: Any, axes: Collection[int], name: str, parts: int = 4) -> Iterator[
         Of the function, for messages.
     parts : int
         Arrays of the size of a box that the function has in memory.
-
-    Returns
-    -------
-    iterator of box
 
     Raises
     ------

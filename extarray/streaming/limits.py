@@ -61,16 +61,12 @@ config.max_result allows; use out= with an ExtArray
 
 @cache
 def other_way(name: str) -> str:
-    """What to use instead of a result in memory, in the words of `check_result`.
+    """Say what to use instead of a result in memory, in the words of `check_result`.
 
     Parameters
     ----------
     name : str
         Of NumPy's function, or of what is done.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

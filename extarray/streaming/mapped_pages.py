@@ -32,12 +32,7 @@ class Passing:
         self._bytes = 0
 
     def add(self, nbytes: int) -> None:
-        """Count bytes; at the bound, take what is mapped of files out of the resident set.
-
-        Parameters
-        ----------
-        nbytes : int
-        """
+        """Count bytes; at the bound, take what is mapped of files out of the resident set."""
         if self._limit is None:
             return
         self._bytes += nbytes

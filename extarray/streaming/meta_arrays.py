@@ -15,31 +15,23 @@ __all__ = ["empty", "shadow", "single"]
 
 
 def empty(x: Any) -> Any:
-    """Array of the dtype of `x`, without elements: what a ufunc makes of it is its dtype alone.
+    """Make an array of the dtype of `x`, without elements: for the dtype of a ufunc's result.
 
     Parameters
     ----------
     x : Source, ndarray, NumPy scalar or object
         Other objects come back as they are; among them Python's numbers, which adapt to others.
-
-    Returns
-    -------
-    ndarray or object
     """
     return np.empty(0, x.dtype) if isinstance(x, (Source, np.ndarray, np.generic)) else x
 
 
 def single(x: Any) -> Any:
-    """Array of the dtype and the rank of `x`, with one element.
+    """Make an array of the dtype and number of axes of `x`, with one element.
 
     Parameters
     ----------
     x : Source, ndarray or object
         Other objects come back as they are.
-
-    Returns
-    -------
-    ndarray or object
     """
     if not isinstance(x, (Source, np.ndarray)):
         return x
@@ -49,16 +41,12 @@ def single(x: Any) -> Any:
 
 
 def shadow(x: Any) -> Any:
-    """Array of the dtype and the shape of `x` that takes the memory of one element.
+    """Make an array of the dtype and shape of `x` that takes the memory of one element.
 
     Parameters
     ----------
     x : Source, ndarray or object
         Other objects come back as they are.
-
-    Returns
-    -------
-    ndarray or object
     """
     if not isinstance(x, (Source, np.ndarray)):
         return x

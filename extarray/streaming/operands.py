@@ -34,25 +34,12 @@ __all__ = [
 
 
 def as_array(x: Any) -> Any:
-    """An argument as an array: of ours as it is, anything else of NumPy's.
-
-    Parameters
-    ----------
-    x : array_like
-
-    Returns
-    -------
-    Source or ndarray
-    """
+    """Return an argument as an array: of ours as it is, anything else of NumPy's."""
     return x if isinstance(x, Source) else np.asarray(x)
 
 
 def chunks_of(x: Any) -> tuple[int, ...]:
-    """Extents of the parts in which an array is best read.
-
-    Parameters
-    ----------
-    x : Source or ndarray
+    """Return the extents of the parts in which an array is best read.
 
     Returns
     -------
@@ -63,7 +50,7 @@ def chunks_of(x: Any) -> tuple[int, ...]:
 
 
 def converted(x: Any, dtype: DTypeLike) -> Any:
-    """Values that are assigned, as an array.
+    """Convert values that are assigned to an array.
 
     Parameters
     ----------
@@ -86,24 +73,16 @@ def converted(x: Any, dtype: DTypeLike) -> Any:
 
 
 def hollow(x: Any) -> NDArray[Any]:
-    """Array of the rank and the dtype of another, without elements.
+    """Make an array of the dtype and number of axes of another, without elements.
 
     What NumPy's function does with it tells the dtype of the result, and which error to raise,
     before anything is read.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-
-    Returns
-    -------
-    ndarray
     """
     return np.empty((0,) * len(x.shape), x.dtype)
 
 
 def in_memory(x: Any, name: str) -> Any:
-    """An argument that a function needs whole, as a NumPy array.
+    """Read an argument that a function needs whole, to a NumPy array.
 
     Parameters
     ----------
@@ -111,10 +90,6 @@ def in_memory(x: Any, name: str) -> Any:
         What is not of ours is returned as it is.
     name : str
         Of the function, for messages.
-
-    Returns
-    -------
-    object
 
     Raises
     ------
@@ -129,7 +104,7 @@ def in_memory(x: Any, name: str) -> Any:
 
 
 def step_bytes(parts: int = 4) -> int:
-    """Bytes of a box where an operation has several arrays of its size in memory, in each thread.
+    """Return the bytes of a box where each thread has several arrays of its size in memory.
 
     Parameters
     ----------
@@ -146,18 +121,9 @@ def step_bytes(parts: int = 4) -> int:
 
 
 def separate(x: Any, *outs: Any) -> Any:
-    """An operand, or a copy of it where it may share elements with an output.
+    """Return an operand, or a copy where it may share elements with an output.
 
     For operations that read at other places than they write.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-    *outs : Source, ndarray or None
-
-    Returns
-    -------
-    Source or ndarray
 
     Raises
     ------
@@ -186,7 +152,7 @@ def store(target: Any, box: Box, values: Any) -> None:
 def target_for(
     out: Any, shape: Sequence[int], dtype: DTypeLike, name: str, casting: Any = "same_kind"
 ) -> Any:
-    """Where a result goes: the array that is given, checked, or a new one.
+    """Return the array that a result goes to: the one given, checked, or a new one.
 
     Parameters
     ----------
@@ -197,10 +163,6 @@ def target_for(
         Of the function, for messages.
     casting : str
         Rule for a given array.
-
-    Returns
-    -------
-    Source or ndarray
 
     Raises
     ------

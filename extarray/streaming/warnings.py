@@ -26,13 +26,7 @@ _WITHIN = ("extarray", "numpy")
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn, and name the line outside of this package and NumPy that led here.
-
-    Parameters
-    ----------
-    text : str
-    category : type of Warning
-    """
+    """Warn, and name the line outside of this package and NumPy that led here."""
     level = 1
     frame = sys._getframe()
     while frame.f_back is not None:

@@ -16,7 +16,7 @@ from model import sample
 import extarray as xa
 from extarray.common import threads as pool
 from extarray.maintenance import transform
-from extarray.numpy_api import joining
+from extarray.numpy_api import manipulation
 from extarray.streaming import folding
 
 
@@ -397,7 +397,7 @@ def test_a_copy_is_of_one_moment(factory, tmp_path, monkeypatch, copy):
     [
         (folding, "new_result", lambda a: np.sum(a, axis=1)),
         (folding, "new_result", lambda a: a.astype("f4").max(axis=(1,), keepdims=True)),
-        (joining, "target_for", lambda a: np.concatenate([a, a])),
+        (manipulation, "target_for", lambda a: np.concatenate([a, a])),
     ],
     ids=["a reduction", "of another dtype", "concatenate"],
 )

@@ -9,7 +9,7 @@ from numpy.testing.overrides import get_overridable_numpy_array_functions
 from streaming import outcome
 
 import extarray as xa
-from extarray.streaming import functions
+from extarray.numpy_api import dispatch, registry
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def pair():
 
 def without_form(monkeypatch, *names):
     """No streamed forms of these, as if they had none."""
-    forms = {f: form for f, form in functions.streamed.items() if f not in names}
-    monkeypatch.setattr(functions, "streamed", forms)
+    forms = {f: form for f, form in dispatch.forms().items() if f not in names}
+    monkeypatch.setattr(dispatch, "form_of", forms.get)
 
 
 @pytest.mark.parametrize(
@@ -246,15 +246,15 @@ def test_the_registry():
     def function():
         """A function that nobody has."""
 
-    @functions.streams(function)
+    @registry.streams(function)
     def form(x, decline=False):
         calls.append(x)
         return NotImplemented if decline else "streamed"
 
     try:
-        assert functions.dispatch(function, [xa.ExtArray], (1,), {}) == "streamed"
+        assert dispatch.dispatch(function, [xa.ExtArray], (1,), {}) == "streamed"
         with pytest.raises(TypeError):  # falls back to the function itself
-            functions.dispatch(function, [xa.ExtArray], (1,), {"decline": True})
+            dispatch.dispatch(function, [xa.ExtArray], (1,), {"decline": True})
         assert calls == [1, 1]
     finally:
-        del functions.streamed[function]
+        del registry.streamed[function]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import importlib.metadata
 import re
 import subprocess
@@ -62,7 +63,7 @@ MAPS = {p.parent.name: listed(p.parent.name) for p in ROOT.glob("*/__init__.py")
 
 
 def imports(text: str, path: Path):
-    """Yield (line, full name) of what a source imports, at its head and in its functions.
+    """Yield (line, full name) of what a source imports: at its head, in its functions, lazily.
 
     `from x import y` gives x.y where that is a module of the package, else x.
     """
@@ -76,6 +77,9 @@ def imports(text: str, path: Path):
                 found += [
                     (node.lineno, node.level, node.module or "", alias.name) for alias in node.names
                 ]
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LazyImports":
+                table = ast.literal_eval(node.args[0])
+                found += [(node.lineno, 0, module, None) for module in table]
     else:
         found = []
         for match in _CYTHON_IMPORT.finditer(text):
@@ -154,6 +158,8 @@ def test_imports_go_down(path):
         ("grid/order.py", "from .. import storage"),
         ("grid/order.py", "import extarray"),
         ("grid/order.py", "from extarray.format import header"),
+        ("grid/chunking.py", "later = LazyImports({'extarray.array.array': 'ExtArray'})"),
+        ("numpy_api/reductions.py", "_later = LazyImports({'extarray.numpy_api.sorting': 'sort'})"),
         ("grid/chunking.py", "def f():\n    from extarray.grid.address_runs import region"),
         ("storage/states.py", "from extarray.storage.file_store import FileStore"),
         ("format/header.py", "import h5py"),
@@ -204,6 +210,29 @@ def test_benchmarks_import_in_no_circle():
                     found.add(inner if inner in paths else source)
     known = {name: targets & set(graph) for name, targets in graph.items()}
     list(graphlib.TopologicalSorter(known).static_order())
+
+
+def test_what_is_imported_by_name_stands_in_a_lazy_table():
+    # Tables are literals, which are read as imports are; what they name is there.
+    users, tables = [], 0
+    for path in SOURCES:
+        if path.suffix != ".py":
+            continue
+        text = path.read_text(encoding="utf-8")
+        if "import_module" in text or "__import__(" in text:
+            users.append(path.relative_to(ROOT).as_posix())
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LazyImports":
+                tables += 1
+                for module, names in ast.literal_eval(node.args[0]).items():
+                    assert importlib.import_module(module), names
+    assert sorted(users) == [
+        "cli/__init__.py",
+        "common/extras.py",
+        "common/lazy.py",
+        "numpy_api/dlpack.py",
+    ]
+    assert tables
 
 
 def test_the_core_sets_no_directives():

@@ -12,7 +12,7 @@ from operands import check, check_out
 from streaming import compared, outcome, small_boxes
 
 import extarray as xa
-from extarray.streaming.functions import streamed
+from extarray.numpy_api.dispatch import forms
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "numpy-functions.md"
 
@@ -202,7 +202,7 @@ def operation(call: str, **names):
 
 def test_all_are_here():
     called = {function_of(call) for call in calls(CALLS)}
-    missing = [f.__name__ for f in streamed if f not in called]
+    missing = [f.__name__ for f in forms() if f not in called]
     assert not missing
 
 
@@ -214,7 +214,7 @@ def test_the_reference_has_a_row_of_each():
     named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     assert len(named) == len(set(named))
     present = {function_of(name) for name in named} - {None}
-    assert present == set(streamed)
+    assert present == set(forms())
 
 
 @pytest.mark.parametrize("layout", [0, 1, 2])

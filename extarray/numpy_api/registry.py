@@ -1,4 +1,4 @@
-"""NumPy's functions on arrays of ours: the registry of streamed forms, and the way of the others.
+"""The registry of streamed forms of NumPy's functions, and the way of those that have none.
 
 A streamed form has NumPy's own signature, and is registered with `streams`.  It may decline, by
 returning NotImplemented.  Every other function gets NumPy arrays in place of ours: read whole, if
@@ -12,18 +12,15 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from extarray.streaming.blocks import Source
-from extarray.streaming.dask import call_late, computed, has_late, is_known, late_type
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     Function = Callable[..., Any]
 
-__all__ = ["dispatch", "fall_back", "foreign", "plain", "streamed", "streams"]
+__all__ = ["call", "changed_by", "fall_back", "streamed", "streams"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -66,87 +63,24 @@ def streams(*functions: Function) -> Callable[[F], F]:
     return register
 
 
-def dispatch(
-    function: Function, types: Iterable[type], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Any:
-    """Call a function of NumPy with arrays of ours: the body of ``__array_function__``.
+def call(function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of NumPy with sources, by its streamed form unless that declines.
 
     Parameters
     ----------
     function : callable
-        Of NumPy.
-    types : iterable of type
-        Types of the arguments that have the protocol.
-    args : tuple
-    kwargs : mapping
-        The arguments as the user gave them.
+        Of NumPy; a module that is imported has its streamed form.
+    *args
+    **kwargs
+        Its arguments.
 
     Returns
     -------
     object
-        What NumPy's function returns for NumPy arrays; NotImplemented where an argument belongs to
-        another package that has the protocol.
+        What the function returns.
     """
-    strangers = [kind for kind in types if foreign(kind, "__array_function__")]
-    if not all(issubclass(kind, late_type()) for kind in strangers):
-        return NotImplemented
-    if strangers or has_late((*args, *kwargs.values())):
-        return _call_with_late(function, bool(strangers), args, kwargs)
-    form = streamed.get(function)
-    if form is not None and all(issubclass(kind, Source) or plain(kind) for kind in types):
-        result = form(*args, **kwargs)
-        if result is not NotImplemented:
-            return result
-    return fall_back(function, args, kwargs)
-
-
-def _call_with_late(
-    function: Function, is_seen: bool, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Any:
-    """Call a function with arrays of ours and of dask's.
-
-    Dask itself works on arrays that it sees: it looks for them where NumPy does, not in ``where=``.
-    """
-    changed = [x for x in _changed(function, args, kwargs) if x is not None]
-    is_named = all(x is kwargs.get("out") for x in changed)
-    if is_seen and is_named and is_known(function):
-        return call_late(function, args, kwargs)
-    if has_late(changed):  # it would change a copy
-        return NotImplemented
-    args, kwargs = computed(function.__name__, (args, kwargs))
-    return function(*args, **kwargs)
-
-
-def foreign(kind: type, protocol: str) -> bool:
-    """Whether a type has a method of a protocol that is neither NumPy's nor ours.
-
-    Parameters
-    ----------
-    kind : type
-    protocol : str
-        Name of the method.
-
-    Returns
-    -------
-    bool
-    """
-    method = getattr(kind, protocol, None)
-    return method not in (None, getattr(np.ndarray, protocol)) and not issubclass(kind, Source)
-
-
-def plain(kind: type) -> bool:
-    """Whether a type is no subclass of ndarray that gives its own meaning to elements.
-
-    Parameters
-    ----------
-    kind : type
-
-    Returns
-    -------
-    bool
-        False for masked arrays and their like: streamed forms would lose what they add.
-    """
-    return kind in (np.ndarray, np.memmap) or not issubclass(kind, np.ndarray)
+    result = streamed[function](*args, **kwargs)
+    return fall_back(function, args, kwargs) if result is NotImplemented else result
 
 
 def fall_back(
@@ -181,7 +115,7 @@ def fall_back(
     whole = _Whole(name, (args, kwargs))
     result = function(*whole.exchange(args), **whole.exchange(kwargs))
     # Only now: a call that NumPy refuses has perhaps no signature to find anything by.
-    return whole.restore(result, _changed(function, args, kwargs) if changed is None else changed)
+    return whole.restore(result, changed_by(function, args, kwargs) if changed is None else changed)
 
 
 class _Whole:
@@ -200,7 +134,7 @@ class _Whole:
         self._pairs = {key: (source, source._fetch()) for key, source in found.items()}
 
     def exchange(self, value: Any) -> Any:
-        """The same arguments, with NumPy arrays in place of ours."""
+        """Return the same arguments, with NumPy arrays in place of ours."""
         if isinstance(value, Source):
             return self._pairs[id(value)][1]
         if isinstance(value, dict):
@@ -242,10 +176,16 @@ def _nbytes(source: Source) -> int:
     return size
 
 
-def _changed(
+def changed_by(
     function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The arguments that a function changes, however they were given."""
+    """Return the arguments that a function changes, however they were given.
+
+    Returns
+    -------
+    tuple
+        Some may be None.
+    """
     given = kwargs
     signature = _signature(function)
     if signature is not None:

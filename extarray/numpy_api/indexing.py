@@ -1,4 +1,4 @@
-"""Elements by their places: taken, put, found."""
+"""Elements taken, put and found by their places: NumPy's functions for indexing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.errors import ArgumentError, BoundsError
+from extarray.numpy_api.registry import streams
 from extarray.streaming.blocks import Source, tiles
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import new_result, part_of
-from extarray.streaming.functions import streams
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import (
     as_array,
@@ -36,17 +36,13 @@ __all__ = ["cycled", "diagonal", "gather", "nonzero", "pieces", "place_bytes", "
 
 
 def pieces(x: Any, *others: Any) -> Iterator[slice]:
-    """Ranges of a one-dimensional array, one after the other.
+    """Yield the ranges of a one-dimensional array, one after the other.
 
     Parameters
     ----------
     x : Source or ndarray
     *others : Source or ndarray
         Of which the same ranges are in memory too.
-
-    Yields
-    ------
-    slice
     """
     itemsize = sum(y.dtype.itemsize for y in (x, *others))
     for (piece,) in tiles(x.shape, chunks_of(x), itemsize, limit=step_bytes()):
@@ -57,7 +53,7 @@ def pieces(x: Any, *others: Any) -> Iterator[slice]:
 
 
 def _places(indices: Any, n: int, mode: str, axis: int) -> NDArray[np.intp]:
-    """Indices into an axis of length `n`, in [0, n)."""
+    """Return the indices into an axis of length `n`, in [0, n)."""
     places: Any = converted(indices, np.intp)
     # Without elements: NumPy's refusal of other dtypes and modes.
     np.take(np.empty(1), np.empty(0, places.dtype), mode=mode)  # type: ignore[call-overload]
@@ -123,13 +119,13 @@ def _refuse(a: Any, out: Any) -> None:
 
 
 def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
-    """A selection of an array of ours, or of NumPy's: a copy of one that is the output too."""
+    """Read a selection of an array, or of a copy of one that is the output too."""
     selected: NDArray[Any] = a._fetch(key) if isinstance(a, Source) else a[key]
     return selected
 
 
 def gather(a: Source, places: range) -> NDArray[Any]:
-    """The elements at evenly spaced places.
+    """Return the elements at evenly spaced places.
 
     Parameters
     ----------
@@ -158,21 +154,12 @@ _PLACE = np.dtype(np.intp).itemsize
 
 
 def place_bytes(a: Source) -> int:
-    """Bytes that the place of an element takes, in C order and as an index of each axis.
-
-    Parameters
-    ----------
-    a : Source
-
-    Returns
-    -------
-    int
-    """
+    """Return the bytes of an element's place, in C order and as an index of each axis."""
     return _PLACE * (2 + len(a.shape))
 
 
 def _portions(a: Source, places: Any) -> Iterator[tuple[slice, tuple[Any, ...]]]:
-    """Places of elements as index expressions, so many at a time as fit into memory."""
+    """Yield places of elements as index expressions, as many at a time as fit into memory."""
     step = max(1, step_bytes() // (place_bytes(a) + a.dtype.itemsize))
     shape = a.shape
     for low in range(0, len(places), step):
@@ -201,7 +188,7 @@ def extract(condition: Any, arr: Any) -> Any:
 
 
 def _where_true(condition: Any, x: Any, out: Any, name: str) -> Any:
-    """The elements of one array where another one holds, both of one axis."""
+    """Return the elements of one array where another one holds, both of one axis."""
     n = min(condition.shape[0], x.shape[0])
     for piece in pieces(condition):
         if piece.stop > n and np.any(part_of(condition, (piece,))[max(0, n - piece.start) :]):
@@ -260,7 +247,7 @@ def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -
 
 
 def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
-    """Values low ... high - 1 of those that one gets by beginning again and again.
+    """Return values low ... high - 1 of those that one gets by beginning again and again.
 
     Parameters
     ----------

@@ -1,0 +1,45 @@
+"""Names of modules that are imported when one of them is first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import ModuleType
+
+__all__ = ["LazyImports"]
+
+
+class LazyImports:
+    """Names, by the modules that define them, which are imported when a name is first used.
+
+    A name is an attribute: ``LazyImports({"package.module": "f g"}).f`` is ``package.module.f``.
+    The table is a literal in the module that uses it, where the layer test reads it.
+
+    Parameters
+    ----------
+    names : mapping of str to str
+        Names that a module defines, with blanks between, by the module's full name.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._modules = {name: module for module, some in names.items() for name in some.split()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def module(self, name: str) -> ModuleType:
+        """Import the module of a name."""
+        return import_module(self._modules[name])
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._modules:
+            raise AttributeError(f"no lazy import has the name {name!r}")
+        value = getattr(self.module(name), name)
+        self.__dict__[name] = value
+        return value

@@ -1,0 +1,170 @@
+"""The operators of arrays: by ufuncs, with NumPy's rules of whose operand decides."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from extarray.common.lazy import LazyImports
+from extarray.numpy_api.registry import fall_back
+from extarray.streaming.blocks import Source
+from extarray.streaming.derived import Computed
+from extarray.streaming.elementwise import as_operand, assigning, elementwise, shape_of
+from extarray.streaming.meta_arrays import empty
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["binary", "compare", "contains", "in_place", "reflected"]
+
+_later = LazyImports({"extarray.numpy_api.reductions": "reduce"})
+
+#: Operators by name, and what Python calls of the right operand.
+_OPERATORS = {
+    **{name: f"__r{name}__" for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv")},
+    **{name: f"__r{name}__" for name in ("mod", "divmod", "pow", "lshift", "rshift")},
+    **{name: f"__r{name}__" for name in ("and", "or", "xor")},
+    "lt": "__gt__",
+    "le": "__ge__",
+    "gt": "__lt__",
+    "ge": "__le__",
+    "eq": "__eq__",
+    "ne": "__ne__",
+}
+
+
+def _operator(name: str) -> Callable[[Any, Any], Any]:
+    function: Callable[[Any, Any], Any]
+    function = divmod if name == "divmod" else getattr(operator, f"__{name}__")
+    return function
+
+
+def binary(name: str) -> Callable[..., Any]:
+    """Make a binary operator of the left operand.
+
+    Parameters
+    ----------
+    name : str
+        As `operator` has it, without underscores.
+
+    Returns
+    -------
+    callable
+        A method.
+    """
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__{name}__"), _operator(name)
+
+    def method(self: Source, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (self, other), {})
+        return by_ufunc(self, other)
+
+    return _named(method, f"__{name}__")
+
+
+def reflected(name: str) -> Callable[..., Any]:
+    """Make a binary operator of the right operand.
+
+    Parameters
+    ----------
+    name : str
+        As `operator` has it, without underscores.
+
+    Returns
+    -------
+    callable
+        A method.
+    """
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__r{name}__"), _operator(name)
+
+    def method(self: Source, other: Any) -> Any:
+        if _decides(other, name):
+            return fall_back(function, (other, self), {})
+        return by_ufunc(self, other)
+
+    return _named(method, f"__r{name}__")
+
+
+def in_place(name: str) -> Callable[..., Any]:
+    """Make an operator in place, which leaves to others those that had no protocol alone.
+
+    Parameters
+    ----------
+    name : str
+        As `operator` has it, without underscores.
+
+    Returns
+    -------
+    callable
+        A method.
+    """
+    by_ufunc = getattr(NDArrayOperatorsMixin, f"__i{name}__")
+
+    def method(self: Source, other: Any) -> Any:
+        return NotImplemented if _has_priority(other) else by_ufunc(self, other)
+
+    return _named(method, f"__i{name}__")
+
+
+def _named(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    method.__name__ = name
+    method.__qualname__ = f"NumpyMixin.{name}"
+    return method
+
+
+def _decides(other: Any, name: str) -> bool:
+    """Tell whether NumPy leaves an operator to the other operand, which then needs an ndarray.
+
+    It does so for a class without the protocol and with a priority, as sparse matrices; Python does
+    so for a subclass of ndarray with an operator of its own, as ``np.matrix``.
+    """
+    kind = type(other)
+    if kind is np.ndarray or isinstance(other, Source):
+        return False
+    if issubclass(kind, np.ndarray):
+        own = _OPERATORS[name]
+        return getattr(kind, own) is not getattr(np.ndarray, own)
+    return _has_priority(other)
+
+
+def _has_priority(other: Any) -> bool:
+    """Tell whether an operand has no ``__array_ufunc__``, and a priority above that of arrays."""
+    if hasattr(other, "__array_ufunc__"):
+        return False
+    priority: float = getattr(other, "__array_priority__", 0.0)
+    return priority > 0.0
+
+
+def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any) -> Any:
+    """Compare by a ufunc; by Python's operator where the ufunc does not know the dtypes.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    function : callable
+        Of `operator`.
+    a : Source
+    other : object
+    """
+    if getattr(other, "__array_ufunc__", ufunc) is None:
+        return NotImplemented
+    if _decides(other, function.__name__):
+        return fall_back(function, (a, other), {})
+    if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
+        return function(a._fetch(), other._fetch() if isinstance(other, Source) else other)
+    if a.dtype.kind == "V":
+        function(empty(a), empty(as_operand(other)))  # NumPy's refusal
+    try:
+        return ufunc(a, other)
+    except TypeError:
+        return elementwise(assigning(function), [a, other], dtype=bool, name=ufunc.__name__)
+
+
+def contains(a: Source, value: Any) -> bool:
+    """Tell whether an element equals a value."""
+    equal = Computed(operator.eq, a, value, dtype=bool)
+    found = _later.reduce(np.logical_or, equal, axis=None)
+    return bool(equal._fetch().any() if found is NotImplemented else found)
