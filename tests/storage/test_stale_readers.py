@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from strategies import fancy_selections, selections, sides
 
 import extarray as xa
+from extarray.format.constants import CUTS_BYTES, LIVE_SLOTS
 from extarray.format.header import decode_header
-from extarray.format.places import CUTS_BYTES, LIVE_SLOTS
 from extarray.storage.file_store import FileStore
 from extarray.storage.states import PASSED_ON
 
