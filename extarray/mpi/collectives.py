@@ -10,15 +10,15 @@ import numpy as np
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.mpi.access import OneSidedAccess
 from extarray.mpi.array import ParallelArray
+from extarray.mpi.requests import as_item, check_same_kind
 from extarray.mpi.runtime import library
-from extarray.mpi.values import as_item, check_same_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.agreement import Step
+    from extarray.mpi.runtime import Step
     from extarray.mpi.zones import Zone
 
 __all__ = ["Collectives"]

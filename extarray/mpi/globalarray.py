@@ -11,12 +11,11 @@ from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_chunks, check_shape
-from extarray.mpi.agreement import Agreement, is_agreed, leave_together
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
-from extarray.mpi.ghosts import as_ghosts, ghost_boxes
 from extarray.mpi.mutexes import Mutexes
-from extarray.mpi.patches import Layout
+from extarray.mpi.patches import ZoneLayout, as_ghosts, ghost_boxes
+from extarray.mpi.runtime import Agreement, is_agreed, leave_together
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
 
@@ -240,7 +239,7 @@ class GlobalArray(Collectives):
         # Chunks begin with the elements with which they began.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
         zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
-        window = Window(self._agreement, Layout(zones, self.dtype, self.ghosts))
+        window = Window(self._agreement, ZoneLayout(zones, self.dtype, self.ghosts))
         shift = [n if first and k == j else 0 for k in range(len(shape))]
         self._pull(window, shift)
         self._window.sync()  # nobody reads the old one any more

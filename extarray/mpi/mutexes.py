@@ -15,8 +15,7 @@ import numpy as np
 
 from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, BoundsError, ClosedError
-from extarray.mpi.agreement import Agreement, is_agreed
-from extarray.mpi.runtime import library
+from extarray.mpi.runtime import Agreement, is_agreed, library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

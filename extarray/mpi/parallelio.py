@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
-from extarray.mpi import additions, direct, transfers
 from extarray.mpi.fileviews import FileViews, Rounds
+from extarray.mpi.rank_io import OwnEngine, ThroughMPI, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
-from extarray.mpi.zoned import ZonedArray
+from extarray.mpi.zones import ZonedArray
 from extarray.storage.checksums import SUMS_AT_ONCE
 from extarray.storage.filesystem import family
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.mpi.plans import Job
+    from extarray.mpi.rank_io import RankIO, Transfer
     from extarray.mpi.requests import Request
-    from extarray.mpi.transfers import Transfer
     from extarray.storage.checksums import Sums
     from extarray.storage.file_store import FileStore
 
@@ -106,7 +106,7 @@ class ParallelIO(ZonedArray):
         --------
         >>> a.write((slice(None), a.comm.rank), a.comm.rank)  # doctest: +SKIP
         """
-        self._transfer("write", lambda: self._io.writing(self, selection, values), collective)
+        self._transfer("write", lambda: self._io.writing(selection, values), collective)
 
     def read_zone(
         self,
@@ -188,7 +188,7 @@ class ParallelIO(ZonedArray):
         >>> a.accumulate((slice(0, 2), 3), 1, alpha=0.5)  # doctest: +SKIP
         """
         self._check("accumulate to")
-        additions.accumulate(self, selection, values, alpha)
+        accumulate(self, selection, values, alpha)
 
     def iread(
         self,
@@ -234,7 +234,7 @@ class ParallelIO(ZonedArray):
         >>> a.iwrite(a.zone(), 1).wait()  # doctest: +SKIP
         """
         self._check("write to")
-        return self._begin(lambda: self._io.writing(self, selection, values))
+        return self._begin(lambda: self._io.writing(selection, values))
 
     def iread_zone(
         self, order: Literal["C", "F"] = "C", out: NDArray[Any] | None = None
@@ -279,35 +279,34 @@ class ParallelIO(ZonedArray):
         return self._begin(lambda: self._writing_zone(local))
 
     @property
-    def _io(self) -> Any:
-        """What makes transfers: through MPI-IO, or by the engine of this rank."""
-        return direct if self._views is None else transfers
+    def _io(self) -> RankIO:
+        return OwnEngine(self) if self._views is None else ThroughMPI(self, self._stage)
 
     def _reading(
         self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
     ) -> Transfer:
-        return self._unless_cut(lambda io: io.reading(self, selection, out, order))
+        return self._unless_cut(lambda io: io.reading(selection, out, order))
 
     def _reading_zone(self, order: Literal["C", "F"], out: NDArray[Any] | None) -> Transfer:
         zones = self._zones()
         if zones.distribution.kind == "block":
             return self._reading(zones.of(self.comm.rank)[0], out, order)
         ranges = zones.ranges(self.comm.rank)
-        return self._unless_cut(lambda io: io.reading_zones(self, ranges, out))
+        return self._unless_cut(lambda io: io.reading_zones(ranges, out))
 
-    def _unless_cut(self, plan: Callable[[Any], Transfer]) -> Transfer:
-        """What `plan` makes of reading, and makes anew where a writer outside cuts elements off.
+    def _unless_cut(self, plan: Callable[[RankIO], Transfer]) -> Transfer:
+        """Plan a reading, which is made anew where a writer outside cuts elements off meanwhile.
 
         MPI-IO knows nothing of holes that do not hold the fill value; the engine of this rank does.
         """
         transfer, store = plan(self._io), self._store
         cuts = store.cuts
-        if self._io is direct or cuts is None or store.mode == "r+":
+        if self._views is None or cuts is None or store.mode == "r+":
             return transfer
 
         def finish() -> Any:
             result = transfer.finish()
-            return result if cuts.value == store.cuts_known else plan(direct).finish()
+            return result if cuts.value == store.cuts_known else plan(OwnEngine(self)).finish()
 
         return replace(transfer, finish=finish)
 
@@ -315,9 +314,8 @@ class ParallelIO(ZonedArray):
         zones = self._zones()
         if zones.distribution.kind == "block":
             zone = zones.of(self.comm.rank)[0]
-            return cast("Transfer", self._io.writing(self, zone, local))
-        ranges = zones.ranges(self.comm.rank)
-        return cast("Transfer", self._io.writing_zones(self, ranges, local))
+            return self._io.writing(zone, local)
+        return self._io.writing_zones(zones.ranges(self.comm.rank), local)
 
     def _transfer(self, what: str, plan: Callable[[], Transfer], collective: bool) -> Any:
         """Carry out the transfer that this rank plans, together with the others or alone."""

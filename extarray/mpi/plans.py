@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.selection.query import Query
 
-__all__ = ["Job", "Layout", "Plan", "Range", "box_jobs", "query_jobs"]
+__all__ = ["FileLayout", "Job", "Plan", "Range", "box_jobs", "query_jobs"]
 
 # Parts, and elements of a list, that are planned at once.
 _PARTS = 1 << 18
@@ -129,7 +129,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Where the elements of an array are.
 
     Attributes
@@ -176,13 +176,13 @@ class Layout:
 
 
 def box_jobs(
-    layout: Layout, ranges: Sequence[Sequence[Range]], values: NDArray[Any], write: bool
+    layout: FileLayout, ranges: Sequence[Sequence[Range]], values: NDArray[Any], write: bool
 ) -> Iterator[Job]:
     """Jobs that move a box, in turn.
 
     Parameters
     ----------
-    layout : Layout
+    layout : FileLayout
         Of an order with strides.
     ranges : sequence of sequence of Range
         What is selected of each axis: ranges of one step, which follow each other in memory.
@@ -218,7 +218,7 @@ class _Pieces(NamedTuple):
     extent: NDArray[np.int64]
 
 
-def _tile(layout: Layout) -> list[int]:
+def _tile(layout: FileLayout) -> list[int]:
     """Extents of the part of a chunk that is moved at once: what the staging buffer holds."""
     tile, strides = list(layout.chunks), layout.strides
     if layout.chunk_bytes > layout.stage:
@@ -261,7 +261,11 @@ def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _parts(
-    layout: Layout, axes: list[_Pieces], steps: list[int], box: list[tuple[int, int]], gaps: bool
+    layout: FileLayout,
+    axes: list[_Pieces],
+    steps: list[int],
+    box: list[tuple[int, int]],
+    gaps: bool,
 ) -> Parts:
     """The parts of a box of pieces, in the order of the file."""
     ndim = len(axes)
@@ -314,12 +318,14 @@ def _table(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 # -- queries -------------------------------------------------------------------------------------
 
 
-def query_jobs(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> Iterator[Job]:
+def query_jobs(
+    layout: FileLayout, query: Query, values: NDArray[Any], write: bool
+) -> Iterator[Job]:
     """Jobs that move what a query selects, in turn.
 
     Parameters
     ----------
-    layout : Layout
+    layout : FileLayout
     query : Query
     values : ndarray
         Of the query's shape, and behind it that of an element; of the dtype that is stored.
@@ -378,7 +384,7 @@ def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
     yield whole, query
 
 
-def _listed(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> Job:
+def _listed(layout: FileLayout, query: Query, values: NDArray[Any], write: bool) -> Job:
     """A job of a list of elements."""
     block = np.ascontiguousarray(values)
     size = layout.itemsize if query.field is None else query.field.dtype.itemsize
@@ -392,7 +398,7 @@ def _listed(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> 
     return Job(plan, rows, write, finish if is_copy and not write else None)
 
 
-def _places(layout: Layout, query: Query) -> NDArray[np.int64]:
+def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
     """Bytes of the file before each element of a query, in C order of its shape."""
     n_dims, ndim = len(query.shape), len(layout.chunks)
     chunk = np.empty((*query.shape, ndim), np.int64)
@@ -410,7 +416,7 @@ def _places(layout: Layout, query: Query) -> NDArray[np.int64]:
     return addresses * layout.chunk_bytes + inner.reshape(-1) + field
 
 
-def _inner_steps(layout: Layout) -> list[int]:
+def _inner_steps(layout: FileLayout) -> list[int]:
     """What one index along each axis adds to the place of an element in a chunk."""
     if layout.order in "CF":
         return layout.strides

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
-from extarray.mpi.agreement import Agreement
-from extarray.mpi.runtime import library
+from extarray.mpi.runtime import Agreement, library
 from extarray.pexta.hints import UNSPECIFIED, io_hints
 
 if TYPE_CHECKING:
