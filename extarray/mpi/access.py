@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from extarray.mpi.runtime import Agreement
     from extarray.mpi.zones import Zone, Zones
 
-__all__ = ["OneSidedAccess"]
+__all__ = ["OneSidedAccess", "label"]
 
 
 class OneSidedAccess:
@@ -464,3 +464,8 @@ class OneSidedAccess:
         """Elements for a selection of a shape, apart from those that they are written to."""
         apart = given.copy() if np.may_share_memory(given, self._window.own) else given
         return spread(apart, shape)
+
+
+def label(array: OneSidedAccess) -> str:
+    """Name a global array in the words by which ranks compare what they mean."""
+    return f"global array {array._number}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
-from extarray.mpi.access import OneSidedAccess
+from extarray.mpi.access import OneSidedAccess, label
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.requests import as_item, check_same_kind
 from extarray.mpi.runtime import library
@@ -263,7 +263,7 @@ class Collectives(OneSidedAccess):
                     )
             for array in (self, *others):
                 array._window.publish()
-            step.arguments = " ".join([name, *(f"global array {b._number}" for b in others)])
+            step.arguments = " ".join([name, *map(label, others)])
             yield step
         for array in (self, *others):
             array._window.refresh()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from extarray.storage.checksums import Sums
     from extarray.storage.file_store import FileStore
 
-__all__ = ["ParallelIO"]
+__all__ = ["ParallelIO", "hints_of"]
 
 
 class ParallelIO(ZonedArray):
@@ -538,6 +538,11 @@ class ParallelIO(ZonedArray):
         if self._worker is not None:
             self._worker.shutdown()
             self._worker = None
+
+
+def hints_of(array: ParallelIO) -> Mapping[str, Any]:
+    """Return the hints that MPI-IO has for an array."""
+    return array._hints
 
 
 def _done(call: Callable[[], Any]) -> Future[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from extarray import ArgumentError, ChunksError
 from extarray.common.arguments import as_int, as_ints
-from extarray.common.errors import ArgumentError, ChunksError
 from extarray.grid.chunking import TARGET_BYTES
 
 __all__ = ["UNSPECIFIED", "chunks_for", "io_hints"]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from extarray.common.errors import ExtArrayError
+from extarray import ExtArrayError
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from extarray.mpi.globalarray import GlobalArray
+    from extarray.mpi import GlobalArray
     from extarray.mpi.requests import Request as Transfer
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray import BoundsError, ShapeError
 from extarray.common.arguments import as_ints
-from extarray.common.errors import BoundsError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,13 +6,12 @@ import errno
 import math
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
-from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
+from extarray import ArgumentError, ArgumentTypeError, ClosedError, StorageError, config
 from extarray.mpi.runtime import Agreement, library
 from extarray.pexta.hints import UNSPECIFIED, io_hints
 
 if TYPE_CHECKING:
-    from extarray.mpi.array import ParallelArray
+    from extarray.mpi import ParallelArray
 
 __all__ = ["Session", "current", "flick", "init", "set_debug", "set_default_config", "terminate"]
 

@@ -6,8 +6,9 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
-from extarray.mpi.globalarray import GlobalArray
+from extarray import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from extarray.mpi import GlobalArray
+from extarray.mpi.access import label
 from extarray.mpi.runtime import library
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Plan, Request
@@ -17,7 +18,7 @@ from extarray.pexta.session import current
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from extarray.mpi.array import ParallelArray
+    from extarray.mpi import ParallelArray
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
@@ -419,7 +420,7 @@ def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
 
 def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
     way = ("write to", "from") if write else ("read", "into")
-    return f"{way[0]} '{d_a.filename}' {way[1]} global array {g_a._number}"
+    return f"{way[0]} '{d_a.filename}' {way[1]} {label(g_a)}"
 
 
 def _planned(
