@@ -8,9 +8,9 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``globalarray``
     `GlobalArray`: how it is made, grows and ends.
 ``collectives``
-    What all ranks do with global arrays as wholes.
+    Operations of all ranks on global arrays as wholes.
 ``access``
-    What one rank reads, writes and adds to, of any part of a global array.
+    One-sided access of a rank to any part of a global array.
 ``windows``
     The memory of all ranks, and how elements move to and from that of others.
 ``mutexes``
@@ -20,9 +20,9 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``parallelio``
     Its elements, read and written by all ranks together or by one.
 ``rank_io``
-    What one rank moves, through MPI-IO or by its own engine, and adds under a lock.
+    Transfers of one rank, through MPI-IO or by its own engine; additions under a lock.
 ``patches``
-    Which part of a selection lies in which memory, and ghosts: pure functions.
+    The parts of a selection in the memory of each rank, and ghosts: pure functions.
 ``fileviews``
     A file view, a staging buffer, and rounds that all ranks make together.
 ``plans``
@@ -30,7 +30,7 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``replica``
     The store of the ranks that commit nothing.
 ``zones``
-    Which rank has which part of an array, and of a growth.
+    The parts of the ranks in an array, and in a growth.
 ``requests``
     Transfers that go on while the program computes, and the values that they bring.
 ``runtime``

@@ -31,7 +31,7 @@ __all__ = ["OneSidedAccess", "label"]
 
 
 class OneSidedAccess:
-    """Part of `GlobalArray`: elements in a window, and what one rank does with them alone.
+    """The part of `GlobalArray` that one rank calls alone: its elements are in a window.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class OneSidedAccess:
         )
 
     def distribution(self, rank: SupportsIndex | None = None) -> Zone:
-        """Zone of a rank.
+        """Return the zone of a rank.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class OneSidedAccess:
         return self._window.layout.zone(check_rank(rank, self.comm))
 
     def access(self, ghosts: bool = False) -> NDArray[Any]:
-        """The zone of this rank, without a copy.
+        """Return the zone of this rank, without a copy.
 
         Parameters
         ----------
@@ -446,7 +446,7 @@ class OneSidedAccess:
         return Box.of(selection, self.shape, self.dtype)
 
     def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Where to read to, checked."""
+        """Check where to read to."""
         if not isinstance(out, np.ndarray):
             raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
         if out.shape != shape:
@@ -461,7 +461,7 @@ class OneSidedAccess:
         return out
 
     def _values(self, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Elements for a selection of a shape, apart from those that they are written to."""
+        """Spread elements over a shape, apart from those that they are written to."""
         apart = given.copy() if np.may_share_memory(given, self._window.own) else given
         return spread(apart, shape)
 

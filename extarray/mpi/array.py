@@ -43,21 +43,21 @@ __all__ = ["ParallelArray"]
 
 
 class _Allocation(NamedTuple):
-    """What a growth has made room for, before its data are written and it is committed."""
+    """The room of a growth, before its data are written and it is committed."""
 
     growth: Growth
     data_bytes: int
 
 
 class _Outcome(NamedTuple):
-    """How a change went on rank 0, and what is committed then."""
+    """The outcome of a change on rank 0, and what is committed then."""
 
     news: News
     error: bytes | None
 
 
 class ParallelArray(ParallelIO):
-    """Array that the ranks of a communicator have open together.
+    """An array that the ranks of a communicator have open together.
 
     Made by `extarray.create` and `extarray.open` with ``comm=``.
 
@@ -86,20 +86,22 @@ class ParallelArray(ParallelIO):
     ...     a.read((slice(None), 0))
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_replica")
 
     _known: int  # segments that all ranks know, while rank 0 changes the bounds
+    _replica: ReplicaStore | None  # the store of a rank that commits nothing
 
     @classmethod
     def _join(
         cls,
         array: ExtArray,
+        replica: ReplicaStore | None,
         agreement: Agreement,
         hints: Mapping[str, Any],
         views: FileViews | None,
         stage: int,
     ) -> ParallelArray:
-        """The array of all ranks, given that of each rank's store."""
+        """Make the array of all ranks of one that each rank has."""
         if array._store.sums is not None:
             array._store.sums.alone = False
         self = cls._from_store(array._store, array.axial)
@@ -110,6 +112,8 @@ class ParallelArray(ParallelIO):
         self._distribution = self._first_distribution()
         self._hints = hints
         self._known = 0
+        self._opening = threading.Lock()
+        self._replica = replica
         self._stage = stage
         self._views = views
         self._worker = None
@@ -118,12 +122,12 @@ class ParallelArray(ParallelIO):
     # Copies and unpickled arrays are of one process.
 
     @classmethod
-    def _create(cls, *args: Any, **options: Any) -> ExtArray:  # type: ignore[override]
-        return ExtArray._create(*args, **options)
+    def _plain_kind(cls) -> type[Any]:
+        return ExtArray
 
     @classmethod
-    def _open(cls, *args: Any, **options: Any) -> ExtArray:  # type: ignore[override]
-        return ExtArray._open(*args, **options)
+    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Any:
+        return ExtArray._reopen(path, uuid, engine)
 
     def _check_sole(self, what: str) -> None:
         raise ArgumentError(
@@ -227,7 +231,7 @@ class ParallelArray(ParallelIO):
         self._grow_by(j, n, first, fill)
 
     def _as_local(self, local: Any, ranges: list[list[slice]], kind: str) -> NDArray[Any]:
-        """The part of a rank in an append, checked."""
+        """Check the part of a rank in an append."""
         values = np.asarray(local)
         extents = tuple(sum(r.stop - r.start for r in some) for some in ranges)
         wanted = extents if kind == "block" else (math.prod(extents),)
@@ -360,8 +364,8 @@ class ParallelArray(ParallelIO):
         self._change(lambda: ExtArray.refresh(self))
         if self.ndim != ndim:
             with self._agreement.step():
-                if isinstance(store, ReplicaStore):
-                    store.watch_file()
+                if self._replica is not None:
+                    self._replica.watch_file()
                     self._watch_cuts()
         return store.state.sequence != before
 
@@ -383,7 +387,7 @@ class ParallelArray(ParallelIO):
         self._flush_together()
 
     def follow(self, *args: Any, **kwargs: Any) -> Any:
-        """Not possible: ranks would see news at different times.
+        """Raise: ranks would see news at different times.
 
         Parameters
         ----------
@@ -457,7 +461,7 @@ class ParallelArray(ParallelIO):
     # -- changes -----------------------------------------------------------------------------------
 
     def _step_of_change(self) -> Step:
-        """A step before a change, with which the transfers that any rank has begun are over.
+        """Begin a step before a change, with which all transfers under way are over.
 
         They shall find the elements where their plans say: a cut gives chunks back.
         """
@@ -496,12 +500,12 @@ class ParallelArray(ParallelIO):
     def _change(
         self, change: Callable[[], object], fill: Callable[[], Transfer] | None = None
     ) -> None:
-        """Have rank 0 make a change of the metadata, and all ranks take it up.
+        """Let rank 0 make a change of the metadata, and all ranks take it up.
 
         `fill` plans the part of this rank in what the change appends.
         """
-        if self.comm.rank:
-            self._follow(fill)
+        if self._replica is not None:
+            self._follow(self._replica, fill)
             return
         store = cast("FileStore", self._store)
         axial, attrs = self.axial, store.attrs
@@ -519,8 +523,8 @@ class ParallelArray(ParallelIO):
             self._agreement.tell(_Outcome(news, error))
             self._follow_axes()
 
-    def _follow(self, fill: Callable[[], Transfer] | None) -> None:
-        """What the other ranks do while rank 0 makes a change."""
+    def _follow(self, replica: ReplicaStore, fill: Callable[[], Transfer] | None) -> None:
+        """Take part in a change that rank 0 makes, as another rank."""
         mark = self.axial._mark()
         message = self._agreement.tell()
         if isinstance(message, _Allocation):
@@ -529,23 +533,22 @@ class ParallelArray(ParallelIO):
                 self._fill_together(message, fill)
             finally:
                 message = self._agreement.tell()
-                self._take(message.news, mark)
+                self._take(replica, message.news, mark)
         else:
-            self._take(message.news, mark)
+            self._take(replica, message.news, mark)
         if message.error is not None:
             raise received(message.error, 0, self.comm)
 
-    def _take(self, news: News, mark: Any) -> None:
+    def _take(self, replica: ReplicaStore, news: News, mark: Any) -> None:
         """Take up what rank 0 has committed."""
         self.axial._rollback(mark)
-        store = cast("ReplicaStore", self._store)
-        store.take(news)
-        self._show_store(store.axial)
+        replica.take(news)
+        self._show_store(replica.axial)
         self._forget_touched()
         self._follow_axes()
 
     def _follow_axes(self) -> None:
-        """Have zones of as many axes as there are."""
+        """Begin with the first distribution anew where there are other axes."""
         given = self._distribution
         if self.ndim != (0 if given is None else len(given.block)):
             self._distribution = self._first_distribution()
@@ -569,9 +572,9 @@ class ParallelArray(ParallelIO):
         """Write what is appended, each rank its part."""
 
         def plan() -> Transfer:
-            if self.comm.rank:
+            if self._replica is not None:
                 allocation.growth.replay(self.axial)
-                cast("ReplicaStore", self._store).cover(allocation.data_bytes)
+                self._replica.cover(allocation.data_bytes)
                 self._take_room()
             return fill()
 

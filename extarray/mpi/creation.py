@@ -65,7 +65,6 @@ def create_together(
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Intracomm
     info : mapping or None
         Hints for MPI-IO.
     check : callable
@@ -112,15 +111,10 @@ def open_together(
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Intracomm
     info : mapping or None
         Hints for MPI-IO.
     check : callable
         Gives path, mode, timeout, engine, durability, and what is verified, checked.
-
-    Returns
-    -------
-    ParallelArray
     """
     with Agreement.on_duplicate(comm) as agreement:
         with agreement.step() as step:
@@ -141,7 +135,7 @@ def open_together(
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
-    """Hints as texts, in the order of their names."""
+    """Return hints as texts, in the order of their names."""
     if info is None:
         return {}
     try:
@@ -161,7 +155,7 @@ def _joined(
     hints: dict[str, str],
     make: Callable[[str], ExtArray],
 ) -> ParallelArray:
-    """The array of all ranks, which `make` makes or opens on rank 0 by an engine.
+    """Return the array of all ranks, which `make` makes or opens on rank 0 by an engine.
 
     A new pair of files takes its names when all ranks have it open: what cannot be had together
     replaces nothing.
@@ -172,7 +166,7 @@ def _joined(
         # Ranks of one host share its page cache; a mapping on another host would not.
         own = "auto" if _is_one_host(agreement) else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
-    array = views = None
+    array = replica = views = None
     try:
         with agreement.step():
             pair = None
@@ -184,8 +178,8 @@ def _joined(
         pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
             if array is None:
-                store = ReplicaStore(path, pair, own)
-                array = ExtArray._from_store(store, store.axial)
+                replica = ReplicaStore(path, pair, own)
+                array = ExtArray._from_store(replica, replica.axial)
         file = cast("FileStore", array._store)._data
         hints = {**default_hints(file), **hints}
         with agreement.step():
@@ -205,11 +199,11 @@ def _joined(
         if array is not None:
             array.close()
         raise
-    return ParallelArray._join(array, agreement, hints, views, stage_bytes(file))
+    return ParallelArray._join(array, replica, agreement, hints, views, stage_bytes(file))
 
 
 def _is_one_host(agreement: Agreement) -> bool:
-    """Whether all ranks are on one host."""
+    """Tell whether all ranks are on one host."""
     comm = agreement.comm
     host = comm.Split_type(library().COMM_TYPE_SHARED)
     with agreement.step() as step:
@@ -223,7 +217,7 @@ Part = tuple[tuple[int, int], ...]
 
 
 class _Cut(NamedTuple):
-    """Templates along one axis, cut for some ranks.
+    """The templates along one axis, cut for some ranks.
 
     Attributes
     ----------
@@ -239,12 +233,7 @@ class _Cut(NamedTuple):
 
 
 def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
-    """The templates of a pass, each as the parts of the ranks.
-
-    Parameters
-    ----------
-    p : Pass
-    n_ranks : int
+    """Yield the templates of a pass, each as the parts of the ranks.
 
     Yields
     ------
@@ -285,7 +274,7 @@ def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
 
 
 def _cut(axis: Axis, template: int, n_ranks: int) -> _Cut:
-    """The best cut of the templates along an axis, each into a part a rank."""
+    """Return the best cut of the templates along an axis, each into a part a rank."""
     units = [axis.target]
     if axis.reaches_all(template) or template % axis.period == 0:
         units.append(axis.period)  # no source chunk is cut
@@ -297,7 +286,7 @@ def _cut(axis: Axis, template: int, n_ranks: int) -> _Cut:
 
 
 def _cut_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Cut:
-    """Templates cut between units, into parts that are as even as whole ones allow."""
+    """Cut templates between units, into parts that are as even as whole ones allow."""
     parts = []
     read = written = 0
     for start, stop in axis.windows(template):
@@ -318,7 +307,6 @@ def rechunk_together(
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Intracomm
     resume : bool
         Go on where an earlier call was interrupted, if one was.
     prepare : callable
@@ -346,20 +334,14 @@ def rechunk_together(
 
 
 class _Shared:
-    """A transformation that ranks share.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    work : Transformation
-    """
+    """A transformation that ranks share."""
 
     def __init__(self, agreement: Agreement, work: Transformation) -> None:
         self._agreement, self._comm = agreement, agreement.comm
         self._work = work
 
     def on_disk(self, path: Path, resume: bool) -> ParallelArray:
-        """The target, in files that appear when they are complete."""
+        """Make the target, in files that appear when they are complete."""
         work, places = self._work, self._work.paths(path)
         found = None
         with self._agreement.step():
@@ -375,7 +357,7 @@ class _Shared:
         )
 
     def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
-        """The pass to go on with, and whether it has begun."""
+        """Return the pass to go on with, and whether it has begun."""
         if resume and self._work.is_done(path):
             return len(places), False
         check_free(path)
@@ -413,7 +395,7 @@ class _Shared:
                     remove_pair(place)
 
     def _target(self, i: int, place: Path, is_begun: bool) -> ParallelArray:
-        """The array that a pass writes."""
+        """Make or open the array that a pass writes."""
         work = self._work
         if is_begun:
             return open_together(
@@ -477,5 +459,5 @@ class _Shared:
 
 
 def _files_of(new: ParallelArray) -> FileStore:
-    """The store of rank 0."""
+    """Return the store of rank 0."""
     return cast("FileStore", new._store)

@@ -32,7 +32,7 @@ __all__ = ["GlobalArray"]
 
 
 class GlobalArray(Collectives):
-    """Array in the memory of the ranks of a communicator.
+    """An array in the memory of the ranks of a communicator.
 
     Made by `GlobalArray.create` and `GlobalArray.from_array`.
 
@@ -79,7 +79,7 @@ class GlobalArray(Collectives):
         *,
         process_grid: Sequence[SupportsIndex] | None = None,
     ) -> Self:
-        """Array of zeros; collective.
+        """Create an array of zeros; collective.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class GlobalArray(Collectives):
     def _made(
         cls, comm: Any, plan: Callable[[], tuple[Zones, np.dtype[Any], tuple[int, ...]]]
     ) -> Self:
-        """Array of zones, a dtype and ghosts, which each rank finds out alone."""
+        """Make an array of zones, a dtype and ghosts, which each rank finds out alone."""
         with Agreement.on_duplicate(comm) as agreement:
             with agreement.step() as step:
                 zones, dtype, ghosts = plan()
@@ -143,7 +143,7 @@ class GlobalArray(Collectives):
     def from_array(
         cls, a: ParallelArray, ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None
     ) -> Self:
-        """Array with the elements of one in files, and its chunks and zones; collective.
+        """Create an array with the elements, chunks and zones of one in files; collective.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class GlobalArray(Collectives):
         return new
 
     def duplicate(self) -> Self:
-        """Array of the same elements, zones and ghosts; collective.
+        """Create an array of the same elements, zones and ghosts; collective.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class GlobalArray(Collectives):
             self.get(source, window.own[place])
 
     def create_mutexes(self, count: SupportsIndex) -> Mutexes:
-        """Mutexes for the ranks of this array; collective.
+        """Create mutexes for the ranks of this array; collective.
 
         Parameters
         ----------
@@ -285,7 +285,7 @@ class GlobalArray(Collectives):
         return Mutexes.create(count, self.comm)
 
     def update_ghosts(self, wrap: bool = True) -> None:
-        """Have the ghosts of all ranks show what their owners have written; collective.
+        """Update the ghosts of all ranks by what their owners have written; collective.
 
         Parameters
         ----------
@@ -347,5 +347,5 @@ class GlobalArray(Collectives):
 
 
 def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
-    """Numbers for each axis, with more for one of them."""
+    """Add to the number of one axis."""
     return (*numbers[:axis], numbers[axis] + by, *numbers[axis + 1 :])

@@ -37,7 +37,7 @@ _NAP = 1e-4
 
 
 class Mutexes:
-    """Mutexes, each of which one rank at a time has.
+    """A number of mutexes, each of which one rank at a time has.
 
     Made by `Mutexes.create` and `GlobalArray.create_mutexes`.
 
@@ -72,7 +72,7 @@ class Mutexes:
 
     @classmethod
     def create(cls, count: SupportsIndex, comm: Any) -> Self:
-        """Mutexes that nobody has; collective.
+        """Create mutexes that nobody has; collective.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class Mutexes:
 
     @contextlib.contextmanager
     def held(self, number: SupportsIndex) -> Iterator[None]:
-        """Have a mutex for the length of a with statement.
+        """Hold a mutex for the length of a with statement.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class Mutexes:
     # -- words of a mutex, on any rank ---------------------------------------------------------
 
     def _home(self, i: int) -> int:
-        """The rank that keeps the end of a queue: one after the other, to spread them."""
+        """Return the rank that keeps the end of a queue: one after the other, to spread them."""
         return int(i % self._comm.size)
 
     def _place(self, word: int, i: int) -> int:
@@ -237,7 +237,7 @@ class Mutexes:
         return int(old)
 
     def _get(self, word: int, i: int) -> int:
-        """A word of this rank."""
+        """Return a word of this rank."""
         MPI, rank = library(), self._comm.rank
         old = np.empty((), np.int64)
         self._window.Fetch_and_op(old.copy(), old, rank, self._place(word, i), MPI.NO_OP)

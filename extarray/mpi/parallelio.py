@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 
@@ -33,26 +33,54 @@ if TYPE_CHECKING:
 
 __all__ = ["ParallelIO", "hints_of"]
 
+_Out = TypeVar("_Out", bound="NDArray[Any]")
+
 
 class ParallelIO(ZonedArray):
-    """Part of `ParallelArray`: reading and writing."""
+    """The part of `ParallelArray` that reads and writes."""
 
-    __slots__ = ("_adding", "_alone", "_hints", "_stage", "_views", "_worker")
+    __slots__ = ("_adding", "_alone", "_hints", "_opening", "_stage", "_views", "_worker")
 
     _adding: threading.Lock  # held by the thread that adds to elements
     _alone: FileViews | None  # of this rank, opened when it is first needed
     _hints: Mapping[str, Any]
+    _opening: threading.Lock  # held by the thread that opens `_alone`
     _stage: int  # bytes that are staged at once
     _views: FileViews | None  # of all ranks; None where MPI-IO is not used
     _worker: ThreadPoolExecutor | None
 
-    def read(  # type: ignore[override]
+    @overload
+    def read(
+        self,
+        selection: Any = ...,
+        out: None = None,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> NDArray[Any]: ...
+    @overload
+    def read(
+        self,
+        selection: Any,
+        out: _Out,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> _Out: ...
+    @overload
+    def read(
+        self,
+        selection: Any = ...,
+        *,
+        out: _Out,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> _Out: ...
+    def read(
         self,
         selection: Any = ...,
         out: NDArray[Any] | None = None,
         order: Literal["C", "F"] = "C",
         collective: bool = True,
-    ) -> NDArray[Any]:
+    ) -> Any:
         """Read a selection; collective.
 
         Parameters
@@ -77,10 +105,7 @@ class ParallelIO(ZonedArray):
         >>> a.read((slice(None), a.comm.rank))  # doctest: +SKIP
         array([0., 0.])
         """
-        result: NDArray[Any] = self._transfer(
-            "read", lambda: self._reading(selection, out, order), collective
-        )
-        return result
+        return self._transfer("read", lambda: self._reading(selection, out, order), collective)
 
     def write(self, selection: Any, values: Any, collective: bool = True) -> None:
         """Write to a selection; collective.
@@ -385,7 +410,7 @@ class ParallelIO(ZonedArray):
         return result
 
     def _sync_together(self) -> None:
-        """Have on the disk what all ranks have written, on every host."""
+        """Bring to the disk what all ranks have written, on every host."""
         if self._store.mode == "r":
             return
         failure = None if self._views is None else self._views.sync()
@@ -422,7 +447,7 @@ class ParallelIO(ZonedArray):
             self._settle_together(sums, quiet)
 
     def _renew_together(self, store: FileStore, sums: Sums) -> None:
-        """Have rank 0 write the checksums of the chunks that any rank has written to.
+        """Let rank 0 write the checksums of the chunks that any rank has written to.
 
         Each rank sums its own.  A chunk that several have written to is the same for all of them.
         """
@@ -504,10 +529,9 @@ class ParallelIO(ZonedArray):
             self._end_noted(addresses)
 
     def _own_views(self) -> FileViews:
-        """The file, open through MPI-IO for this rank alone."""
-        # A thread that has begun a transfer comes here while a change waits for it, with the lock.
+        """Return the file, open through MPI-IO for this rank alone."""
         if self._alone is None:
-            with self._growth:
+            with self._opening:
                 if self._alone is None:
                     store = cast("FileStore", self._store)
                     name, writable = f"{store.absolute}.xta", store.mode == "r+"
@@ -521,7 +545,7 @@ class ParallelIO(ZonedArray):
         return self._alone
 
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
-        """Have a thread carry out a transfer."""
+        """Let a thread carry out a transfer."""
         transfer = plan()
         if self._views is not None:
             self._own_views()
@@ -546,7 +570,7 @@ def hints_of(array: ParallelIO) -> Mapping[str, Any]:
 
 
 def _done(call: Callable[[], Any]) -> Future[Any]:
-    """What a thread would give for a call, made at once."""
+    """Make a call at once, and return what a thread would give for it."""
     future: Future[Any] = Future()
     try:
         future.set_result(call())

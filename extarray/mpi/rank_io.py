@@ -1,4 +1,4 @@
-"""What one rank reads and writes: through MPI-IO, by its own engine, or adding under a lock.
+"""Transfers of one rank: through MPI-IO, by its own engine, or adding under a lock.
 
 `ThroughMPI` makes jobs on the file, and knows what is left to do at the end.  `OwnEngine`, which is
 a mapping or pread, has no jobs: its transfers say whether they are possible, and do all at the end,
@@ -210,12 +210,7 @@ class ThroughMPI:
 
 
 class OwnEngine:
-    """Transfers by the rank's own engine, as those of an array of one process.
-
-    Parameters
-    ----------
-    array : ExtArray
-    """
+    """Transfers by the rank's own engine, as those of an array of one process."""
 
     def __init__(self, array: ExtArray) -> None:
         self._array = array

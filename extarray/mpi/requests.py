@@ -48,7 +48,7 @@ class Request(ABC):
 
     @abstractmethod
     def test(self) -> bool:
-        """Whether the transfer is over.
+        """Tell whether the transfer is over.
 
         Returns
         -------
@@ -88,21 +88,11 @@ class ThreadRequest(Request):
         self._future = future
 
     def test(self) -> bool:
-        """Whether the transfer is over.
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether the transfer is over."""
         return self._future.done()
 
     def wait(self) -> NDArray[Any] | None:
-        """Wait for the end of the transfer.
-
-        Returns
-        -------
-        ndarray or None
-        """
+        """Wait for the end of the transfer."""
         result: NDArray[Any] | None = self._future.result()
         return result
 
@@ -125,23 +115,13 @@ class WindowRequest(Request):
         self._result: NDArray[Any] | None = None
 
     def test(self) -> bool:
-        """Whether the transfer is over.
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether the transfer is over."""
         return self._finish is None or (
             library().Request.Testall(self._pending) and self._end(self._finish)
         )
 
     def wait(self) -> NDArray[Any] | None:
-        """Wait for the end of the transfer.
-
-        Returns
-        -------
-        ndarray or None
-        """
+        """Wait for the end of the transfer."""
         if self._finish is not None:
             if self._pending:
                 library().Request.Waitall(self._pending)
@@ -161,12 +141,7 @@ _SIMPLER = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
 
 
 def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Values as elements, cast as NumPy's assignment casts.
-
-    Parameters
-    ----------
-    values : array_like
-    dtype : dtype
+    """Return values as elements, cast as NumPy's assignment casts.
 
     Returns
     -------
@@ -181,12 +156,7 @@ def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
-    """Values that can be cast to elements, all of them.
-
-    Parameters
-    ----------
-    values : ndarray, or an array of ours
-    dtype : dtype
+    """Return values that can all be cast to elements.
 
     Returns
     -------
@@ -209,13 +179,12 @@ def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
-    """A scalar as an element, which it fits.
+    """Return a scalar as an element, which it fits.
 
     Parameters
     ----------
     value : scalar
         For a number, one of the same kind or a simpler one, and in range.
-    dtype : dtype
     name : str
         Of the argument, for the words of errors.
 
@@ -263,7 +232,6 @@ def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
     Parameters
     ----------
-    given : dtype
     dtype : dtype
         Of the elements.
 
@@ -280,7 +248,7 @@ def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Values as elements, times a factor.
+    """Return values as elements, times a factor.
 
     Parameters
     ----------
@@ -290,11 +258,6 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     alpha : scalar
         Of the kind of the elements, or a simpler one.  For integers it is taken as one of theirs,
         so that -1 subtracts from unsigned ones too.
-    dtype : dtype
-
-    Returns
-    -------
-    ndarray
 
     Raises
     ------
@@ -323,7 +286,7 @@ def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Values as elements, of numbers."""
+    """Return values as elements, of numbers."""
     given = np.asarray(values)
     if hasattr(values, "dtype"):
         check_same_kind(given.dtype, dtype)
@@ -334,13 +297,12 @@ def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Values, broadcast to the shape of what they are written to.
+    """Broadcast values to the shape of what they are written to.
 
     Parameters
     ----------
     values : ndarray
         It may have more axes in front, of one element each.
-    shape : tuple of int
 
     Returns
     -------

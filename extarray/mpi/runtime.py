@@ -66,11 +66,7 @@ _PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
 
 @cache
 def library() -> Any:
-    """The module ``mpi4py.MPI``.
-
-    Returns
-    -------
-    module
+    """Import ``mpi4py.MPI``.
 
     Raises
     ------
@@ -93,11 +89,7 @@ def library() -> Any:
 
 
 def loses_errors() -> bool:
-    """Whether the collective calls for files of the MPI library are of no use where one fails.
-
-    Returns
-    -------
-    bool
+    """Tell whether the library's collective calls for files are of no use where one fails.
 
     Notes
     -----
@@ -108,15 +100,7 @@ def loses_errors() -> bool:
 
 
 def check_comm(comm: Any) -> Any:
-    """A communicator.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    mpi4py.MPI.Intracomm
+    """Return a communicator, checked.
 
     Raises
     ------
@@ -138,17 +122,12 @@ def check_comm(comm: Any) -> Any:
 
 
 def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
-    """A rank of a communicator.
+    """Return a rank of a communicator, checked.
 
     Parameters
     ----------
     rank : int or None
         None: this one.
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    int
 
     Raises
     ------
@@ -163,29 +142,12 @@ def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
 
 
 def default_hints(file: FileCore) -> dict[str, str]:
-    """Hints for MPI-IO, by the file system.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    dict
-    """
+    """Return hints for MPI-IO, by the file system."""
     return _EXACT_WRITES if is_remote(file) else {**_EXACT_WRITES, **_PLAIN_READS}
 
 
 def stage_bytes(file: FileCore) -> int:
-    """Size of the staging buffer, by the file system.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    int
+    """Return the size of the staging buffer in bytes, by the file system.
 
     Notes
     -----
@@ -197,16 +159,12 @@ def stage_bytes(file: FileCore) -> int:
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:
-    """Info object of MPI.  The caller frees it.
+    """Make an info object of MPI, which the caller frees.
 
     Parameters
     ----------
     hints : mapping
         Names and values; values become texts.
-
-    Returns
-    -------
-    mpi4py.MPI.Info
 
     Raises
     ------
@@ -227,17 +185,12 @@ def make_info(hints: Mapping[str, Any]) -> Any:
 
 
 def storage_error_of(error: Any, what: str) -> StorageError:
-    """The family's error for one of MPI-IO.
+    """Return the family's error for one of MPI-IO.
 
     Parameters
     ----------
-    error : mpi4py.MPI.Exception
     what : str
         What was asked.
-
-    Returns
-    -------
-    StorageError
     """
     MPI = library()
     numbers = {
@@ -261,12 +214,7 @@ _MARK = "_extarray_agreed"
 
 
 class Agreement:
-    """Steps of the ranks of a communicator.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-    """
+    """The agreement of the ranks of a communicator, step by step."""
 
     def __init__(self, comm: Any) -> None:
         self.comm = comm
@@ -277,11 +225,7 @@ class Agreement:
     @classmethod
     @contextmanager
     def on_duplicate(cls, comm: Any) -> Iterator[Self]:
-        """Agreement of the ranks of a communicator on one of its own, for a with statement.
-
-        Parameters
-        ----------
-        comm : mpi4py.MPI.Intracomm
+        """Duplicate a communicator for an agreement of its ranks, in a with statement.
 
         Yields
         ------
@@ -301,25 +245,16 @@ class Agreement:
             raise
 
     def step(self) -> Step:
-        """A step of all ranks, for a with statement.
-
-        Returns
-        -------
-        Step
-        """
+        """Begin a step of all ranks, for a with statement."""
         return Step(self)
 
     def tell(self, message: Any = None) -> Any:
-        """Have all ranks know what rank 0 says; collective.
+        """Tell all ranks what rank 0 says; collective.
 
         Parameters
         ----------
         message : object
             Of rank 0; what the others give does not count.  It can be pickled.
-
-        Returns
-        -------
-        object
 
         Notes
         -----
@@ -353,10 +288,8 @@ class Agreement:
 
         Parameters
         ----------
-        arguments : str or None
         error : BaseException or None
             What went wrong on this rank.
-        numbers : list of int
 
         Raises
         ------
@@ -379,7 +312,7 @@ class Agreement:
         return largest
 
     def _spread(self, error: BaseException | None, rank: int) -> BaseException:
-        """The error of a rank, on every rank that has none of its own."""
+        """Return the error of a rank, on every rank that has none of its own."""
         message = portable(error) if error is not None and self.comm.rank == rank else None
         message = self.comm.bcast(message, rank)
         if error is None:
@@ -387,7 +320,7 @@ class Agreement:
         return agreed(error, self.comm)
 
     def _difference(self, arguments: str | None) -> ArgumentError:
-        """The error that says in what the ranks differ."""
+        """Return the error that says in what the ranks differ."""
         given = self.comm.allgather(arguments)
         other = next(rank for rank, text in enumerate(given) if text != given[0])
         return ArgumentError(
@@ -397,11 +330,7 @@ class Agreement:
 
 
 class Step:
-    """What a rank does alone, in a with statement, before all go on together.
-
-    Parameters
-    ----------
-    agreement : Agreement
+    """A step that a rank takes alone, in a with statement, before all go on together.
 
     Attributes
     ----------
@@ -429,16 +358,7 @@ class Step:
 
 
 def is_agreed(error: BaseException | None, comm: Any) -> bool:
-    """Whether all ranks of a communicator have raised an error together.
-
-    Parameters
-    ----------
-    error : BaseException or None
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    bool
+    """Tell whether all ranks of a communicator have raised an error together.
 
     Notes
     -----
@@ -449,24 +369,14 @@ def is_agreed(error: BaseException | None, comm: Any) -> bool:
 
 
 def _is_of(error: BaseException | None, processes: frozenset[int]) -> bool:
-    """Whether some processes, and perhaps more, have raised an error together."""
+    """Tell whether some processes, and perhaps more, have raised an error together."""
     together = getattr(error, _MARK, None)
     # Processes that were spawned later cannot be told apart: where there are some, all say no.
     return together is not None and (library().UNDEFINED not in processes and processes <= together)
 
 
 def agreed(error: BaseException, comm: Any) -> BaseException:
-    """An error that all ranks of a communicator raise, marked as such.
-
-    Parameters
-    ----------
-    error : BaseException
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    BaseException
-    """
+    """Mark an error as one that all ranks of a communicator raise."""
     setattr(error, _MARK, _processes(comm))
     return error
 
@@ -480,7 +390,6 @@ def leave_together(close: Callable[[], None], error: BaseException | None, comm:
         Collective; once it has ended well, it does nothing.
     error : BaseException or None
         By which this rank leaves, as all do.
-    comm : mpi4py.MPI.Intracomm
 
     Raises
     ------
@@ -502,7 +411,7 @@ def leave_together(close: Callable[[], None], error: BaseException | None, comm:
 
 
 def _processes(comm: Any) -> frozenset[int]:
-    """The processes of a communicator: their ranks among all that were started together."""
+    """Return the processes of a communicator: their ranks among all that were started together."""
     MPI = library()
     some, everyone = comm.Get_group(), MPI.COMM_WORLD.Get_group()
     try:
@@ -514,18 +423,12 @@ def _processes(comm: Any) -> frozenset[int]:
 
 
 def received(data: bytes, rank: int, comm: Any) -> BaseException:
-    """The error that `portable` made bytes of, on another rank.
+    """Return the error that `portable` made bytes of, on another rank.
 
     Parameters
     ----------
-    data : bytes
     rank : int
         Where it was raised.
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    BaseException
     """
     error: BaseException = pickle.loads(data)
     error.__notes__ = [f"raised on rank {rank}"]  # Python 3.11 shows them
@@ -533,22 +436,13 @@ def received(data: bytes, rank: int, comm: Any) -> BaseException:
 
 
 def _digest(text: str) -> int:
-    """A number that two texts hardly share."""
+    """Return a number that two texts hardly share."""
     data = text.encode(errors="surrogatepass")  # names of files may be no UTF-8
     return int.from_bytes(blake2b(data, digest_size=7).digest(), "little")
 
 
 def portable(error: BaseException) -> bytes:
-    """An error as bytes, or where it cannot be sent one with its words.
-
-    Parameters
-    ----------
-    error : BaseException
-
-    Returns
-    -------
-    bytes
-    """
+    """Return an error as bytes, or where it cannot be sent one with its words."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)

@@ -38,12 +38,7 @@ _SHARED_MEMORY = "/dev/shm"
 
 
 class Window:
-    """Memory for the elements of a global array, on all ranks; made and freed by all together.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    layout : ZoneLayout
+    """The memory of a global array, on all ranks; made and freed by all together.
 
     Attributes
     ----------
@@ -90,7 +85,7 @@ class Window:
         self.sync()
 
     def _seen(self, memory: Any, rank: int) -> NDArray[Any]:
-        """The memory of a rank as an array."""
+        """Return the memory of a rank as an array."""
         extents, dtype = self.layout.extents(rank), self.layout.dtype
         n = math.prod(extents)
         if not n:
@@ -98,18 +93,18 @@ class Window:
         return np.frombuffer(memory, dtype, n).reshape(extents)
 
     def sync(self) -> None:
-        """Have all ranks see what all have written; collective."""
+        """Show all ranks what all have written; collective."""
         self.publish()
         self._comm.Barrier()
         self.refresh()
 
     def publish(self) -> None:
-        """See that what this rank has written is there for those that `refresh` after a barrier."""
+        """Publish what this rank has written to those that `refresh` after a barrier."""
         self.rma.Flush_all()
         self.rma.Sync()
 
     def refresh(self) -> None:
-        """Have this rank see what others had published before a barrier."""
+        """Take up what others had published before a barrier."""
         self.rma.Sync()
 
     def free(self) -> None:
@@ -120,7 +115,7 @@ class Window:
 
 
 def _host_of(comm: Any, nbytes: int) -> tuple[list[int], int]:
-    """The ranks on this host, and the bytes that all of them need; collective."""
+    """Return the ranks on this host, and the bytes that all of them need; collective."""
     MPI = library()
     host = comm.Split_type(MPI.COMM_TYPE_SHARED)
     together = host.allreduce(nbytes)
@@ -162,18 +157,12 @@ def get(
 
     Parameters
     ----------
-    window : Window
-    patches : iterable of Patch
     values : ndarray
         Where they go to.
     result : callable
         Called once, when all are there; what the request gives in the end.
     testable : bool
         Whether `test` will tell of the request; if not, it is waited for.
-
-    Returns
-    -------
-    WindowRequest
     """
     far, staged = [], []
     for patch in patches:
@@ -206,16 +195,10 @@ def put(
 
     Parameters
     ----------
-    window : Window
-    patches : iterable of Patch
     values : ndarray
         Of the window's dtype.
     testable : bool
         As for `get`.
-
-    Returns
-    -------
-    WindowRequest
     """
     far = []
     for patch in patches:
@@ -235,16 +218,10 @@ def accumulate(
 
     Parameters
     ----------
-    window : Window
-    patches : iterable of Patch
     values : ndarray
         Of the window's dtype.
     testable : bool
         As for `get`.
-
-    Returns
-    -------
-    WindowRequest
 
     Raises
     ------
@@ -263,8 +240,6 @@ def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[
 
     Parameters
     ----------
-    window : Window
-    patch : Patch
     added : ndarray
         Of one element, and of the window's dtype.
 
@@ -289,15 +264,7 @@ def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[
 
 @cache
 def number_of(dtype: np.dtype[Any]) -> Any:
-    """MPI's type of elements, which it can add.
-
-    Parameters
-    ----------
-    dtype : dtype
-
-    Returns
-    -------
-    mpi4py.MPI.Datatype
+    """Return MPI's type of elements, which it can add.
 
     Raises
     ------
@@ -319,7 +286,7 @@ def number_of(dtype: np.dtype[Any]) -> Any:
 
 @cache
 def _words_of(itemsize: int) -> tuple[Any, int]:
-    """The largest words that elements consist of, as MPI's type, and how many: it copies by these.
+    """Return the largest words that elements consist of, as MPI's type, and how many.
 
     Types of bytes take twice as long.
     """
@@ -335,7 +302,7 @@ def _start_all(
     parts: list[tuple[Patch, NDArray[Any]]],
     number: Any = None,
 ) -> list[Any]:
-    """Have MPI begin to move parts, each in one run; returns its requests, if the call has any.
+    """Let MPI begin to move parts, each in one run; return its requests, if the call has any.
 
     `number` is the type of the elements; None: they are moved as they are.
     """
@@ -368,6 +335,6 @@ def _start(
 
 
 def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:
-    """See that parts have arrived, which have to live until then."""
+    """Wait until parts have arrived, which have to live until then."""
     for patch, _ in parts:
         window.rma.Flush(patch.rank)

@@ -46,7 +46,7 @@ KINDS = ("block", "block_cyclic")
 
 @dataclass(frozen=True)
 class Distribution:
-    """How an array is cut into zones, whatever its bounds.
+    """A way to cut an array into zones, whatever its bounds.
 
     Attributes
     ----------
@@ -70,20 +70,12 @@ class Distribution:
         ndim: int,
         n_ranks: int,
     ) -> Distribution:
-        """A distribution, checked.
+        """Return a distribution, checked.
 
         Parameters
         ----------
-        kind : {"block", "block_cyclic"}
-        block : int or sequence of int
-        process_grid : sequence of int, optional
         ndim : int
             Axes of the array.
-        n_ranks : int
-
-        Returns
-        -------
-        Distribution
 
         Raises
         ------
@@ -113,13 +105,12 @@ class Distribution:
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
-    """The process grid whose zones are nearest to cubes of chunks.
+    """Return the process grid whose zones are nearest to cubes of chunks.
 
     Parameters
     ----------
     grid : sequence of int
         Chunks along each axis.
-    n_ranks : int
 
     Returns
     -------
@@ -147,16 +138,12 @@ def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
 
 
 def factorizations(n: int, k: int) -> Iterator[Index]:
-    """Products of k factors that are n, those with large first factors first.
+    """Yield the products of k factors that are n, those with large first factors first.
 
     Parameters
     ----------
     n, k : int
         At least 1.
-
-    Yields
-    ------
-    tuple of int
 
     Examples
     --------
@@ -173,16 +160,12 @@ def factorizations(n: int, k: int) -> Iterator[Index]:
 
 
 def extents(zone: Zone) -> Index:
-    """Elements along each axis of a zone.
+    """Return the elements along each axis of a zone.
 
     Parameters
     ----------
     zone : tuple of slice
         With start and stop.
-
-    Returns
-    -------
-    tuple of int
 
     Examples
     --------
@@ -193,17 +176,12 @@ def extents(zone: Zone) -> Index:
 
 
 def shifted(zone: Zone, axis: int, by: int) -> Zone:
-    """A zone, moved along an axis.
+    """Move a zone along an axis.
 
     Parameters
     ----------
     zone : tuple of slice
         With start and stop.
-    axis, by : int
-
-    Returns
-    -------
-    tuple of slice
 
     Examples
     --------
@@ -267,7 +245,7 @@ class Zones:
         self.process_grid = distribution.process_grid or default_process_grid(self.grid, n_ranks)
 
     def of(self, rank: int) -> list[Zone]:
-        """Zones of a rank, in increasing order.
+        """Return the zones of a rank, in increasing order.
 
         Parameters
         ----------
@@ -282,24 +260,11 @@ class Zones:
         return list(itertools.product(*self.ranges(rank)))
 
     def ranges(self, rank: int) -> list[list[slice]]:
-        """Ranges of elements along each axis, of which the zones of a rank are the outer product.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        list of list of slice
-        """
+        """Return the ranges along each axis of which the zones of a rank are the outer product."""
         return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
 
     def cuts(self, axis: int) -> list[int]:
-        """Where "block" cuts an axis.
-
-        Parameters
-        ----------
-        axis : int
+        """Return where "block" cuts an axis.
 
         Returns
         -------
@@ -310,16 +275,12 @@ class Zones:
         return [*(self._ranges(axis, place)[0].start for place in places), self.high[axis]]
 
     def owner(self, index: Sequence[int]) -> int:
-        """Rank of an element.
+        """Return the rank of an element.
 
         Parameters
         ----------
         index : sequence of int
             Inside the box.
-
-        Returns
-        -------
-        int
 
         Raises
         ------
@@ -344,7 +305,7 @@ class Zones:
         return rank
 
     def _coordinates(self, rank: int) -> list[int]:
-        """Place of a rank in the process grid."""
+        """Return the place of a rank in the process grid."""
         places = []
         for n in reversed(self.process_grid):
             rank, place = divmod(rank, n)
@@ -352,7 +313,7 @@ class Zones:
         return places[::-1]
 
     def _ranges(self, axis: int, place: int) -> list[slice]:
-        """What the processes at a place of one axis of the process grid have of that axis."""
+        """Return what the processes at one place along an axis of their grid have of that axis."""
         extent, n = self.grid[axis], self.process_grid[axis]
         if self.distribution.kind == "block":
             each, larger = divmod(extent, n)
@@ -365,7 +326,7 @@ class Zones:
         ]
 
     def _elements(self, axis: int, first: int, last: int) -> slice:
-        """Elements of the box in chunks first ... last - 1 of it."""
+        """Return the elements of the box in chunks first ... last - 1 of it."""
 
         def edge(chunk: int) -> int:
             start = (self._first[axis] + chunk) * self.chunks[axis] - self.offset[axis]
@@ -375,7 +336,7 @@ class Zones:
 
 
 class ZonedArray(ExtArray):
-    """Part of `ParallelArray`: which rank has which part of the array, and of a growth."""
+    """The part of `ParallelArray` that knows which rank has which part of it, and of a growth."""
 
     __slots__ = ("_agreement", "_distribution", "comm")
 
@@ -422,7 +383,7 @@ class ZonedArray(ExtArray):
         self._distribution = chosen
 
     def zone(self, rank: SupportsIndex | None = None) -> Any:
-        """Part of the array that belongs to a rank.
+        """Return the part of the array that belongs to a rank.
 
         Parameters
         ----------
@@ -447,7 +408,7 @@ class ZonedArray(ExtArray):
         return self._of_rank(self._zones(), rank)
 
     def owner(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
-        """Rank to whose zone an element belongs.
+        """Return the rank to whose zone an element belongs.
 
         Parameters
         ----------
@@ -483,7 +444,7 @@ class ZonedArray(ExtArray):
         side: Side = "end",
         rank: SupportsIndex | None = None,
     ) -> Any:
-        """Part of a rank in what a growth adds, for `append_zone`.
+        """Return the part of a rank in what a growth adds, for `append_zone`.
 
         Parameters
         ----------
@@ -517,13 +478,13 @@ class ZonedArray(ExtArray):
         return [shifted(part, j, n) for part in parts]
 
     def _zones(self) -> Zones:
-        """The zones of the array."""
+        """Return the zones of the array."""
         distribution = self._distributed()
         low, n = (0,) * self.ndim, self.comm.size
         return Zones(distribution, low, self.shape, self._store.offset, self.chunks, n)
 
     def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
-        """The zones of what a growth adds, as elements are counted before it."""
+        """Return the zones of what a growth adds, as elements are counted before it."""
         given = self._distributed()
         low, high = [0] * self.ndim, list(self.shape)
         low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)

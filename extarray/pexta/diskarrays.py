@@ -69,7 +69,7 @@ C_DCPL = np.dtype("D")
 
 
 class Mode(enum.IntEnum):
-    """What may be done with the elements of a disk array, by DRA's numbers."""
+    """The mode of a disk array, by DRA's numbers: what may be done with its elements."""
 
     RW = -1
     W = -2
@@ -86,7 +86,7 @@ NAME = "name"
 
 
 class DiskArray:
-    """Handle of an array in files, from `create` or `open`.
+    """A handle of an array in files, from `create` or `open`.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class DiskArray:
 
 
 class Inquiry(NamedTuple):
-    """What `inquire` tells.
+    """The answer of `inquire`.
 
     Attributes
     ----------
@@ -320,15 +320,7 @@ def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: M
 
 
 def check_mode(value: Any) -> Mode:
-    """What may be done with an array, checked.
-
-    Parameters
-    ----------
-    value : int
-
-    Returns
-    -------
-    Mode
+    """Return a mode, checked.
 
     Raises
     ------
@@ -343,10 +335,6 @@ def check_mode(value: Any) -> Mode:
 def check_name(name: Any) -> None:
     """Refuse a name that is no text, or none that can be kept.
 
-    Parameters
-    ----------
-    name : str
-
     Raises
     ------
     ArgumentTypeError, LimitError
@@ -357,19 +345,14 @@ def check_name(name: Any) -> None:
 
 
 def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
-    """The array of a handle.
+    """Return the array of a handle, if its mode permits what is asked.
 
     Parameters
     ----------
-    d_a : DiskArray
     what : str
         What is asked, for the message.
     *modes : Mode
         Those that permit it; none: all.
-
-    Returns
-    -------
-    ParallelArray
 
     Raises
     ------
@@ -478,7 +461,7 @@ def extend(d_a: DiskArray, axis: SupportsIndex, by: SupportsIndex) -> None:
 
 
 def inquire(d_a: DiskArray) -> Inquiry:
-    """What an array is; of this rank alone.
+    """Return what an array is; of this rank alone.
 
     Parameters
     ----------
@@ -498,7 +481,7 @@ def inquire(d_a: DiskArray) -> Inquiry:
 
 
 def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Section of an array that is the zone of a rank; of this rank alone.
+    """Return the section of an array that is the zone of a rank; of this rank alone.
 
     Parameters
     ----------

@@ -307,7 +307,7 @@ def wait(request: Request | int) -> None:
 
 
 def probe(request: Request | int) -> bool:
-    """Whether a transfer is over on all ranks; collective.
+    """Tell whether a transfer is over on all ranks; collective.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ def probe(request: Request | int) -> bool:
 
 
 def _agreed_on(request: Request | int, what: str) -> Request | None:
-    """The request that all ranks mean; None: REQ_INVALID."""
+    """Return the request that all ranks mean; None: REQ_INVALID."""
     with current().agreement.step() as step:
         if not isinstance(request, Request) and request != REQ_INVALID:
             raise ArgumentTypeError(
@@ -357,7 +357,7 @@ def _begin(request: Request) -> Request:
 
 
 def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Request:
-    """The transfer of all elements, checked by all ranks."""
+    """Plan the transfer of all elements, checked by all ranks."""
     session = current()
     with session.agreement.step() as step:
         array = _check(session, g_a, d_a, write)
@@ -381,7 +381,7 @@ def _sections(
     dhi: Any,
     write: bool,
 ) -> Request:
-    """The transfer of sections, checked by all ranks."""
+    """Plan the transfer of sections, checked by all ranks."""
     session = current()
     with session.agreement.step() as step:
         array, turns = _check(session, g_a, d_a, write), bool(transp)
@@ -399,7 +399,7 @@ def _sections(
 
 
 def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
-    """The array of a handle, if a transfer is possible."""
+    """Return the array of a handle, if a transfer is possible."""
     if not isinstance(g_a, GlobalArray):
         raise ArgumentTypeError(f"a GlobalArray is needed, not a {type(g_a).__name__}")
     verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
