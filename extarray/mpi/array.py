@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source
 from extarray.array.resizing import count, is_start, moved
-from extarray.common.arguments import as_int
+from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from extarray._core._axial import Axial
     from extarray.array.resizing import Side
     from extarray.grid.policy import Growth as Policy
     from extarray.mpi.fileviews import FileViews
@@ -94,17 +95,18 @@ class ParallelArray(ParallelIO):
     @classmethod
     def _join(
         cls,
-        array: ExtArray,
+        store: FileStore,
+        axial: Axial,
         replica: ReplicaStore | None,
         agreement: Agreement,
         hints: Mapping[str, Any],
         views: FileViews | None,
         stage: int,
     ) -> ParallelArray:
-        """Make the array of all ranks of one that each rank has."""
-        if array._store.sums is not None:
-            array._store.sums.alone = False
-        self = cls._from_store(array._store, array.axial)
+        """Make the array of all ranks, given the store of each."""
+        if store.sums is not None:
+            store.sums.alone = False
+        self = cls._from_store(store, axial)
         self.comm = agreement.comm
         self._adding = threading.Lock()
         self._agreement = agreement
@@ -113,6 +115,7 @@ class ParallelArray(ParallelIO):
         self._hints = hints
         self._known = 0
         self._opening = threading.Lock()
+        self._pair = store
         self._replica = replica
         self._stage = stage
         self._views = views
@@ -147,7 +150,7 @@ class ParallelArray(ParallelIO):
         >>> a.extend(axis=1, by=4)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n = self._axis(axis), count(by)
+            j, n = as_axis(axis, self.ndim), count(by)
             is_start(side)
             self._check("extend")
             step.arguments = f"extend axis {j} by {n} at the {side}"
@@ -167,7 +170,7 @@ class ParallelArray(ParallelIO):
         >>> a.append(np.ones((2, 12)))  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, first = self._axis(axis), is_start(side)
+            j, first = as_axis(axis, self.ndim), is_start(side)
             values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")
             n = self._length_of(values, j)
@@ -214,7 +217,7 @@ class ParallelArray(ParallelIO):
         >>> a.append_zone(local, axis=0, by=8)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n, first = self._axis(axis), count(by), is_start(side)
+            j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
             self._check("append to")
             zones = self._zones_of_growth(j, n, first)
             ranges = zones.ranges(self.comm.rank)
@@ -263,7 +266,7 @@ class ParallelArray(ParallelIO):
         """
         with self._step_of_change() as step:
             new = check_shape(shape)
-            j = None if axis is None else self._axis(axis)
+            j = None if axis is None else as_axis(axis, self.ndim)
             self._check("resize")
             step.arguments = f"resize to {new}" + ("" if j is None else f" along axis {j}")
         self._change(lambda: ExtArray.resize(self, new, j))
@@ -281,7 +284,7 @@ class ParallelArray(ParallelIO):
         >>> a.shrink(axis=0, by=2)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n = self._axis(axis), count(by)
+            j, n = as_axis(axis, self.ndim), count(by)
             is_start(side)
             self._check("shrink")
             step.arguments = f"shrink axis {j} by {n} at the {side}"
@@ -359,7 +362,7 @@ class ParallelArray(ParallelIO):
                     "an array under a communicator cannot become its successor; open it again"
                 )
             step.arguments = "refresh"
-        store = cast("FileStore", self._store)
+        store = self._pair
         before, ndim = store.state.sequence, self.ndim
         self._change(lambda: ExtArray.refresh(self))
         if self.ndim != ndim:
@@ -507,7 +510,7 @@ class ParallelArray(ParallelIO):
         if self._replica is not None:
             self._follow(self._replica, fill)
             return
-        store = cast("FileStore", self._store)
+        store = self._pair
         axial, attrs = self.axial, store.attrs
         self._known = axial.segments
         error = None
@@ -555,7 +558,7 @@ class ParallelArray(ParallelIO):
 
     def _take_room(self) -> None:
         """Use the room that rank 0 has made for an append."""
-        if self._store.region is not self._region:
+        if self._pair.region is not self._region:
             self._attach_store()
         if self.axial.size and not self._has_places:
             self._place_elements()

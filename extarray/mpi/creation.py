@@ -35,6 +35,7 @@ from extarray.mpi.runtime import (
 )
 from extarray.mpi.zones import factorizations
 from extarray.storage.engine import is_remote
+from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
 from extarray.streaming.mapped_pages import Passing
 
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from extarray._core._axial import Axial
     from extarray.common.progress import Progress
     from extarray.format.header import Header
     from extarray.grid.rechunk_axis import Axis
     from extarray.maintenance.rechunk_pass import Pass
     from extarray.maintenance.transform import Transformation
     from extarray.mpi.array import ParallelArray
-    from extarray.storage.file_store import FileStore
 
 
 __all__ = ["Part", "create_together", "open_together", "rechunk_together", "shared_templates"]
@@ -96,8 +97,10 @@ def create_together(
             place,
             engine,
             hints,
-            lambda engine: ExtArray._create(
-                place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
+            lambda engine: _inside(
+                ExtArray._create(
+                    place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
+                )
             ),
         )
 
@@ -130,8 +133,13 @@ def open_together(
             place,
             engine,
             hints,
-            lambda engine: ExtArray._open(place, mode, timeout, engine, durability, verify),
+            lambda engine: FileStore.open(place, mode, timeout, engine, durability, verify),
         )
+
+
+def _inside(array: ExtArray) -> tuple[FileStore, Axial]:
+    """Take the store out of a fresh array."""
+    return cast("FileStore", array._store), array.axial
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
@@ -153,9 +161,9 @@ def _joined(
     path: Path,
     engine: str,
     hints: dict[str, str],
-    make: Callable[[str], ExtArray],
+    make: Callable[[str], tuple[FileStore, Axial]],
 ) -> ParallelArray:
-    """Return the array of all ranks, which `make` makes or opens on rank 0 by an engine.
+    """Return the array of all ranks, whose store `make` makes or opens on rank 0 by an engine.
 
     A new pair of files takes its names when all ranks have it open: what cannot be had together
     replaces nothing.
@@ -166,21 +174,21 @@ def _joined(
         # Ranks of one host share its page cache; a mapping on another host would not.
         own = "auto" if _is_one_host(agreement) else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
-    array = replica = views = None
+    store = replica = views = None
     try:
         with agreement.step():
             pair = None
             if not comm.rank:
-                array = make(own)
-                pair = pair_of(cast("FileStore", array._store), array.axial)
+                store, axial = make(own)
+                pair = pair_of(store, axial)
                 if engine == "auto":
-                    through_mpi = through_mpi or is_remote(cast("FileStore", array._store)._data)
+                    through_mpi = through_mpi or is_remote(store._data)
         pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
-            if array is None:
-                replica = ReplicaStore(path, pair, own)
-                array = ExtArray._from_store(replica, replica.axial)
-        file = cast("FileStore", array._store)._data
+            if store is None:
+                store = replica = ReplicaStore(path, pair, own)
+                axial = replica.axial
+        file = store._data
         hints = {**default_hints(file), **hints}
         with agreement.step():
             if through_mpi:
@@ -189,17 +197,19 @@ def _joined(
         with agreement.step():
             if views is not None:
                 views.check(file)
+            stage = stage_bytes(file)
+            array = ParallelArray._join(store, axial, replica, agreement, hints, views, stage)
         if pair.hidden is not None:
             with agreement.step():
                 if not comm.rank:
-                    array._publish()
+                    store.take_names()
     except BaseException as error:
         if views is not None and is_agreed(error, comm):
             views.close()
-        if array is not None:
-            array.close()
+        if store is not None:
+            store.close()
         raise
-    return ParallelArray._join(array, replica, agreement, hints, views, stage_bytes(file))
+    return array
 
 
 def _is_one_host(agreement: Agreement) -> bool:
@@ -460,4 +470,4 @@ class _Shared:
 
 def _files_of(new: ParallelArray) -> FileStore:
     """Return the store of rank 0."""
-    return cast("FileStore", new._store)
+    return new._pair

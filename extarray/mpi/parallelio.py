@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -324,7 +324,7 @@ class ParallelIO(ZonedArray):
 
         MPI-IO knows nothing of holes that do not hold the fill value; the engine of this rank does.
         """
-        transfer, store = plan(self._io), self._store
+        transfer, store = plan(self._io), self._pair
         cuts = store.cuts
         if self._views is None or cuts is None or store.mode == "r+":
             return transfer
@@ -350,7 +350,7 @@ class ParallelIO(ZonedArray):
             return self._carry_out(plan())
         self._check()
         result = self._transfer_together(what, verb, plan)
-        if what != "read" and self._store.is_durable:
+        if what != "read" and self._pair.is_durable:
             self._sync_together()
         return result
 
@@ -405,33 +405,33 @@ class ParallelIO(ZonedArray):
                 self._own_views().transfer_alone(rounds, transfer.write)
                 rounds.finish()
         result = transfer.finish()
-        if transfer.write and self._store.is_durable:
-            self._sync_elements()
+        if transfer.write and self._pair.is_durable:
+            self._pair.sync_elements()
         return result
 
     def _sync_together(self) -> None:
         """Bring to the disk what all ranks have written, on every host."""
-        if self._store.mode == "r":
+        if self._pair.mode == "r":
             return
         failure = None if self._views is None else self._views.sync()
         with self._agreement.step():
             if failure is not None:
                 raise failure
-            self._sync_elements()
+            self._pair.sync_elements()
 
     # -- checksums ---------------------------------------------------------------------------
 
     def _flush(self, last: bool = False) -> None:
         """Bring what rank 0 knows to the disk; checksums are made by all ranks together."""
         if not self.comm.rank:
-            self._store.flush()
+            self._pair.flush()
 
     def _flush_together(self, last: bool = False) -> None:
         """Bring the metadata to the disk, and before that the checksums up to date; collective.
 
         What all ranks have written is on the disk.
         """
-        store = cast("FileStore", self._store)
+        store = self._pair
         sums = store.sums
         with self._agreement.step() as step:
             step.numbers[0] = int(sums is not None and sums.in_doubt)
@@ -499,7 +499,7 @@ class ParallelIO(ZonedArray):
 
     def _flush_last(self) -> None:
         """Bring checksums up to date, before the array is closed; what fails leaves doubt."""
-        if not self._store.header.checksum or self._store.mode != "r+":
+        if not self._pair.header.checksum or self._pair.mode != "r+":
             return
         with contextlib.suppress(ExtArrayError, OSError):
             with self._agreement.step():
@@ -510,7 +510,7 @@ class ParallelIO(ZonedArray):
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
         """Verify the chunks of a job where that is asked, and note those that it writes to."""
-        header = self._store.header
+        header = self._pair.header
         if job is None or not header.checksum:
             yield
             return
@@ -533,7 +533,7 @@ class ParallelIO(ZonedArray):
         if self._alone is None:
             with self._opening:
                 if self._alone is None:
-                    store = cast("FileStore", self._store)
+                    store = self._pair
                     name, writable = f"{store.absolute}.xta", store.mode == "r+"
                     views = FileViews(library().COMM_SELF, name, writable, self._hints)
                     try:

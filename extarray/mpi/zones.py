@@ -16,7 +16,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.resizing import count, is_start
-from extarray.common.arguments import as_int, as_ints
+from extarray.common.arguments import as_axis, as_int, as_ints
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
 from extarray.mpi.runtime import check_rank
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from extarray.array.resizing import Side
     from extarray.mpi.runtime import Agreement
+    from extarray.storage.file_store import FileStore
 
 
 __all__ = [
@@ -338,11 +339,12 @@ class Zones:
 class ZonedArray(ExtArray):
     """The part of `ParallelArray` that knows which rank has which part of it, and of a growth."""
 
-    __slots__ = ("_agreement", "_distribution", "comm")
+    __slots__ = ("_agreement", "_distribution", "_pair", "comm")
 
     comm: Any
     _agreement: Agreement
     _distribution: Distribution | None  # None: no axes
+    _pair: FileStore  # the files, as this rank has them open
 
     def distribute(
         self,
@@ -468,7 +470,7 @@ class ZonedArray(ExtArray):
         >>> a.zone_of_growth(axis=0, by=8)  # doctest: +SKIP
         (slice(10, 12, None), slice(0, 12, None))
         """
-        j, n, first = self._axis(axis), count(by), is_start(side)
+        j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
         parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
         if not first:
             return parts
@@ -481,7 +483,7 @@ class ZonedArray(ExtArray):
         """Return the zones of the array."""
         distribution = self._distributed()
         low, n = (0,) * self.ndim, self.comm.size
-        return Zones(distribution, low, self.shape, self._store.offset, self.chunks, n)
+        return Zones(distribution, low, self.shape, self._pair.offset, self.chunks, n)
 
     def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
         """Return the zones of what a growth adds, as elements are counted before it."""
@@ -489,7 +491,7 @@ class ZonedArray(ExtArray):
         low, high = [0] * self.ndim, list(self.shape)
         low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)
         distribution = Distribution(given.kind, given.block, None)
-        return Zones(distribution, low, high, self._store.offset, self.chunks, self.comm.size)
+        return Zones(distribution, low, high, self._pair.offset, self.chunks, self.comm.size)
 
     def _first_distribution(self) -> Distribution | None:
         n = self.ndim
