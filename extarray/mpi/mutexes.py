@@ -37,7 +37,7 @@ _NAP = 1e-4
 
 
 class Mutexes:
-    """A number of mutexes, each of which one rank at a time has.
+    """A set of mutexes, each held by one rank at a time.
 
     Made by `Mutexes.create` and `GlobalArray.create_mutexes`.
 
@@ -133,7 +133,7 @@ class Mutexes:
         self._window.Sync()
 
     def unlock(self, number: SupportsIndex) -> None:
-        """Let the next rank have a mutex.
+        """Release a mutex, to the next rank that waits for it.
 
         Parameters
         ----------

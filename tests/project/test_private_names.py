@@ -1,9 +1,10 @@
 """A room uses no private name, one that begins with an underscore, of another room.
 
 A member belongs to the rooms whose classes define it: as a method, a value, a slot, or an attribute
-of ``self``; also to those that name it in a protocol, as what they need of an object.  To declare
-one for somebody else's class (a bare annotation, a stub under ``TYPE_CHECKING``) defines nothing.
-A member that no room defines is Python's or NumPy's.
+of ``self``; also to those that name it in a protocol, as what they need of an object, but for rooms
+beside the array, which need public names alone.  To declare one for somebody else's class (a bare
+annotation, a stub under ``TYPE_CHECKING``) defines nothing.  A member that no room defines is
+Python's or NumPy's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
 
 #: Rooms that are still to be cleaned.  One that is clean must not stand here.
 UNCLEAN = {"_core", "array", "maintenance", "mpi", "numpy_api", "selection", "storage"}
+
+#: Rooms whose protocols define no private members.
+BESIDE = {"array_api", "cli", "interop", "mpi", "pexta", "plot"}
 
 _CYTHON_DEFINITIONS = re.compile(
     r"^[ \t]*(?:(?:cpdef|def)\b[^\n#(]*?(\w+)[ \t]*\("
@@ -53,12 +57,20 @@ def targets(node: ast.AST):
         yield node.optional_vars
 
 
-def members_of_python(text: str):
-    """Yield the members that the classes of a module define."""
+def is_protocol(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and any(
+        ast.unparse(base).startswith("Protocol") for base in node.bases
+    )
+
+
+def members_of_python(text: str, protocols: bool = True):
+    """Yield the members that the classes of a module define, protocols among them or not."""
     left: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
     while left:
         node, of_class = left.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if is_protocol(node) and not protocols:
             continue
         if of_class and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -90,8 +102,11 @@ def members(room: str) -> frozenset[str]:
     """The private members that a room defines."""
     found: set[str] = set()
     for path in sources(room):
-        read = members_of_python if path.suffix == ".py" else members_of_cython
-        found.update(filter(is_private, read(path.read_text(encoding="utf-8"))))
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            found.update(filter(is_private, members_of_python(text, room not in BESIDE)))
+        else:
+            found.update(filter(is_private, members_of_cython(text)))
     return frozenset(found)
 
 
@@ -183,6 +198,12 @@ def test_members_are_found():
 )
 def test_members_of_python(text, wanted):
     assert set(filter(is_private, members_of_python(text))) == set(wanted.split())
+
+
+def test_members_of_protocols():
+    text = "class P(Q, Protocol):\n    def _f(self): ..."
+    assert set(members_of_python(text)) == {"_f"}
+    assert set(members_of_python(text, protocols=False)) == set()
 
 
 def test_members_of_cython():
