@@ -57,8 +57,7 @@ _later = LazyImports(
 )
 _mpi = LazyImports(
     {
-        "extarray.mpi.opening": "create_together open_together",
-        "extarray.mpi.rechunking": "rechunk_together",
+        "extarray.mpi.creation": "create_together open_together rechunk_together",
     }
 )
 

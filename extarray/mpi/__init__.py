@@ -1,50 +1,42 @@
 """Arrays of several processes, through MPI.
 
-`extarray.create` and `extarray.open` with ``comm=`` give a `ParallelArray`.  From the top down:
+`extarray.create` and `extarray.open` with ``comm=`` give a `ParallelArray`, whose elements are in
+files; `GlobalArray` has its elements in the memory of all ranks.  From the top down:
 
-``rechunking``, ``sharing``
-    Layout transformations that ranks share, and which has which part: `extarray.rechunk` with
-    ``comm=``.
-``opening``
-    Making and opening: rank 0 does, the others follow.
+``creation``
+    Arrays made, opened and rechunked by all ranks together, with ``comm=``.
 ``globalarray``
-    `GlobalArray`: elements in the memory of all ranks; how they are made, grow and end.
-``collectives``, ``mutexes``
-    What all ranks do with global arrays as wholes; turns that ranks take.
+    `GlobalArray`: how it is made, grows and ends.
+``collectives``
+    Operations of all ranks on global arrays as wholes.
 ``access``
-    What one rank reads, writes and adds to, of any part of a global array.
-``onesided``, ``windows``
-    How that moves to and from the memory of others, and that memory.
-``ghosts``
-    The elements around a zone.
+    One-sided access of a rank to any part of a global array.
+``windows``
+    The memory of all ranks, and how elements move to and from that of others.
+``mutexes``
+    `Mutexes`: turns that ranks take.
 ``array``
-    `ParallelArray`: how it is followed, flushed and closed.
-``changes``
-    Collective growth, and other changes: rank 0 makes them, the others take them up.
+    `ParallelArray`: how it grows, changes, is followed, flushed and closed.
 ``parallelio``
-    Reading and writing, collective or by one rank.
-``zoned``
-    Which rank has which part of an array.
-``additions``
-    Additions to elements in files, of which none is lost.
-``direct``, ``transfers``
-    What a rank moves, through MPI-IO or by its own engine.
+    Its elements, read and written by all ranks together or by one.
+``rank_io``
+    Transfers of one rank, through MPI-IO or by its own engine; additions under a lock.
 ``patches``
-    Which part of a selection lies where: pure functions.
+    The parts of a selection in the memory of each rank, and ghosts: pure functions.
 ``fileviews``
     A file view, a staging buffer, and rounds that all ranks make together.
 ``plans``
     Parts of a transfer in the order of the file.
 ``replica``
     The store of the ranks that commit nothing.
-``agreement``
-    Steps that all ranks take, or none.
 ``zones``
-    Which rank has which part: pure functions.
-``requests``, ``values``
-    Transfers that go on while the program computes; what is put or added to elements.
+    The parts of the ranks in an array, and in a growth.
+``requests``
+    Transfers that go on while the program computes, and the values that they bring.
 ``runtime``
-    The MPI library, loaded late; its hints and errors.
+    The MPI library, loaded late, its hints and errors; steps that all ranks take, or none.
+
+The room stands on those of the array, of selections and of storage.
 """
 
 from extarray.mpi.array import ParallelArray

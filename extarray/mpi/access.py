@@ -15,24 +15,23 @@ from extarray.common.errors import (
     SelectionError,
     ShapeError,
 )
-from extarray.mpi import onesided
-from extarray.mpi.patches import Box, Layout, as_points, numbers
+from extarray.mpi import windows
+from extarray.mpi.patches import Box, ZoneLayout, as_points, numbers
+from extarray.mpi.requests import as_elements, as_item, scaled, spread
 from extarray.mpi.runtime import check_rank
-from extarray.mpi.values import as_elements, as_item, scaled, spread
-from extarray.mpi.windows import Window
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-    from extarray.mpi.agreement import Agreement
     from extarray.mpi.requests import Request
+    from extarray.mpi.runtime import Agreement
     from extarray.mpi.zones import Zone, Zones
 
-__all__ = ["OneSidedAccess"]
+__all__ = ["OneSidedAccess", "label"]
 
 
 class OneSidedAccess:
-    """Part of `GlobalArray`: elements in a window, and what one rank does with them alone.
+    """The part of `GlobalArray` that one rank calls alone: its elements are in a window.
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ class OneSidedAccess:
         self._agreement = agreement
         self.comm = agreement.comm
         self.dtype, self.ghosts = dtype, ghosts
-        self._window = Window(agreement, Layout(zones, dtype, ghosts))
+        self._window = windows.Window(agreement, ZoneLayout(zones, dtype, ghosts))
         self._is_open = True
 
     @property
@@ -102,7 +101,7 @@ class OneSidedAccess:
         )
 
     def distribution(self, rank: SupportsIndex | None = None) -> Zone:
-        """Zone of a rank.
+        """Return the zone of a rank.
 
         Parameters
         ----------
@@ -126,7 +125,7 @@ class OneSidedAccess:
         return self._window.layout.zone(check_rank(rank, self.comm))
 
     def access(self, ghosts: bool = False) -> NDArray[Any]:
-        """The zone of this rank, without a copy.
+        """Return the zone of this rank, without a copy.
 
         Parameters
         ----------
@@ -222,7 +221,7 @@ class OneSidedAccess:
             return into
 
         patches = self._window.layout.patches(box)
-        return onesided.get(self._window, patches, box.view(values), result, testable)
+        return windows.get(self._window, patches, box.view(values), result, testable)
 
     def put(self, selection: Any, values: ArrayLike) -> None:
         """Write to a selection, one-sided.
@@ -264,7 +263,7 @@ class OneSidedAccess:
     def _put(self, selection: Any, values: ArrayLike, testable: bool = False) -> Request:
         box = self._box(selection)
         block = box.view(self._values(as_elements(values, self.dtype), box.shape))
-        return onesided.put(self._window, self._window.layout.patches(box), block, testable)
+        return windows.put(self._window, self._window.layout.patches(box), block, testable)
 
     def accumulate(self, selection: Any, values: ArrayLike, alpha: Any = 1) -> None:
         """Add to a selection, one-sided: ``g[selection] += alpha * values``, element by element.
@@ -318,7 +317,7 @@ class OneSidedAccess:
     ) -> Request:
         box = self._box(selection)
         block = box.view(self._values(scaled(values, alpha, self.dtype), box.shape))
-        return onesided.accumulate(self._window, self._window.layout.patches(box), block, testable)
+        return windows.accumulate(self._window, self._window.layout.patches(box), block, testable)
 
     def gather(self, indices: ArrayLike) -> NDArray[Any]:
         """Read a list of elements, one-sided.
@@ -345,7 +344,7 @@ class OneSidedAccess:
         points = as_points(indices, self.shape)
         values = np.empty(len(points), self.dtype)
         patches = self._window.layout.points(points)
-        onesided.get(self._window, patches, values, lambda: values).wait()
+        windows.get(self._window, patches, values, lambda: values).wait()
         return values
 
     def scatter(self, indices: ArrayLike, values: ArrayLike) -> None:
@@ -373,7 +372,7 @@ class OneSidedAccess:
         _, back = np.unique(numbers(points, self.shape)[::-1], return_index=True)
         last = len(points) - 1 - back
         patches = self._window.layout.points(points[last])
-        onesided.put(self._window, patches, given[last]).wait()
+        windows.put(self._window, patches, given[last]).wait()
 
     def scatter_acc(self, indices: ArrayLike, values: ArrayLike, alpha: Any = 1) -> None:
         """Add to a list of elements, one-sided.
@@ -405,7 +404,7 @@ class OneSidedAccess:
         sums = np.zeros(len(first), self.dtype)
         np.add.at(sums, places, given)
         patches = self._window.layout.points(points[first])
-        onesided.accumulate(self._window, patches, sums).wait()
+        windows.accumulate(self._window, patches, sums).wait()
 
     def read_inc(self, index: Any, inc: Any = 1) -> Any:
         """Add to one element, and get what it was: one step for all ranks.
@@ -435,8 +434,8 @@ class OneSidedAccess:
         if box.shape:
             raise SelectionError(f"{index!r} selects no single element; give an integer an axis")
         (patch,) = self._window.layout.patches(box)
-        onesided.number_of(self.dtype)
-        return onesided.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
+        windows.number_of(self.dtype)
+        return windows.fetch_and_add(self._window, patch, as_item(inc, self.dtype, "inc"))[()]
 
     def _check(self) -> None:
         if not self._is_open:
@@ -447,7 +446,7 @@ class OneSidedAccess:
         return Box.of(selection, self.shape, self.dtype)
 
     def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Where to read to, checked."""
+        """Check where to read to."""
         if not isinstance(out, np.ndarray):
             raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
         if out.shape != shape:
@@ -462,6 +461,11 @@ class OneSidedAccess:
         return out
 
     def _values(self, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Elements for a selection of a shape, apart from those that they are written to."""
+        """Spread elements over a shape, apart from those that they are written to."""
         apart = given.copy() if np.may_share_memory(given, self._window.own) else given
         return spread(apart, shape)
+
+
+def label(array: OneSidedAccess) -> str:
+    """Name a global array in the words by which ranks compare what they mean."""
+    return f"global array {array._number}"

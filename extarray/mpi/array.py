@@ -1,30 +1,64 @@
-"""Arrays of several processes: one array, a communicator, and each rank's part in both."""
+"""Arrays of several processes: one array, a communicator, and each rank's part in both.
+
+Changes of the metadata are made by all ranks together: rank 0 commits them, and the others take
+them up.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
+
+import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.common.errors import ArgumentError
-from extarray.mpi.agreement import is_agreed, leave_together
-from extarray.mpi.changes import CollectiveChanges
-from extarray.mpi.replica import ReplicaStore
+from extarray.array.growth import as_source
+from extarray.array.resizing import count, is_start, moved
+from extarray.common.arguments import as_axis, as_int
+from extarray.common.errors import ArgumentError, CastingError, ShapeError
+from extarray.grid.chunking import check_shape
+from extarray.grid.policy import encode_policy
+from extarray.mpi.parallelio import ParallelIO
+from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
+from extarray.mpi.runtime import agreed, is_agreed, leave_together, portable, received
+from extarray.mpi.zones import shifted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from extarray.mpi.agreement import Agreement
+    from numpy.typing import ArrayLike, NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.array.resizing import Side
+    from extarray.grid.policy import Growth as Policy
     from extarray.mpi.fileviews import FileViews
+    from extarray.mpi.rank_io import Transfer
+    from extarray.mpi.runtime import Agreement, Step
     from extarray.storage.file_store import FileStore
+
 
 __all__ = ["ParallelArray"]
 
 
-class ParallelArray(CollectiveChanges):
-    """Array that the ranks of a communicator have open together.
+class _Allocation(NamedTuple):
+    """The room of a growth, before its data are written and it is committed."""
+
+    growth: Growth
+    data_bytes: int
+
+
+class _Outcome(NamedTuple):
+    """The outcome of a change on rank 0, and what is committed then."""
+
+    news: News
+    error: bytes | None
+
+
+class ParallelArray(ParallelIO):
+    """An array that the ranks of a communicator have open together.
 
     Made by `extarray.create` and `extarray.open` with ``comm=``.
 
@@ -53,21 +87,26 @@ class ParallelArray(CollectiveChanges):
     ...     a.read((slice(None), 0))
     """
 
-    __slots__ = ()
+    __slots__ = ("_known", "_replica")
+
+    _known: int  # segments that all ranks know, while rank 0 changes the bounds
+    _replica: ReplicaStore | None  # the store of a rank that commits nothing
 
     @classmethod
     def _join(
         cls,
-        array: ExtArray,
+        store: FileStore,
+        axial: Axial,
+        replica: ReplicaStore | None,
         agreement: Agreement,
         hints: Mapping[str, Any],
         views: FileViews | None,
         stage: int,
     ) -> ParallelArray:
-        """The array of all ranks, given that of each rank's store."""
-        if array._store.sums is not None:
-            array._store.sums.alone = False
-        self = cls._from_store(array._store, array.axial)
+        """Make the array of all ranks, given the store of each."""
+        if store.sums is not None:
+            store.sums.alone = False
+        self = cls._from_store(store, axial)
         self.comm = agreement.comm
         self._adding = threading.Lock()
         self._agreement = agreement
@@ -75,6 +114,9 @@ class ParallelArray(CollectiveChanges):
         self._distribution = self._first_distribution()
         self._hints = hints
         self._known = 0
+        self._opening = threading.Lock()
+        self._pair = store
+        self._replica = replica
         self._stage = stage
         self._views = views
         self._worker = None
@@ -83,17 +125,214 @@ class ParallelArray(CollectiveChanges):
     # Copies and unpickled arrays are of one process.
 
     @classmethod
-    def _create(cls, *args: Any, **options: Any) -> ExtArray:  # type: ignore[override]
-        return ExtArray._create(*args, **options)
+    def _plain_kind(cls) -> type[Any]:
+        return ExtArray
 
     @classmethod
-    def _open(cls, *args: Any, **options: Any) -> ExtArray:  # type: ignore[override]
-        return ExtArray._open(*args, **options)
+    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Any:
+        return ExtArray._reopen(path, uuid, engine)
 
     def _check_sole(self, what: str) -> None:
         raise ArgumentError(
             f"cannot {what} under a communicator; open it without comm, in one rank"
         )
+
+    def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+        """Grow an axis; collective, see `ExtArray.extend`.
+
+        Parameters
+        ----------
+        axis, by, side
+            As for `ExtArray.extend`; the same on all ranks.
+
+        Examples
+        --------
+        >>> a.extend(axis=1, by=4)  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            j, n = as_axis(axis, self.ndim), count(by)
+            is_start(side)
+            self._check("extend")
+            step.arguments = f"extend axis {j} by {n} at the {side}"
+        self._change(lambda: ExtArray.extend(self, j, n, side))
+
+    def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
+        """Grow an axis by data that all ranks have; collective, see `ExtArray.append`.
+
+        Parameters
+        ----------
+        data, axis, side
+            As for `ExtArray.append`; the same on all ranks, of which each writes a part.  The shape
+            of the data is compared, the values are not.
+
+        Examples
+        --------
+        >>> a.append(np.ones((2, 12)))  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            j, first = as_axis(axis, self.ndim), is_start(side)
+            values = as_source(data, self.dtype, lambda: self.fill_value)
+            self._check("append to")
+            n = self._length_of(values, j)
+            step.arguments = f"append data of shape {tuple(values.shape)} along axis {j}, {side}"
+        zones = self._zones_of_growth(j, n, first).of(self.comm.rank)
+        shift = n if first else -self.shape[j]
+
+        def fill() -> Transfer:
+            places = [(zone, shifted(zone, j, shift)) for zone in zones]
+            return self._io.filling(places, values)
+
+        self._grow_by(j, n, first, fill)
+
+    def append_zone(
+        self,
+        local: ArrayLike,
+        axis: SupportsIndex,
+        by: SupportsIndex,
+        side: Side = "end",
+    ) -> None:
+        """Grow an axis by data of which each rank has a part; collective.
+
+        Parameters
+        ----------
+        local : array_like
+            The elements of ``zone_of_growth(axis, by, side)``: of its shape for "block", 1-D for
+            "block_cyclic", the zones one after the other.
+        axis, by, side
+            As for `extend`; the same on all ranks.
+
+        Raises
+        ------
+        ShapeError, CastingError, AxisError, ReadOnlyError, ClosedError, LimitError, StorageError
+            On all ranks, where one has a reason; the array is as before.
+
+        Notes
+        -----
+        The data are written first, and the bounds committed last, in one commit.
+
+        Examples
+        --------
+        >>> part = a.zone_of_growth(axis=0, by=8)  # doctest: +SKIP
+        >>> local = np.ones([s.stop - s.start for s in part])  # doctest: +SKIP
+        >>> a.append_zone(local, axis=0, by=8)  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
+            self._check("append to")
+            zones = self._zones_of_growth(j, n, first)
+            ranges = zones.ranges(self.comm.rank)
+            values = self._as_local(local, ranges, zones.distribution.kind)
+            step.arguments = f"append zones along axis {j} by {n}, {side}"
+
+        def fill() -> Transfer:
+            if zones.distribution.kind == "block":
+                zone = zones.of(self.comm.rank)[0]
+                whole = tuple(slice(0, s.stop - s.start) for s in zone)
+                return self._io.filling([(zone, whole)], values)
+            return self._io.writing_zones(ranges, values)
+
+        self._grow_by(j, n, first, fill)
+
+    def _as_local(self, local: Any, ranges: list[list[slice]], kind: str) -> NDArray[Any]:
+        """Check the part of a rank in an append."""
+        values = np.asarray(local)
+        extents = tuple(sum(r.stop - r.start for r in some) for some in ranges)
+        wanted = extents if kind == "block" else (math.prod(extents),)
+        if values.shape != wanted:
+            raise ShapeError(
+                f"local data of shape {values.shape} do not fit the zone of this rank in the new "
+                f"part: {wanted} is needed, see zone_of_growth"
+            )
+        if not np.can_cast(values.dtype, self.dtype, "same_kind"):
+            raise CastingError(
+                f"cannot append {values.dtype} to an array of {self.dtype} by the rule "
+                "'same_kind'; cast it first, with astype"
+            )
+        return values
+
+    def resize(
+        self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
+    ) -> None:
+        """Grow or shrink axes at their ends; collective, see `ExtArray.resize`.
+
+        Parameters
+        ----------
+        shape, axis
+            As for `ExtArray.resize`; the same on all ranks.
+
+        Examples
+        --------
+        >>> a.resize((20, 12))  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            new = check_shape(shape)
+            j = None if axis is None else as_axis(axis, self.ndim)
+            self._check("resize")
+            step.arguments = f"resize to {new}" + ("" if j is None else f" along axis {j}")
+        self._change(lambda: ExtArray.resize(self, new, j))
+
+    def shrink(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+        """Cut elements off an axis; collective, see `ExtArray.shrink`.
+
+        Parameters
+        ----------
+        axis, by, side
+            As for `ExtArray.shrink`; the same on all ranks.
+
+        Examples
+        --------
+        >>> a.shrink(axis=0, by=2)  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            j, n = as_axis(axis, self.ndim), count(by)
+            is_start(side)
+            self._check("shrink")
+            step.arguments = f"shrink axis {j} by {n} at the {side}"
+        self._change(lambda: ExtArray.shrink(self, j, n, side))
+
+    def reserve(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
+        """Make room for growth; collective, see `ExtArray.reserve`.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            As for `ExtArray.reserve`; the same on all ranks.
+
+        Examples
+        --------
+        >>> a.reserve((100, 100))  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            new = check_shape(shape)
+            self._check("reserve room for")
+            step.arguments = f"reserve room for {new}"
+        self._change(lambda: ExtArray.reserve(self, new))
+
+    def add_axis(
+        self, position: SupportsIndex = 0, name: str | None = None, chunk: SupportsIndex = 1
+    ) -> None:
+        """Add an axis of extent 1; collective, see `ExtArray.add_axis`.
+
+        Parameters
+        ----------
+        position, name, chunk
+            As for `ExtArray.add_axis`; the same on all ranks.
+
+        Notes
+        -----
+        The zones are then those that an array begins with, see `distribute`.
+
+        Examples
+        --------
+        >>> a.add_axis(name="time")  # doctest: +SKIP
+        """
+        with self._step_of_change() as step:
+            at, extent = as_int(position, "position"), as_int(chunk, "chunk")
+            self._check("add an axis to")
+            step.arguments = f"add an axis at {at} with name {name!r} and chunks of {extent}"
+        self._sync_together()  # as far as the disk goes, there is no older state then
+        self._flush_together()  # the sums go with the chunks
+        self._change(lambda: ExtArray.add_axis(self, at, name, extent))
 
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what a writer outside has committed; collective.
@@ -123,13 +362,13 @@ class ParallelArray(CollectiveChanges):
                     "an array under a communicator cannot become its successor; open it again"
                 )
             step.arguments = "refresh"
-        store = cast("FileStore", self._store)
+        store = self._pair
         before, ndim = store.state.sequence, self.ndim
         self._change(lambda: ExtArray.refresh(self))
         if self.ndim != ndim:
             with self._agreement.step():
-                if isinstance(store, ReplicaStore):
-                    store.watch_file()
+                if self._replica is not None:
+                    self._replica.watch_file()
                     self._watch_cuts()
         return store.state.sequence != before
 
@@ -151,7 +390,7 @@ class ParallelArray(CollectiveChanges):
         self._flush_together()
 
     def follow(self, *args: Any, **kwargs: Any) -> Any:
-        """Not possible: ranks would see news at different times.
+        """Raise: ranks would see news at different times.
 
         Parameters
         ----------
@@ -221,3 +460,125 @@ class ParallelArray(CollectiveChanges):
             # The others are elsewhere; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def _step_of_change(self) -> Step:
+        """Begin a step before a change, with which all transfers under way are over.
+
+        They shall find the elements where their plans say: a cut gives chunks back.
+        """
+        self._check()
+        self._drain()
+        return self._agreement.step()
+
+    def _set_policy(self, growth: Policy) -> None:
+        with self._step_of_change() as step:
+            value = encode_policy(growth)
+            self._check("change the growth policy of")
+            step.arguments = f"set the growth policy {value}"
+        self._change(lambda: ExtArray._set_policy(self, growth))
+
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        with self._commits:
+            with self._step_of_change() as step:
+                attrs = change()
+                if attrs is None:
+                    step.arguments = "leave the attributes as they are"
+                else:
+                    self._check("change the attributes of")
+                    step.arguments = f"set the attributes {attrs}"
+            if attrs is not None:
+                self._change(lambda: ExtArray._save_attrs(self, lambda: attrs))
+
+    def _grow_by(self, axis: int, by: int, at_start: bool, fill: Callable[[], Transfer]) -> None:
+        """Grow an axis by what all ranks write together."""
+
+        def change() -> None:
+            with self._growth:
+                self._rebound(*moved(self.shape, axis, by, at_start), fill)
+
+        self._change(change, fill)
+
+    def _change(
+        self, change: Callable[[], object], fill: Callable[[], Transfer] | None = None
+    ) -> None:
+        """Let rank 0 make a change of the metadata, and all ranks take it up.
+
+        `fill` plans the part of this rank in what the change appends.
+        """
+        if self._replica is not None:
+            self._follow(self._replica, fill)
+            return
+        store = self._pair
+        axial, attrs = self.axial, store.attrs
+        self._known = axial.segments
+        error = None
+        try:
+            change()
+        except BaseException as problem:
+            error = portable(agreed(problem, self.comm))
+            raise
+        finally:
+            # Also after an error: an interrupt may have come when all was done.
+            known = self._known if self.axial is axial else 0  # other axes, all is new
+            news = news_since(store, self.axial, known, attrs)
+            self._agreement.tell(_Outcome(news, error))
+            self._follow_axes()
+
+    def _follow(self, replica: ReplicaStore, fill: Callable[[], Transfer] | None) -> None:
+        """Take part in a change that rank 0 makes, as another rank."""
+        mark = self.axial._mark()
+        message = self._agreement.tell()
+        if isinstance(message, _Allocation):
+            assert fill is not None
+            try:
+                self._fill_together(message, fill)
+            finally:
+                message = self._agreement.tell()
+                self._take(replica, message.news, mark)
+        else:
+            self._take(replica, message.news, mark)
+        if message.error is not None:
+            raise received(message.error, 0, self.comm)
+
+    def _take(self, replica: ReplicaStore, news: News, mark: Any) -> None:
+        """Take up what rank 0 has committed."""
+        self.axial._rollback(mark)
+        replica.take(news)
+        self._show_store(replica.axial)
+        self._forget_touched()
+        self._follow_axes()
+
+    def _follow_axes(self) -> None:
+        """Begin with the first distribution anew where there are other axes."""
+        given = self._distribution
+        if self.ndim != (0 if given is None else len(given.block)):
+            self._distribution = self._first_distribution()
+
+    def _take_room(self) -> None:
+        """Use the room that rank 0 has made for an append."""
+        if self._pair.region is not self._region:
+            self._attach_store()
+        if self.axial.size and not self._has_places:
+            self._place_elements()
+        self._forget_touched()
+
+    def _fill_box(self, start: Any, stop: Any, values: Any) -> None:
+        # On rank 0, in the middle of an append: room is made, and nothing is committed.
+        growth = growth_since(self.axial, self._known)
+        allocation = _Allocation(growth, self.axial.size * self.chunk_bytes)
+        self._agreement.tell(allocation)
+        self._fill_together(allocation, values)
+
+    def _fill_together(self, allocation: _Allocation, fill: Callable[[], Transfer]) -> None:
+        """Write what is appended, each rank its part."""
+
+        def plan() -> Transfer:
+            if self._replica is not None:
+                allocation.growth.replay(self.axial)
+                self._replica.cover(allocation.data_bytes)
+                self._take_room()
+            return fill()
+
+        self._transfer("append", plan, True)

@@ -1,4 +1,4 @@
-"""What all ranks do with global arrays as wholes."""
+"""Operations of all ranks on global arrays as wholes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
-from extarray.mpi.access import OneSidedAccess
+from extarray.mpi.access import OneSidedAccess, label
 from extarray.mpi.array import ParallelArray
+from extarray.mpi.requests import as_item, check_same_kind
 from extarray.mpi.runtime import library
-from extarray.mpi.values import as_item, check_same_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.agreement import Step
+    from extarray.mpi.runtime import Step
     from extarray.mpi.zones import Zone
 
 __all__ = ["Collectives"]
 
 
 class Collectives(OneSidedAccess):
-    """Part of `GlobalArray`: what all ranks call together, for all elements.
+    """The part of `GlobalArray` that all ranks call together, for all elements.
 
     Each rank makes the new elements of its zone from what all have written before.  A step in which
     arguments are checked is the barrier behind which it is read, a second one that before new
@@ -33,7 +33,7 @@ class Collectives(OneSidedAccess):
     """
 
     def sync(self) -> None:
-        """Have all ranks see what all have written; collective.
+        """Show all ranks what all have written; collective.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class Collectives(OneSidedAccess):
         self._set(lambda zone: alpha * a.get(zone) + beta * b.get(zone))
 
     def dot(self, b: Collectives) -> Any:
-        """Sum of the products of the elements of two arrays; collective.
+        """Return the sum of the products of the elements of two arrays; collective.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class Collectives(OneSidedAccess):
 
     @contextmanager
     def _start(self, name: str, *others: Collectives) -> Iterator[Step]:
-        """A step that checks arguments; behind it all ranks see what all have written.
+        """Begin a step that checks arguments; behind it all ranks see what all have written.
 
         That is to this array and to others, which inside are global arrays that are there.
         """
@@ -263,7 +263,7 @@ class Collectives(OneSidedAccess):
                     )
             for array in (self, *others):
                 array._window.publish()
-            step.arguments = " ".join([name, *(f"global array {b._number}" for b in others)])
+            step.arguments = " ".join([name, *map(label, others)])
             yield step
         for array in (self, *others):
             array._window.refresh()
@@ -290,7 +290,7 @@ class Collectives(OneSidedAccess):
 
 
 def _words(scalar: Any, name: str) -> str:
-    """What is compared of a scalar, which it has to be."""
+    """Return the words by which ranks compare a scalar; raise where it is none."""
     given = np.asarray(scalar)
     if given.ndim:
         raise ShapeError(f"{name} has shape {given.shape}; give a scalar")

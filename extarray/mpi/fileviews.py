@@ -67,25 +67,11 @@ class Rounds:
         self.buffer = np.empty(max(pieces, default=0), np.uint8)
 
     def nbytes(self, first: int, stop: int) -> int:
-        """Bytes of some parts.
-
-        Parameters
-        ----------
-        first, stop : int
-
-        Returns
-        -------
-        int
-        """
+        """Count the bytes of some parts."""
         return int(self._ends[stop] - self._ends[first])
 
     def move(self, first: int, stop: int) -> None:
-        """Move parts between memory and the buffer.
-
-        Parameters
-        ----------
-        first, stop : int
-        """
+        """Move parts between memory and the buffer."""
         if self.job is not None and first < stop:
             self.job.move(first, stop, self.buffer)
 
@@ -95,16 +81,7 @@ class Rounds:
             self.job.finish()
 
     def runs(self, edges: list[int]) -> tuple[list[int], list[int]]:
-        """Lengths and displacements of the runs of a view.
-
-        Parameters
-        ----------
-        edges : list of int
-
-        Returns
-        -------
-        tuple of list of int
-        """
+        """Return lengths and displacements of the runs of a view."""
         if self.job is None or len(edges) == 1:
             return [], []
         return self.job.plan.runs(edges[0], edges[-1])
@@ -124,7 +101,7 @@ def _views(plan: Plan, stage: int) -> Iterator[list[int]]:
 
 
 def _behind(ends: NDArray[np.int64], first: int, most: int) -> int:
-    """The part behind those from `first` on that have so much together, given running sums."""
+    """Find the part behind those from `first` on that have so much together, given running sums."""
     before = int(ends[first - 1]) if first else 0
     return int(np.searchsorted(ends, before + most, "right"))
 
@@ -200,7 +177,6 @@ class FileViews:
 
         Parameters
         ----------
-        rounds : Rounds
         write : bool
             The same on all ranks.
         n_views, n_pieces : int
@@ -228,11 +204,6 @@ class FileViews:
 
     def transfer_alone(self, rounds: Rounds, write: bool) -> None:
         """Carry out a job without the others.
-
-        Parameters
-        ----------
-        rounds : Rounds
-        write : bool
 
         Raises
         ------
@@ -289,7 +260,7 @@ class FileViews:
         return failure
 
     def _cut_off(self, end: int) -> Exception | None:
-        """What went wrong where the file ends before the last byte that was read.
+        """Return the error where the file ends before the last byte that was read.
 
         ROMIO says that all bytes were read, and leaves the buffer as it was.
         """
@@ -308,7 +279,7 @@ class FileViews:
         return f"cannot {'write to' if write else 'read'} '{self._path}'"
 
     def sync(self) -> StorageError | None:
-        """Have all ranks see what all have written, on every host; collective.
+        """Show all ranks what all have written, on every host; collective.
 
         Returns
         -------

@@ -11,12 +11,11 @@ from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_chunks, check_shape
-from extarray.mpi.agreement import Agreement, is_agreed, leave_together
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.collectives import Collectives
-from extarray.mpi.ghosts import as_ghosts, ghost_boxes
 from extarray.mpi.mutexes import Mutexes
-from extarray.mpi.patches import Layout
+from extarray.mpi.patches import ZoneLayout, as_ghosts, ghost_boxes
+from extarray.mpi.runtime import Agreement, is_agreed, leave_together
 from extarray.mpi.windows import Window
 from extarray.mpi.zones import Distribution, Zones
 
@@ -33,7 +32,7 @@ __all__ = ["GlobalArray"]
 
 
 class GlobalArray(Collectives):
-    """Array in the memory of the ranks of a communicator.
+    """An array in the memory of the ranks of a communicator.
 
     Made by `GlobalArray.create` and `GlobalArray.from_array`.
 
@@ -80,7 +79,7 @@ class GlobalArray(Collectives):
         *,
         process_grid: Sequence[SupportsIndex] | None = None,
     ) -> Self:
-        """Array of zeros; collective.
+        """Create an array of zeros; collective.
 
         Parameters
         ----------
@@ -127,7 +126,7 @@ class GlobalArray(Collectives):
     def _made(
         cls, comm: Any, plan: Callable[[], tuple[Zones, np.dtype[Any], tuple[int, ...]]]
     ) -> Self:
-        """Array of zones, a dtype and ghosts, which each rank finds out alone."""
+        """Make an array of zones, a dtype and ghosts, which each rank finds out alone."""
         with Agreement.on_duplicate(comm) as agreement:
             with agreement.step() as step:
                 zones, dtype, ghosts = plan()
@@ -144,7 +143,7 @@ class GlobalArray(Collectives):
     def from_array(
         cls, a: ParallelArray, ghosts: SupportsIndex | Sequence[SupportsIndex] | None = None
     ) -> Self:
-        """Array with the elements of one in files, and its chunks and zones; collective.
+        """Create an array with the elements, chunks and zones of one in files; collective.
 
         Parameters
         ----------
@@ -193,7 +192,7 @@ class GlobalArray(Collectives):
         return new
 
     def duplicate(self) -> Self:
-        """Array of the same elements, zones and ghosts; collective.
+        """Create an array of the same elements, zones and ghosts; collective.
 
         Returns
         -------
@@ -240,7 +239,7 @@ class GlobalArray(Collectives):
         # Chunks begin with the elements with which they began.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
         zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
-        window = Window(self._agreement, Layout(zones, self.dtype, self.ghosts))
+        window = Window(self._agreement, ZoneLayout(zones, self.dtype, self.ghosts))
         shift = [n if first and k == j else 0 for k in range(len(shape))]
         self._pull(window, shift)
         self._window.sync()  # nobody reads the old one any more
@@ -266,7 +265,7 @@ class GlobalArray(Collectives):
             self.get(source, window.own[place])
 
     def create_mutexes(self, count: SupportsIndex) -> Mutexes:
-        """Mutexes for the ranks of this array; collective.
+        """Create mutexes for the ranks of this array; collective.
 
         Parameters
         ----------
@@ -286,7 +285,7 @@ class GlobalArray(Collectives):
         return Mutexes.create(count, self.comm)
 
     def update_ghosts(self, wrap: bool = True) -> None:
-        """Have the ghosts of all ranks show what their owners have written; collective.
+        """Update the ghosts of all ranks by what their owners have written; collective.
 
         Parameters
         ----------
@@ -348,5 +347,5 @@ class GlobalArray(Collectives):
 
 
 def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
-    """Numbers for each axis, with more for one of them."""
+    """Add to the number of one axis."""
     return (*numbers[:axis], numbers[axis] + by, *numbers[axis + 1 :])

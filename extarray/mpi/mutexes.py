@@ -15,8 +15,7 @@ import numpy as np
 
 from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, BoundsError, ClosedError
-from extarray.mpi.agreement import Agreement, is_agreed
-from extarray.mpi.runtime import library
+from extarray.mpi.runtime import Agreement, is_agreed, library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +37,7 @@ _NAP = 1e-4
 
 
 class Mutexes:
-    """Mutexes, each of which one rank at a time has.
+    """A set of mutexes, each held by one rank at a time.
 
     Made by `Mutexes.create` and `GlobalArray.create_mutexes`.
 
@@ -73,7 +72,7 @@ class Mutexes:
 
     @classmethod
     def create(cls, count: SupportsIndex, comm: Any) -> Self:
-        """Mutexes that nobody has; collective.
+        """Create mutexes that nobody has; collective.
 
         Parameters
         ----------
@@ -134,7 +133,7 @@ class Mutexes:
         self._window.Sync()
 
     def unlock(self, number: SupportsIndex) -> None:
-        """Let the next rank have a mutex.
+        """Release a mutex, to the next rank that waits for it.
 
         Parameters
         ----------
@@ -166,7 +165,7 @@ class Mutexes:
 
     @contextlib.contextmanager
     def held(self, number: SupportsIndex) -> Iterator[None]:
-        """Have a mutex for the length of a with statement.
+        """Hold a mutex for the length of a with statement.
 
         Parameters
         ----------
@@ -223,7 +222,7 @@ class Mutexes:
     # -- words of a mutex, on any rank ---------------------------------------------------------
 
     def _home(self, i: int) -> int:
-        """The rank that keeps the end of a queue: one after the other, to spread them."""
+        """Return the rank that keeps the end of a queue: one after the other, to spread them."""
         return int(i % self._comm.size)
 
     def _place(self, word: int, i: int) -> int:
@@ -238,7 +237,7 @@ class Mutexes:
         return int(old)
 
     def _get(self, word: int, i: int) -> int:
-        """A word of this rank."""
+        """Return a word of this rank."""
         MPI, rank = library(), self._comm.rank
         old = np.empty((), np.int64)
         self._window.Fetch_and_op(old.copy(), old, rank, self._place(word, i), MPI.NO_OP)

@@ -6,16 +6,16 @@ import contextlib
 import contextvars
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
-from extarray.mpi import additions, direct, transfers
 from extarray.mpi.fileviews import FileViews, Rounds
+from extarray.mpi.rank_io import OwnEngine, ThroughMPI, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
-from extarray.mpi.zoned import ZonedArray
+from extarray.mpi.zones import ZonedArray
 from extarray.storage.checksums import SUMS_AT_ONCE
 from extarray.storage.filesystem import family
 
@@ -26,33 +26,61 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.mpi.plans import Job
+    from extarray.mpi.rank_io import RankIO, Transfer
     from extarray.mpi.requests import Request
-    from extarray.mpi.transfers import Transfer
     from extarray.storage.checksums import Sums
     from extarray.storage.file_store import FileStore
 
-__all__ = ["ParallelIO"]
+__all__ = ["ParallelIO", "hints_of"]
+
+_Out = TypeVar("_Out", bound="NDArray[Any]")
 
 
 class ParallelIO(ZonedArray):
-    """Part of `ParallelArray`: reading and writing."""
+    """The part of `ParallelArray` that reads and writes."""
 
-    __slots__ = ("_adding", "_alone", "_hints", "_stage", "_views", "_worker")
+    __slots__ = ("_adding", "_alone", "_hints", "_opening", "_stage", "_views", "_worker")
 
     _adding: threading.Lock  # held by the thread that adds to elements
     _alone: FileViews | None  # of this rank, opened when it is first needed
     _hints: Mapping[str, Any]
+    _opening: threading.Lock  # held by the thread that opens `_alone`
     _stage: int  # bytes that are staged at once
     _views: FileViews | None  # of all ranks; None where MPI-IO is not used
     _worker: ThreadPoolExecutor | None
 
-    def read(  # type: ignore[override]
+    @overload
+    def read(
+        self,
+        selection: Any = ...,
+        out: None = None,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> NDArray[Any]: ...
+    @overload
+    def read(
+        self,
+        selection: Any,
+        out: _Out,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> _Out: ...
+    @overload
+    def read(
+        self,
+        selection: Any = ...,
+        *,
+        out: _Out,
+        order: Literal["C", "F"] = "C",
+        collective: bool = True,
+    ) -> _Out: ...
+    def read(
         self,
         selection: Any = ...,
         out: NDArray[Any] | None = None,
         order: Literal["C", "F"] = "C",
         collective: bool = True,
-    ) -> NDArray[Any]:
+    ) -> Any:
         """Read a selection; collective.
 
         Parameters
@@ -77,10 +105,7 @@ class ParallelIO(ZonedArray):
         >>> a.read((slice(None), a.comm.rank))  # doctest: +SKIP
         array([0., 0.])
         """
-        result: NDArray[Any] = self._transfer(
-            "read", lambda: self._reading(selection, out, order), collective
-        )
-        return result
+        return self._transfer("read", lambda: self._reading(selection, out, order), collective)
 
     def write(self, selection: Any, values: Any, collective: bool = True) -> None:
         """Write to a selection; collective.
@@ -106,7 +131,7 @@ class ParallelIO(ZonedArray):
         --------
         >>> a.write((slice(None), a.comm.rank), a.comm.rank)  # doctest: +SKIP
         """
-        self._transfer("write", lambda: self._io.writing(self, selection, values), collective)
+        self._transfer("write", lambda: self._io.writing(selection, values), collective)
 
     def read_zone(
         self,
@@ -188,7 +213,7 @@ class ParallelIO(ZonedArray):
         >>> a.accumulate((slice(0, 2), 3), 1, alpha=0.5)  # doctest: +SKIP
         """
         self._check("accumulate to")
-        additions.accumulate(self, selection, values, alpha)
+        accumulate(self, selection, values, alpha)
 
     def iread(
         self,
@@ -234,7 +259,7 @@ class ParallelIO(ZonedArray):
         >>> a.iwrite(a.zone(), 1).wait()  # doctest: +SKIP
         """
         self._check("write to")
-        return self._begin(lambda: self._io.writing(self, selection, values))
+        return self._begin(lambda: self._io.writing(selection, values))
 
     def iread_zone(
         self, order: Literal["C", "F"] = "C", out: NDArray[Any] | None = None
@@ -279,35 +304,34 @@ class ParallelIO(ZonedArray):
         return self._begin(lambda: self._writing_zone(local))
 
     @property
-    def _io(self) -> Any:
-        """What makes transfers: through MPI-IO, or by the engine of this rank."""
-        return direct if self._views is None else transfers
+    def _io(self) -> RankIO:
+        return OwnEngine(self) if self._views is None else ThroughMPI(self, self._stage)
 
     def _reading(
         self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
     ) -> Transfer:
-        return self._unless_cut(lambda io: io.reading(self, selection, out, order))
+        return self._unless_cut(lambda io: io.reading(selection, out, order))
 
     def _reading_zone(self, order: Literal["C", "F"], out: NDArray[Any] | None) -> Transfer:
         zones = self._zones()
         if zones.distribution.kind == "block":
             return self._reading(zones.of(self.comm.rank)[0], out, order)
         ranges = zones.ranges(self.comm.rank)
-        return self._unless_cut(lambda io: io.reading_zones(self, ranges, out))
+        return self._unless_cut(lambda io: io.reading_zones(ranges, out))
 
-    def _unless_cut(self, plan: Callable[[Any], Transfer]) -> Transfer:
-        """What `plan` makes of reading, and makes anew where a writer outside cuts elements off.
+    def _unless_cut(self, plan: Callable[[RankIO], Transfer]) -> Transfer:
+        """Plan a reading, which is made anew where a writer outside cuts elements off meanwhile.
 
         MPI-IO knows nothing of holes that do not hold the fill value; the engine of this rank does.
         """
-        transfer, store = plan(self._io), self._store
+        transfer, store = plan(self._io), self._pair
         cuts = store.cuts
-        if self._io is direct or cuts is None or store.mode == "r+":
+        if self._views is None or cuts is None or store.mode == "r+":
             return transfer
 
         def finish() -> Any:
             result = transfer.finish()
-            return result if cuts.value == store.cuts_known else plan(direct).finish()
+            return result if cuts.value == store.cuts_known else plan(OwnEngine(self)).finish()
 
         return replace(transfer, finish=finish)
 
@@ -315,9 +339,8 @@ class ParallelIO(ZonedArray):
         zones = self._zones()
         if zones.distribution.kind == "block":
             zone = zones.of(self.comm.rank)[0]
-            return cast("Transfer", self._io.writing(self, zone, local))
-        ranges = zones.ranges(self.comm.rank)
-        return cast("Transfer", self._io.writing_zones(self, ranges, local))
+            return self._io.writing(zone, local)
+        return self._io.writing_zones(zones.ranges(self.comm.rank), local)
 
     def _transfer(self, what: str, plan: Callable[[], Transfer], collective: bool) -> Any:
         """Carry out the transfer that this rank plans, together with the others or alone."""
@@ -327,7 +350,7 @@ class ParallelIO(ZonedArray):
             return self._carry_out(plan())
         self._check()
         result = self._transfer_together(what, verb, plan)
-        if what != "read" and self._store.is_durable:
+        if what != "read" and self._pair.is_durable:
             self._sync_together()
         return result
 
@@ -382,33 +405,33 @@ class ParallelIO(ZonedArray):
                 self._own_views().transfer_alone(rounds, transfer.write)
                 rounds.finish()
         result = transfer.finish()
-        if transfer.write and self._store.is_durable:
-            self._store.sync_elements()
+        if transfer.write and self._pair.is_durable:
+            self._pair.sync_elements()
         return result
 
     def _sync_together(self) -> None:
-        """Have on the disk what all ranks have written, on every host."""
-        if self._store.mode == "r":
+        """Bring to the disk what all ranks have written, on every host."""
+        if self._pair.mode == "r":
             return
         failure = None if self._views is None else self._views.sync()
         with self._agreement.step():
             if failure is not None:
                 raise failure
-            self._store.sync_elements()
+            self._pair.sync_elements()
 
     # -- checksums ---------------------------------------------------------------------------
 
     def _flush(self, last: bool = False) -> None:
         """Bring what rank 0 knows to the disk; checksums are made by all ranks together."""
         if not self.comm.rank:
-            self._store.flush()
+            self._pair.flush()
 
     def _flush_together(self, last: bool = False) -> None:
         """Bring the metadata to the disk, and before that the checksums up to date; collective.
 
         What all ranks have written is on the disk.
         """
-        store = cast("FileStore", self._store)
+        store = self._pair
         sums = store.sums
         with self._agreement.step() as step:
             step.numbers[0] = int(sums is not None and sums.in_doubt)
@@ -424,7 +447,7 @@ class ParallelIO(ZonedArray):
             self._settle_together(sums, quiet)
 
     def _renew_together(self, store: FileStore, sums: Sums) -> None:
-        """Have rank 0 write the checksums of the chunks that any rank has written to.
+        """Let rank 0 write the checksums of the chunks that any rank has written to.
 
         Each rank sums its own.  A chunk that several have written to is the same for all of them.
         """
@@ -476,7 +499,7 @@ class ParallelIO(ZonedArray):
 
     def _flush_last(self) -> None:
         """Bring checksums up to date, before the array is closed; what fails leaves doubt."""
-        if not self._store.header.checksum or self._store.mode != "r+":
+        if not self._pair.header.checksum or self._pair.mode != "r+":
             return
         with contextlib.suppress(ExtArrayError, OSError):
             with self._agreement.step():
@@ -487,7 +510,7 @@ class ParallelIO(ZonedArray):
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
         """Verify the chunks of a job where that is asked, and note those that it writes to."""
-        header = self._store.header
+        header = self._pair.header
         if job is None or not header.checksum:
             yield
             return
@@ -506,12 +529,11 @@ class ParallelIO(ZonedArray):
             self._end_noted(addresses)
 
     def _own_views(self) -> FileViews:
-        """The file, open through MPI-IO for this rank alone."""
-        # A thread that has begun a transfer comes here while a change waits for it, with the lock.
+        """Return the file, open through MPI-IO for this rank alone."""
         if self._alone is None:
-            with self._growth:
+            with self._opening:
                 if self._alone is None:
-                    store = cast("FileStore", self._store)
+                    store = self._pair
                     name, writable = f"{store.absolute}.xta", store.mode == "r+"
                     views = FileViews(library().COMM_SELF, name, writable, self._hints)
                     try:
@@ -523,7 +545,7 @@ class ParallelIO(ZonedArray):
         return self._alone
 
     def _begin(self, plan: Callable[[], Transfer]) -> Request:
-        """Have a thread carry out a transfer."""
+        """Let a thread carry out a transfer."""
         transfer = plan()
         if self._views is not None:
             self._own_views()
@@ -542,8 +564,13 @@ class ParallelIO(ZonedArray):
             self._worker = None
 
 
+def hints_of(array: ParallelIO) -> Mapping[str, Any]:
+    """Return the hints that MPI-IO has for an array."""
+    return array._hints
+
+
 def _done(call: Callable[[], Any]) -> Future[Any]:
-    """What a thread would give for a call, made at once."""
+    """Make a call at once, and return what a thread would give for it."""
     future: Future[Any] = Future()
     try:
         future.set_result(call())

@@ -1,8 +1,8 @@
 """Patches: which part of a selection which rank has, and where in its memory.  No MPI here.
 
-Each rank has the elements of its zone in C order, with ghosts around them where the array has any.
-A selection is a box of elements with steps, or a list of points; what it has in the memory of one
-rank is a patch.
+Each rank has the elements of its zone in C order, with ghosts around them where the array has any:
+copies of elements that belong to others.  A selection is a box of elements with steps, or a list of
+points; what it has in the memory of one rank is a patch.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from extarray.common.arguments import as_int
 from extarray.common.errors import BoundsError, SelectionError, ShapeError
 from extarray.mpi.zones import extents
 from extarray.selection.brackets import as_query
@@ -26,7 +28,97 @@ if TYPE_CHECKING:
 
     from extarray.mpi.zones import Zone, Zones
 
-__all__ = ["Box", "Layout", "Patch", "Runs", "as_points", "numbers"]
+
+__all__ = ["Box", "Patch", "Runs", "ZoneLayout", "as_ghosts", "as_points", "ghost_boxes", "numbers"]
+
+
+def as_ghosts(ghosts: SupportsIndex | Sequence[SupportsIndex] | None, ndim: int) -> tuple[int, ...]:
+    """Return the widths of the ghosts along each axis.
+
+    Parameters
+    ----------
+    ghosts : int or sequence of int, optional
+        One for all axes, or one for each; None: none.
+
+    Raises
+    ------
+    ShapeError, ArgumentTypeError
+
+    Examples
+    --------
+    >>> as_ghosts(1, 2), as_ghosts((0, 2), 2), as_ghosts(None, 2)
+    ((1, 1), (0, 2), (0, 0))
+    """
+    given: Sequence[SupportsIndex]
+    if ghosts is None:
+        given = (0,) * ndim
+    else:
+        given = ghosts if isinstance(ghosts, Sequence) else (ghosts,) * ndim
+    widths = tuple(as_int(width, "ghosts") for width in given)
+    if len(widths) != ndim or min(widths) < 0:
+        raise ShapeError(
+            f"ghosts {ghosts!r} are not possible: give a width, at least 0, or one for each of "
+            f"{ndim} axes"
+        )
+    return widths
+
+
+def ghost_boxes(
+    zone: Zone, shape: tuple[int, ...], widths: tuple[int, ...], wrap: bool
+) -> Iterator[tuple[Zone, Zone]]:
+    """Yield the elements around a zone, box by box.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the array.
+    widths : tuple of int
+        Ghosts at both ends of each axis.
+    wrap : bool
+        Whether the array goes on at its other end; if not, there is nothing beyond its bounds.
+
+    Yields
+    ------
+    box : tuple of slice
+        Of the array.
+    place : tuple of slice
+        Of the memory of the zone and its ghosts.
+
+    Examples
+    --------
+    >>> for box, place in ghost_boxes((slice(0, 4),), (6,), (1,), wrap=True):
+    ...     print(box, place)
+    (slice(5, 6, None),) (slice(0, 1, None),)
+    (slice(4, 5, None),) (slice(5, 6, None),)
+    """
+    if 0 in extents(zone):
+        return
+    sides = [
+        list(_around(some, n, width, wrap))
+        for some, n, width in zip(zone, shape, widths, strict=True)
+    ]
+    for parts in itertools.product(*sides):
+        if not all(is_own for _, _, is_own in parts):
+            yield tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+
+
+def _around(own: slice, n: int, width: int, wrap: bool) -> Iterator[tuple[slice, slice, bool]]:
+    """Yield pieces of one axis of a zone with ghosts: in the array, in memory, and whether own."""
+    first, end = own.start - width, own.stop + width
+    if not wrap:
+        first, end = max(first, 0), min(end, n)
+    shift = width - own.start  # from index to place
+    start = first
+    while start < end:
+        # Up to the next edge: of the own part, or where the array begins anew.
+        stop = min(
+            edge for edge in (own.start, own.stop, end, (start // n + 1) * n) if edge > start
+        )
+        index = start % n
+        is_own = own.start <= start < own.stop
+        yield slice(index, index + stop - start), slice(start + shift, stop + shift), is_own
+        start = stop
+
 
 Index = tuple[int, ...]
 
@@ -52,19 +144,14 @@ class Box(NamedTuple):
 
     @classmethod
     def of(cls, selection: Any, shape: Index, dtype: np.dtype[Any]) -> Box:
-        """The box of a selection.
+        """Return the box of a selection.
 
         Parameters
         ----------
-        selection : int, slice, Ellipsis, None, or a tuple of them
         shape : tuple of int
             Of the array.
         dtype : dtype
             Of the array; for the words of errors.
-
-        Returns
-        -------
-        Box
 
         Raises
         ------
@@ -100,7 +187,7 @@ class Box(NamedTuple):
 
     @classmethod
     def _of_plain(cls, items: tuple[Any, ...], shape: Index) -> Box | None:
-        """The box of integers and slices, as far as they go; None where one is out of bounds."""
+        """Return the box of integers and slices, or None where one is out of bounds."""
         extents, ranges, flips = [], [], []
         whole = (slice(None),) * (len(shape) - len(items))
         for item, n in zip((*items, *whole), shape, strict=True):
@@ -123,11 +210,7 @@ class Box(NamedTuple):
         return tuple(map(len, self.ranges))
 
     def view(self, values: NDArray[Any]) -> NDArray[Any]:
-        """An array of the shape of the result, with one axis for each of the array, forwards.
-
-        Parameters
-        ----------
-        values : ndarray
+        """View an array of the shape of the result with one axis for each of the array, forwards.
 
         Returns
         -------
@@ -138,7 +221,7 @@ class Box(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """What a selection has in the memory of one rank.
+    """The part of a selection that is in the memory of one rank.
 
     Attributes
     ----------
@@ -175,8 +258,8 @@ class Runs(NamedTuple):
     loops: list[tuple[int, int]]
 
 
-class Layout:
-    """Where the elements of a global array are.
+class ZoneLayout:
+    """The places of the elements of a global array.
 
     Parameters
     ----------
@@ -185,13 +268,6 @@ class Layout:
     dtype : dtype
     ghosts : tuple of int
         Elements more at both ends of each axis, in the memory of each rank that has elements.
-
-    Attributes
-    ----------
-    zones : Zones
-    shape : tuple of int
-    dtype : dtype
-    ghosts : tuple of int
     """
 
     def __init__(self, zones: Zones, dtype: np.dtype[Any], ghosts: Index) -> None:
@@ -200,60 +276,25 @@ class Layout:
         self._cuts = [zones.cuts(j) for j in range(len(zones.high))]
 
     def zone(self, rank: int) -> Zone:
-        """Elements of a rank.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        tuple of slice
-        """
+        """Return the elements of a rank."""
         return self.zones.of(rank)[0]
 
     def extents(self, rank: int) -> Index:
-        """Shape of the memory of a rank.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        tuple of int
-        """
+        """Return the shape of the memory of a rank."""
         around = self._around(rank)
         return tuple(n + 2 * g for n, g in zip(extents(self.zone(rank)), around, strict=True))
 
     def inside(self, rank: int) -> Zone:
-        """The elements of a rank in its memory.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        tuple of slice
-        """
+        """Return where the elements of a rank are in its memory."""
         pairs = zip(extents(self.zone(rank)), self._around(rank), strict=True)
         return tuple(slice(g, g + n) for n, g in pairs)
 
     def _around(self, rank: int) -> Index:
-        """Widths of the ghosts of a rank: nothing has none."""
+        """Return the widths of the ghosts of a rank: nothing has none."""
         return self.ghosts if all(extents(self.zone(rank))) else (0,) * len(self.ghosts)
 
     def patches(self, box: Box) -> Iterator[Patch]:
-        """The parts of a box, rank by rank.
-
-        Parameters
-        ----------
-        box : Box
-
-        Yields
-        ------
-        Patch
+        """Yield the parts of a box, rank by rank.
 
         Notes
         -----
@@ -269,11 +310,7 @@ class Layout:
             yield Patch(rank, extents, remote, local)
 
     def runs(self, patch: Patch) -> Runs:
-        """A patch of a box as runs of elements.
-
-        Parameters
-        ----------
-        patch : Patch
+        """Return a patch of a box as runs of elements.
 
         Returns
         -------
@@ -298,16 +335,12 @@ class Layout:
         return Runs(place, length, loops)
 
     def points(self, indices: NDArray[np.int64]) -> Iterator[Patch]:
-        """The parts of a list of points, rank by rank.
+        """Yield the parts of a list of points, rank by rank.
 
         Parameters
         ----------
         indices : (n, k) ndarray of int64
             As `as_points` gives them.
-
-        Yields
-        ------
-        Patch
         """
         ranks = np.zeros(len(indices), np.int64)
         places = []
@@ -322,16 +355,7 @@ class Layout:
             yield Patch(rank, self.extents(rank), tuple(some[local] for some in places), local)
 
     def displacements(self, patch: Patch) -> NDArray[np.int64]:
-        """Bytes before each element of a patch of points.
-
-        Parameters
-        ----------
-        patch : Patch
-
-        Returns
-        -------
-        ndarray of int64
-        """
+        """Return the bytes before each element of a patch of points."""
         found = np.ravel_multi_index(patch.remote, patch.extents)
         return np.asarray(found, np.int64) * self.dtype.itemsize
 
@@ -342,7 +366,7 @@ _Side = tuple[int, int, slice, slice]
 
 
 def _along(some: range, cuts: list[int], ghosts: int) -> list[_Side]:
-    """What the places of the process grid have of a range, along one axis."""
+    """List what the places of the process grid have of a range, along one axis."""
     n, start, step = len(some), some.start, some.step
     if not n:
         return []
@@ -361,7 +385,7 @@ def _along(some: range, cuts: list[int], ghosts: int) -> list[_Side]:
 
 
 def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
-    """A list of points, checked.
+    """Return a list of points, checked.
 
     Parameters
     ----------
@@ -403,17 +427,12 @@ def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
 
 
 def numbers(points: NDArray[np.int64], shape: Index) -> NDArray[np.int64]:
-    """A number for each point, the same for the same point.
+    """Return a number for each point, the same for the same point.
 
     Parameters
     ----------
     points : (n, k) ndarray of int64
         As `as_points` gives them.
-    shape : tuple of int
-
-    Returns
-    -------
-    (n,) ndarray of int64
 
     Examples
     --------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.selection.query import Query
 
-__all__ = ["Job", "Layout", "Plan", "Range", "box_jobs", "query_jobs"]
+__all__ = ["FileLayout", "Job", "Plan", "Range", "box_jobs", "query_jobs"]
 
 # Parts, and elements of a list, that are planned at once.
 _PARTS = 1 << 18
@@ -38,7 +38,7 @@ _STREAM_BYTES = 1 << 23
 
 
 class Range(NamedTuple):
-    """Elements of one axis: `start`, `start + step`, ..., `n` of them; `step` is positive."""
+    """A range of one axis: `start`, `start + step`, ..., `n` elements; `step` is positive."""
 
     start: int
     step: int
@@ -46,7 +46,7 @@ class Range(NamedTuple):
 
 
 class Plan(Protocol):
-    """Parts of a transfer, by rising place in the file."""
+    """The parts of a transfer, by rising place in the file."""
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -61,7 +61,7 @@ class Plan(Protocol):
         """Runs of bytes in the file that each part is made of."""
 
     def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
-        """Lengths and displacements of the runs of some parts.
+        """Return lengths and displacements of the runs of some parts.
 
         Parameters
         ----------
@@ -89,8 +89,6 @@ class Plan(Protocol):
         ----------
         first, stop : int
             Parts; the last is not one of them.
-        buffer : ndarray of uint8
-        values : ndarray
         write : bool
             From memory to the buffer; else the other way.
         stream : bool
@@ -117,20 +115,14 @@ class Job:
     finish: Callable[[], None] | None = None
 
     def move(self, first: int, stop: int, buffer: NDArray[np.uint8]) -> None:
-        """Move some parts between the buffer and memory.
-
-        Parameters
-        ----------
-        first, stop : int
-        buffer : ndarray of uint8
-        """
+        """Move some parts between the buffer and memory."""
         stream = not self.write and self.values.nbytes >= _STREAM_BYTES
         self.plan.move(first, stop, buffer, self.values, self.write, stream)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the elements of an array are.
+class FileLayout:
+    """The places of the elements of an array in its file.
 
     Attributes
     ----------
@@ -176,23 +168,18 @@ class Layout:
 
 
 def box_jobs(
-    layout: Layout, ranges: Sequence[Sequence[Range]], values: NDArray[Any], write: bool
+    layout: FileLayout, ranges: Sequence[Sequence[Range]], values: NDArray[Any], write: bool
 ) -> Iterator[Job]:
-    """Jobs that move a box, in turn.
+    """Yield jobs that move a box, in turn.
 
     Parameters
     ----------
-    layout : Layout
+    layout : FileLayout
         Of an order with strides.
     ranges : sequence of sequence of Range
         What is selected of each axis: ranges of one step, which follow each other in memory.
     values : ndarray
         One axis for each of the array, of the extents that `ranges` have together.
-    write : bool
-
-    Yields
-    ------
-    Job
     """
     if values.size == 0:
         return
@@ -218,8 +205,8 @@ class _Pieces(NamedTuple):
     extent: NDArray[np.int64]
 
 
-def _tile(layout: Layout) -> list[int]:
-    """Extents of the part of a chunk that is moved at once: what the staging buffer holds."""
+def _tile(layout: FileLayout) -> list[int]:
+    """Return the extents of what is moved at once of a chunk: what the staging buffer holds."""
     tile, strides = list(layout.chunks), layout.strides
     if layout.chunk_bytes > layout.stage:
         for j in layout.slow_to_fast:
@@ -249,7 +236,7 @@ def _pieces(ranges: list[Range], offset: int, chunk: int, tile: int) -> _Pieces:
 
 
 def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Boxes of so many pieces as are planned at once."""
+    """Yield boxes of so many pieces as are planned at once."""
     if math.prod(stop - start for start, stop in box) <= _PARTS:
         yield box
         return
@@ -261,9 +248,13 @@ def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _parts(
-    layout: Layout, axes: list[_Pieces], steps: list[int], box: list[tuple[int, int]], gaps: bool
+    layout: FileLayout,
+    axes: list[_Pieces],
+    steps: list[int],
+    box: list[tuple[int, int]],
+    gaps: bool,
 ) -> Parts:
-    """The parts of a box of pieces, in the order of the file."""
+    """Return the parts of a box of pieces, in the order of the file."""
     ndim = len(axes)
     firsts = [pieces.first[a:z] for pieces, (a, z) in zip(axes, box, strict=True)]
     chunk = [first // c for first, c in zip(firsts, layout.chunks, strict=True)]
@@ -289,7 +280,7 @@ def _parts(
 
 
 def _product(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Rows of the outer product of some columns, in C order."""
+    """Return the rows of the outer product of some columns, in C order."""
     shape = [len(column) for column in columns]
     rows = np.empty((*shape, len(columns)), np.int64)
     for j, column in enumerate(columns):
@@ -298,12 +289,12 @@ def _product(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _along(values: NDArray[Any], axis: int, ndim: int) -> NDArray[Any]:
-    """One-dimensional values along an axis of something of `ndim` axes."""
+    """Reshape one-dimensional values to lie along one of `ndim` axes."""
     return values.reshape([-1 if j == axis else 1 for j in range(ndim)])
 
 
 def _table(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Columns of different lengths as the rows of an array."""
+    """Return columns of different lengths as the rows of an array."""
     longest = max(map(len, columns), default=0)
     table = np.zeros((len(columns), longest), np.int64)
     for row, column in zip(table, columns, strict=True):
@@ -314,20 +305,15 @@ def _table(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 # -- queries -------------------------------------------------------------------------------------
 
 
-def query_jobs(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> Iterator[Job]:
-    """Jobs that move what a query selects, in turn.
+def query_jobs(
+    layout: FileLayout, query: Query, values: NDArray[Any], write: bool
+) -> Iterator[Job]:
+    """Yield jobs that move what a query selects, in turn.
 
     Parameters
     ----------
-    layout : Layout
-    query : Query
     values : ndarray
         Of the query's shape, and behind it that of an element; of the dtype that is stored.
-    write : bool
-
-    Yields
-    ------
-    Job
     """
     if query.size == 0:
         return
@@ -341,7 +327,7 @@ def query_jobs(layout: Layout, query: Query, values: NDArray[Any], write: bool) 
 
 
 def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDArray[Any]]:
-    """Ranges of a query, and values with an axis for each of the array, forwards."""
+    """Return ranges of a query, and values with an axis for each of the array, forwards."""
     ranges: list[list[Range]] = []
     dims = [factor.dims[0] for factor in query.factors if factor.dims]
     # What is left has one element: np.newaxis.
@@ -360,7 +346,7 @@ def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDAr
 
 
 def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
-    """Parts of a query of so many elements as are listed at once, and where they are in it."""
+    """Yield parts of a query that are listed at once, and where they are in it."""
     whole = tuple(slice(0, n) for n in query.shape)
     if query.size > _ELEMENTS:
         is_cut = False
@@ -378,8 +364,8 @@ def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
     yield whole, query
 
 
-def _listed(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> Job:
-    """A job of a list of elements."""
+def _listed(layout: FileLayout, query: Query, values: NDArray[Any], write: bool) -> Job:
+    """Make a job of a list of elements."""
     block = np.ascontiguousarray(values)
     size = layout.itemsize if query.field is None else query.field.dtype.itemsize
     rows = block.reshape(-1).view(np.uint8).reshape(query.size, size)
@@ -392,8 +378,8 @@ def _listed(layout: Layout, query: Query, values: NDArray[Any], write: bool) -> 
     return Job(plan, rows, write, finish if is_copy and not write else None)
 
 
-def _places(layout: Layout, query: Query) -> NDArray[np.int64]:
-    """Bytes of the file before each element of a query, in C order of its shape."""
+def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
+    """Return the bytes of the file before each element of a query, in C order of its shape."""
     n_dims, ndim = len(query.shape), len(layout.chunks)
     chunk = np.empty((*query.shape, ndim), np.int64)
     inner = np.zeros(query.shape, np.int64)
@@ -410,8 +396,8 @@ def _places(layout: Layout, query: Query) -> NDArray[np.int64]:
     return addresses * layout.chunk_bytes + inner.reshape(-1) + field
 
 
-def _inner_steps(layout: Layout) -> list[int]:
-    """What one index along each axis adds to the place of an element in a chunk."""
+def _inner_steps(layout: FileLayout) -> list[int]:
+    """Return what one index along each axis adds to the place of an element in a chunk."""
     if layout.order in "CF":
         return layout.strides
     # A table of places counts elements in C order.
@@ -421,7 +407,7 @@ def _inner_steps(layout: Layout) -> list[int]:
 def _indices(
     factor: Any, extents: tuple[int, ...], n_dims: int
 ) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Axes of the array that a factor selects from, and indices that broadcast to the result."""
+    """Yield the axes that a factor selects from, and indices that broadcast to the result."""
     shape = [1] * n_dims
     if isinstance(factor, Progression):
         if factor.dims:
@@ -446,7 +432,7 @@ def _indices(
 
 
 class _Elements:
-    """Elements by rising place in the file; each a part of its own.
+    """The plan of a list of elements, by rising place in the file; each is a part of its own.
 
     Parameters
     ----------
@@ -466,7 +452,7 @@ class _Elements:
         self.n_runs = np.ones(len(self._places), np.int64)
 
     def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
-        """Lengths and displacements of the runs of some elements."""
+        """Return lengths and displacements of the runs of some elements."""
         places = self._places[first:stop]
         starts = np.flatnonzero(np.diff(places, prepend=-1 - self._size) != self._size)
         lengths = np.diff(starts, append=len(places)) * self._size

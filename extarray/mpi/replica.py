@@ -35,7 +35,7 @@ _Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
 
 
 class Growth(NamedTuple):
-    """Segments that axial vectors have gained, and what they are then.
+    """The segments that axial vectors have gained, and what these are then.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Growth(NamedTuple):
     grid: tuple[int, ...]
 
     def replay(self, axial: Axial) -> None:
-        """Have other axial vectors gain them.
+        """Let other axial vectors gain them.
 
         Parameters
         ----------
@@ -58,16 +58,7 @@ class Growth(NamedTuple):
         axial._replay_more(*self.columns(len(self.grid)), self.grid)
 
     def columns(self, ndim: int) -> _Columns:
-        """Axes, sides and grids as arrays.
-
-        Parameters
-        ----------
-        ndim : int
-
-        Returns
-        -------
-        tuple of ndarray
-        """
+        """Return axes, sides and grids as arrays."""
         axes = np.array([axis for axis, _, _ in self.records], np.uint8)
         sides = np.array([side for _, side, _ in self.records], np.uint8)
         grids = np.array([grid for _, _, grid in self.records], np.int64)
@@ -75,17 +66,7 @@ class Growth(NamedTuple):
 
 
 def growth_since(axial: Axial, segments: int) -> Growth:
-    """What axial vectors have gained since they had so many segments.
-
-    Parameters
-    ----------
-    axial : Axial
-    segments : int
-
-    Returns
-    -------
-    Growth
-    """
+    """Return what axial vectors have gained since they had so many segments."""
     return Growth(tuple(map(axial._record, range(segments, axial.segments))), axial.grid)
 
 
@@ -113,19 +94,12 @@ class News(NamedTuple):
 
 
 def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> News:
-    """What those do not know who have so many segments of these axes, and these attributes.
+    """Return the news for those who have so many segments of these axes, and these attributes.
 
     Parameters
     ----------
-    store : FileStore
-    axial : Axial
     segments : int
         0: none, and no axes either.
-    attrs : str or None
-
-    Returns
-    -------
-    News
     """
     return News(
         encode_superblock(store.state),
@@ -137,7 +111,7 @@ def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None)
 
 
 class RankSums(Sums):
-    """What a rank that commits nothing has to do with checksums: it says that they are in doubt.
+    """The checksums for a rank that commits nothing: all that it does is to say they are in doubt.
 
     Parameters
     ----------
@@ -152,12 +126,7 @@ class RankSums(Sums):
         self.alone = False
 
     def take(self, header: Header) -> None:
-        """Have the header of an array with an axis more.
-
-        Parameters
-        ----------
-        header : Header
-        """
+        """Take up the header of an array with an axis more."""
         self._header, self._offset = header, header.sums_offset
 
     @property
@@ -169,7 +138,7 @@ class RankSums(Sums):
         return self._file
 
     def doubt(self) -> None:
-        """Have the files say that sums are in doubt, as `Sums.doubt`: any rank may be the first."""
+        """Let the files say that sums are in doubt, as `Sums.doubt`: any rank may be the first."""
         with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
             if self.in_doubt:
                 return
@@ -217,17 +186,7 @@ class Pair(NamedTuple):
 
 
 def pair_of(store: FileStore, axial: Axial) -> Pair:
-    """The pair of files of a store.
-
-    Parameters
-    ----------
-    store : FileStore
-    axial : Axial
-
-    Returns
-    -------
-    Pair
-    """
+    """Return the pair of files of a store."""
     making = store._making
     return Pair(
         store.absolute,
@@ -250,16 +209,13 @@ class ReplicaStore(FileStore):
         As the user gave it.
     pair : Pair
     engine : {"auto", "mmap", "pread"}
-
-    Attributes
-    ----------
-    axial : Axial
     """
 
     axial: Axial
 
     def __init__(self, path: Path, pair: Pair, engine: str) -> None:
         super().__init__(path)
+        self._rank_sums: RankSums | None = None
         self._names = file_names(Path(pair.path))
         self.mode = pair.mode
         self.is_durable = pair.is_durable
@@ -270,7 +226,7 @@ class ReplicaStore(FileStore):
         if pair.n_stored is not None:
             self.trust = Trust(pair.n_stored)
         if writable and self.header.checksum:
-            self.sums = RankSums(self._names[0], self.header)
+            self.sums = self._rank_sums = RankSums(self._names[0], self.header)
         try:
             with family("cannot open '{}'", path):
                 flags = os.O_RDWR if writable else os.O_RDONLY
@@ -308,13 +264,13 @@ class ReplicaStore(FileStore):
     def _take_header(self, news: News) -> None:
         assert news.header is not None
         self.header = decode_header(news.header)
-        if isinstance(self.sums, RankSums):
-            self.sums.take(self.header)
+        if self._rank_sums is not None:
+            self._rank_sums.take(self.header)
         growth = news.growth
         self.axial = Axial._replay(*growth.columns(self.header.ndim), growth.grid)
 
     def watch_file(self) -> None:
-        """Know how to learn of cuts that a writer outside makes, and of checksums.
+        """Open what tells of cuts that a writer outside makes, and of checksums.
 
         Of cuts where holes do not hold the fill value.  Anew where there are other axes: then the
         metadata are another file.
@@ -342,12 +298,7 @@ class ReplicaStore(FileStore):
         self.cover(state.data_bytes)
 
     def cover(self, data_bytes: int) -> None:
-        """Have a region for so many bytes of chunks, which rank 0 has made room for.
-
-        Parameters
-        ----------
-        data_bytes : int
-        """
+        """Map so many bytes of chunks, which rank 0 has made room for."""
         if self.region is None or not self.region.holds(data_bytes):
             writable, mapped = self.mode == "r+", self.engine == "mmap"
             self.region = self._map(data_bytes, writable, mapped)
@@ -360,5 +311,5 @@ class ReplicaStore(FileStore):
     def close(self) -> None:
         """Close the files.  Rank 0 seals and unlocks."""
         self._close_files()
-        if isinstance(self.sums, RankSums):
-            self.sums.close()
+        if self._rank_sums is not None:
+            self._rank_sums.close()

@@ -1,19 +1,37 @@
-"""Requests: transfers that go on while the program computes."""
+"""Transfers that go on while the program computes, and the values that they bring to elements.
+
+Values that are put are cast as NumPy's assignment casts; those that are computed with, by the rule
+"same_kind" as NumPy's in-place operators do: no fraction is lost without a word.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from extarray.common.errors import CastingError, DTypeError, LimitError, ShapeError
 from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Request", "ThreadRequest", "WindowRequest"]
+
+__all__ = [
+    "Request",
+    "ThreadRequest",
+    "WindowRequest",
+    "as_elements",
+    "as_item",
+    "check_same_kind",
+    "scaled",
+    "spread",
+    "surely_cast",
+]
 
 
 class Request(ABC):
@@ -30,7 +48,7 @@ class Request(ABC):
 
     @abstractmethod
     def test(self) -> bool:
-        """Whether the transfer is over.
+        """Tell whether the transfer is over.
 
         Returns
         -------
@@ -70,21 +88,11 @@ class ThreadRequest(Request):
         self._future = future
 
     def test(self) -> bool:
-        """Whether the transfer is over.
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether the transfer is over."""
         return self._future.done()
 
     def wait(self) -> NDArray[Any] | None:
-        """Wait for the end of the transfer.
-
-        Returns
-        -------
-        ndarray or None
-        """
+        """Wait for the end of the transfer."""
         result: NDArray[Any] | None = self._future.result()
         return result
 
@@ -107,23 +115,13 @@ class WindowRequest(Request):
         self._result: NDArray[Any] | None = None
 
     def test(self) -> bool:
-        """Whether the transfer is over.
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether the transfer is over."""
         return self._finish is None or (
             library().Request.Testall(self._pending) and self._end(self._finish)
         )
 
     def wait(self) -> NDArray[Any] | None:
-        """Wait for the end of the transfer.
-
-        Returns
-        -------
-        ndarray or None
-        """
+        """Wait for the end of the transfer."""
         if self._finish is not None:
             if self._pending:
                 library().Request.Waitall(self._pending)
@@ -134,3 +132,201 @@ class WindowRequest(Request):
         self._result, self._finish = finish(), None
         self._pending.clear()
         return True
+
+
+# Kinds of values of which each has to be looked at to know whether it can be cast.
+_DOUBTFUL = "OSTUV"
+# Which kinds of numbers a scalar may have, for elements of a kind.
+_SIMPLER = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
+
+
+def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values as elements, cast as NumPy's assignment casts.
+
+    Returns
+    -------
+    ndarray
+        `values` where they are elements already.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == dtype:
+        return values
+    cast = np.empty(np.shape(values), dtype)
+    cast[...] = values
+    return cast
+
+
+def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return values that can all be cast to elements.
+
+    Returns
+    -------
+    ndarray, or an array of ours
+        `values`, but for texts, objects and records of another dtype, which are cast here.
+
+    Raises
+    ------
+    ValueError, TypeError
+        NumPy's: one of them cannot.
+
+    Examples
+    --------
+    >>> surely_cast(np.array(["1", "2"]), np.dtype("u1"))
+    array([1, 2], dtype=uint8)
+    """
+    if values.dtype.kind in _DOUBTFUL and values.dtype != dtype:
+        return as_elements(values, dtype)
+    return values
+
+
+def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Return a scalar as an element, which it fits.
+
+    Parameters
+    ----------
+    value : scalar
+        For a number, one of the same kind or a simpler one, and in range.
+    name : str
+        Of the argument, for the words of errors.
+
+    Returns
+    -------
+    ndarray
+        Of no axes.
+
+    Raises
+    ------
+    ShapeError
+        A ValueError: `value` is no scalar.
+    CastingError
+        A TypeError: it is of another kind.
+    LimitError
+        An OverflowError: it is out of range.
+
+    Examples
+    --------
+    >>> as_item(7, np.dtype("u1"), "inc")
+    array(7, dtype=uint8)
+    """
+    item = np.zeros((), dtype)
+    if dtype.kind not in _SIMPLER:
+        item[()] = value
+        return item
+    given = np.asarray(value)
+    if given.ndim:
+        raise ShapeError(f"{name} has shape {given.shape}; give a scalar")
+    # NumPy takes large integers of Python for objects.
+    kind = "i" if type(value) is int else given.dtype.kind
+    if kind not in _SIMPLER[dtype.kind]:
+        raise CastingError(
+            f"cannot cast {name} {value!r} to {dtype} by the rule 'same_kind'; cast it before"
+        )
+    try:
+        item[()] = given.item() if dtype.kind in "iu" else value
+    except OverflowError:
+        raise LimitError(f"{name} {value!r} is out of the range of {dtype}") from None
+    return item
+
+
+def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
+    """Check that what is computed may become elements.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of the elements.
+
+    Raises
+    ------
+    CastingError
+        A TypeError: it may not.
+    """
+    if not np.can_cast(given, dtype, "same_kind"):
+        raise CastingError(
+            f"cannot cast {given} to elements of {dtype} by the rule 'same_kind'; cast the values "
+            "before, or use an array of another dtype"
+        )
+
+
+def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values as elements, times a factor.
+
+    Parameters
+    ----------
+    values : array_like
+        Those with a dtype are cast by the rule "same_kind"; Python's numbers are of the kind of the
+        elements, or a simpler one.
+    alpha : scalar
+        Of the kind of the elements, or a simpler one.  For integers it is taken as one of theirs,
+        so that -1 subtracts from unsigned ones too.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: elements of this type are not added.
+    CastingError
+        A TypeError: values or `alpha` are of another kind, or `alpha` is no scalar.
+
+    Examples
+    --------
+    >>> scaled([1, 2], -1, np.dtype("u1"))
+    array([255, 254], dtype=uint8)
+    """
+    if dtype.kind not in "iufc":
+        raise DTypeError(f"elements of {dtype} are not added; use integers, floats or complex")
+    elements = _of_same_kind(values, dtype)
+    if type(alpha) is int and alpha == 1:
+        return elements
+    factor = np.asarray(alpha)
+    if factor.ndim or factor.dtype.kind not in _SIMPLER[dtype.kind]:
+        raise CastingError(
+            f"alpha {alpha!r} is no factor of elements of {dtype}; multiply the values instead"
+        )
+    product: NDArray[Any] = elements * factor.astype(dtype)
+    return product
+
+
+def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values as elements, of numbers."""
+    given = np.asarray(values)
+    if hasattr(values, "dtype"):
+        check_same_kind(given.dtype, dtype)
+        return as_elements(given, dtype)
+    if given.size and given.dtype.kind not in _SIMPLER[dtype.kind]:
+        check_same_kind(given.dtype, dtype)
+    return as_elements(values, dtype)
+
+
+def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Broadcast values to the shape of what they are written to.
+
+    Parameters
+    ----------
+    values : ndarray
+        It may have more axes in front, of one element each.
+
+    Returns
+    -------
+    ndarray
+        A view.
+
+    Raises
+    ------
+    ShapeError
+        A ValueError: they do not fit.
+
+    Examples
+    --------
+    >>> spread(np.array([[1, 2]]), (2,))
+    array([1, 2])
+    """
+    if values.shape == shape:
+        return values
+    given = values
+    while given.ndim > len(shape) and given.shape[0] == 1:
+        given = given[0]
+    try:
+        return np.broadcast_to(given, shape)
+    except ValueError:
+        raise ShapeError(
+            f"values of shape {values.shape} do not fit a selection of shape {shape}"
+        ) from None

@@ -1,16 +1,27 @@
-"""The MPI library: loaded when a communicator is given, and not before."""
+"""The MPI library, loaded when a communicator is given; and steps that all ranks take, or none.
+
+What a rank does alone may fail there and nowhere else.  At the end of a step all ranks say whether
+theirs went well, in one reduction; if one did not, all raise, and nobody waits for a rank that has
+left.  The same reduction compares arguments, and finds the largest of some numbers.
+"""
 
 from __future__ import annotations
 
 import errno
+import pickle
+from contextlib import contextmanager
 from functools import cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     BoundsError,
+    ExtArrayError,
     MissingExtraError,
     StorageError,
 )
@@ -18,17 +29,27 @@ from extarray.common.extras import require
 from extarray.storage.engine import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+    from typing import Self
 
     from extarray._core._file import FileCore
 
+
 __all__ = [
+    "Agreement",
+    "Step",
+    "agreed",
     "check_comm",
     "check_rank",
     "default_hints",
+    "is_agreed",
+    "leave_together",
     "library",
     "loses_errors",
     "make_info",
+    "portable",
+    "received",
     "stage_bytes",
     "storage_error_of",
 ]
@@ -45,11 +66,7 @@ _PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
 
 @cache
 def library() -> Any:
-    """The module ``mpi4py.MPI``.
-
-    Returns
-    -------
-    module
+    """Import ``mpi4py.MPI``.
 
     Raises
     ------
@@ -72,11 +89,7 @@ def library() -> Any:
 
 
 def loses_errors() -> bool:
-    """Whether the collective calls for files of the MPI library are of no use where one fails.
-
-    Returns
-    -------
-    bool
+    """Tell whether the library's collective calls for files are of no use where one fails.
 
     Notes
     -----
@@ -87,15 +100,7 @@ def loses_errors() -> bool:
 
 
 def check_comm(comm: Any) -> Any:
-    """A communicator.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    mpi4py.MPI.Intracomm
+    """Return a communicator, checked.
 
     Raises
     ------
@@ -117,17 +122,12 @@ def check_comm(comm: Any) -> Any:
 
 
 def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
-    """A rank of a communicator.
+    """Return a rank of a communicator, checked.
 
     Parameters
     ----------
     rank : int or None
         None: this one.
-    comm : mpi4py.MPI.Intracomm
-
-    Returns
-    -------
-    int
 
     Raises
     ------
@@ -142,29 +142,12 @@ def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
 
 
 def default_hints(file: FileCore) -> dict[str, str]:
-    """Hints for MPI-IO, by the file system.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    dict
-    """
+    """Return hints for MPI-IO, by the file system."""
     return _EXACT_WRITES if is_remote(file) else {**_EXACT_WRITES, **_PLAIN_READS}
 
 
 def stage_bytes(file: FileCore) -> int:
-    """Size of the staging buffer, by the file system.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    int
+    """Return the size of the staging buffer in bytes, by the file system.
 
     Notes
     -----
@@ -176,16 +159,12 @@ def stage_bytes(file: FileCore) -> int:
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:
-    """Info object of MPI.  The caller frees it.
+    """Make an info object of MPI, which the caller frees.
 
     Parameters
     ----------
     hints : mapping
         Names and values; values become texts.
-
-    Returns
-    -------
-    mpi4py.MPI.Info
 
     Raises
     ------
@@ -206,17 +185,12 @@ def make_info(hints: Mapping[str, Any]) -> Any:
 
 
 def storage_error_of(error: Any, what: str) -> StorageError:
-    """The family's error for one of MPI-IO.
+    """Return the family's error for one of MPI-IO.
 
     Parameters
     ----------
-    error : mpi4py.MPI.Exception
     what : str
         What was asked.
-
-    Returns
-    -------
-    StorageError
     """
     MPI = library()
     numbers = {
@@ -228,3 +202,250 @@ def storage_error_of(error: Any, what: str) -> StorageError:
     }
     number = numbers.get(error.Get_error_class(), errno.EIO)
     return StorageError(number, f"{what}: {error.Get_error_string()}")
+
+
+# Of numbers that a step finds the largest of.
+_NUMBERS = 3
+# What `tell` sends at once: a message of so many bytes, and before it their number.
+_SHORT = 1016
+_HEAD = 8
+# Attribute of an error that some processes have raised together: their numbers.
+_MARK = "_extarray_agreed"
+
+
+class Agreement:
+    """The agreement of the ranks of a communicator, step by step."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self._largest = library().MAX
+        self._all = np.empty(3 + _NUMBERS, np.int64)
+        self._message = bytearray(_HEAD + _SHORT)
+
+    @classmethod
+    @contextmanager
+    def on_duplicate(cls, comm: Any) -> Iterator[Self]:
+        """Duplicate a communicator for an agreement of its ranks, in a with statement.
+
+        Yields
+        ------
+        Agreement
+            Its communicator is freed if the block fails.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError, MissingExtraError
+            As `check_comm`.
+        """
+        self = cls(check_comm(comm).Dup())
+        try:
+            yield self
+        except BaseException:
+            self.comm.Free()
+            raise
+
+    def step(self) -> Step:
+        """Begin a step of all ranks, for a with statement."""
+        return Step(self)
+
+    def tell(self, message: Any = None) -> Any:
+        """Tell all ranks what rank 0 says; collective.
+
+        Parameters
+        ----------
+        message : object
+            Of rank 0; what the others give does not count.  It can be pickled.
+
+        Notes
+        -----
+        One call of MPI where the message is short, as news of a growth are: a rank that waits for
+        its turn on a processor waits once.  (``comm.bcast`` sends the length before it.)
+        """
+        comm, room = self.comm, self._message
+        if comm.size == 1:
+            return message
+        if not comm.rank:
+            data = pickle.dumps(message)
+            first = len(data).to_bytes(_HEAD, "little") + data[:_SHORT]
+            room[: len(first)] = first
+            comm.Bcast(room)
+            if len(data) > _SHORT:
+                comm.Bcast(data[_SHORT:])
+            return message
+        comm.Bcast(room)
+        n = int.from_bytes(room[:_HEAD], "little")
+        data = bytes(room[_HEAD : _HEAD + n])
+        if n > _SHORT:
+            rest = bytearray(n - _SHORT)
+            comm.Bcast(rest)
+            data += rest
+        return pickle.loads(data)
+
+    def settle(
+        self, arguments: str | None, error: BaseException | None, numbers: list[int]
+    ) -> list[int]:
+        """End a step; returns the largest of the numbers of all ranks.
+
+        Parameters
+        ----------
+        error : BaseException or None
+            What went wrong on this rank.
+
+        Raises
+        ------
+        BaseException
+            `error`; where this rank has none, that of the first rank that has one.
+        ArgumentError
+            A ValueError: the ranks differ in the arguments.
+        """
+        comm = self.comm
+        mark = 0 if arguments is None else _digest(arguments)
+        mine = np.array(
+            [0 if error is None else comm.size - comm.rank, mark, -mark, *numbers], np.int64
+        )
+        comm.Allreduce(mine, self._all, self._largest)
+        first, most, least, *largest = self._all.tolist()
+        if first:
+            raise self._spread(error, comm.size - first)
+        if most != -least:
+            raise agreed(self._difference(arguments), comm)
+        return largest
+
+    def _spread(self, error: BaseException | None, rank: int) -> BaseException:
+        """Return the error of a rank, on every rank that has none of its own."""
+        message = portable(error) if error is not None and self.comm.rank == rank else None
+        message = self.comm.bcast(message, rank)
+        if error is None:
+            return received(message, rank, self.comm)
+        return agreed(error, self.comm)
+
+    def _difference(self, arguments: str | None) -> ArgumentError:
+        """Return the error that says in what the ranks differ."""
+        given = self.comm.allgather(arguments)
+        other = next(rank for rank, text in enumerate(given) if text != given[0])
+        return ArgumentError(
+            f"the ranks ask for different things: rank 0 {given[0]}, rank {other} {given[other]}; "
+            "give the same arguments on all of them"
+        )
+
+
+class Step:
+    """A step that a rank takes alone, in a with statement, before all go on together.
+
+    Attributes
+    ----------
+    arguments : str or None
+        Set inside the statement: what must be the same on all ranks, in words.
+    numbers : list of int
+        Set inside the statement; behind it, the largest of all ranks.
+    """
+
+    def __init__(self, agreement: Agreement) -> None:
+        self._agreement = agreement
+        self.arguments: str | None = None
+        self.numbers = [0] * _NUMBERS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.numbers = self._agreement.settle(self.arguments, error, self.numbers)
+
+
+def is_agreed(error: BaseException | None, comm: Any) -> bool:
+    """Tell whether all ranks of a communicator have raised an error together.
+
+    Notes
+    -----
+    They may have done so as ranks of another communicator, if it has all of them: then an array of
+    either can be closed by all of its ranks.
+    """
+    return hasattr(error, _MARK) and _is_of(error, _processes(comm))
+
+
+def _is_of(error: BaseException | None, processes: frozenset[int]) -> bool:
+    """Tell whether some processes, and perhaps more, have raised an error together."""
+    together = getattr(error, _MARK, None)
+    # Processes that were spawned later cannot be told apart: where there are some, all say no.
+    return together is not None and (library().UNDEFINED not in processes and processes <= together)
+
+
+def agreed(error: BaseException, comm: Any) -> BaseException:
+    """Mark an error as one that all ranks of a communicator raise."""
+    setattr(error, _MARK, _processes(comm))
+    return error
+
+
+def leave_together(close: Callable[[], None], error: BaseException | None, comm: Any) -> None:
+    """Close something at the end of a with statement that all ranks leave, now or later.
+
+    Parameters
+    ----------
+    close : callable
+        Collective; once it has ended well, it does nothing.
+    error : BaseException or None
+        By which this rank leaves, as all do.
+
+    Raises
+    ------
+    BaseException
+        What was asked for by others inside the statement meanwhile, unless there is `error`.
+    """
+    first, processes = error, _processes(comm)  # `close` may free the communicator, and then raise
+    while True:
+        try:
+            close()
+            break
+        except BaseException as problem:
+            # What the others ask for inside the statement, they raise as well.
+            if not _is_of(problem, processes):
+                raise
+            first = first or problem
+    if first is not error and first is not None:
+        raise first
+
+
+def _processes(comm: Any) -> frozenset[int]:
+    """Return the processes of a communicator: their ranks among all that were started together."""
+    MPI = library()
+    some, everyone = comm.Get_group(), MPI.COMM_WORLD.Get_group()
+    try:
+        ranks = some.Translate_ranks(None, everyone)
+    finally:
+        some.Free()
+        everyone.Free()
+    return frozenset(ranks)
+
+
+def received(data: bytes, rank: int, comm: Any) -> BaseException:
+    """Return the error that `portable` made bytes of, on another rank.
+
+    Parameters
+    ----------
+    rank : int
+        Where it was raised.
+    """
+    error: BaseException = pickle.loads(data)
+    error.__notes__ = [f"raised on rank {rank}"]  # Python 3.11 shows them
+    return agreed(error, comm)
+
+
+def _digest(text: str) -> int:
+    """Return a number that two texts hardly share."""
+    data = text.encode(errors="surrogatepass")  # names of files may be no UTF-8
+    return int.from_bytes(blake2b(data, digest_size=7).digest(), "little")
+
+
+def portable(error: BaseException) -> bytes:
+    """Return an error as bytes, or where it cannot be sent one with its words."""
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:  # noqa: BLE001 -- code of whoever has defined the error
+        return pickle.dumps(ExtArrayError(f"{type(error).__name__}: {error}"))
+    return data

@@ -1,7 +1,11 @@
 """Windows: memory of all ranks, which each of them reads and writes by itself.
 
-Ranks of one host share memory: they load from and store to each other's, as NumPy does, and only
-what has to be atomic goes through MPI.  The memory of ranks on other hosts is reached by MPI alone.
+Ranks of one host share memory: they load from and store to each other's at once, as NumPy does.
+The memory of ranks on other hosts, and every addition, which has to be atomic, goes through MPI:
+the runs of a patch are described by a type of MPI, and its values lie in one run.
+
+A transfer that somebody may ask about has requests of MPI.  The others have none: to flush a window
+is one message to and fro, and to wait for a request before it would be another.
 """
 
 from __future__ import annotations
@@ -9,36 +13,36 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.common.errors import ReserveError
+from extarray.common.errors import DTypeError, ReserveError
+from extarray.mpi.requests import WindowRequest
 from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
 
-    from extarray.mpi.agreement import Agreement
-    from extarray.mpi.patches import Layout
+    from extarray.mpi.patches import Patch, ZoneLayout
+    from extarray.mpi.runtime import Agreement
 
-__all__ = ["Window"]
+
+__all__ = ["Window", "accumulate", "fetch_and_add", "get", "number_of", "put"]
 
 # Where memory lives that the ranks of a host share.
 _SHARED_MEMORY = "/dev/shm"
 
 
 class Window:
-    """Memory for the elements of a global array, on all ranks; made and freed by all together.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    layout : Layout
+    """The memory of a global array, on all ranks; made and freed by all together.
 
     Attributes
     ----------
-    layout : Layout
+    layout : ZoneLayout
     rma : mpi4py.MPI.Win
         For what goes through MPI; displacements are in bytes.
     near : dict of {int: ndarray}
@@ -53,7 +57,7 @@ class Window:
         A MemoryError, on all ranks: a host has too little shared memory.
     """
 
-    def __init__(self, agreement: Agreement, layout: Layout) -> None:
+    def __init__(self, agreement: Agreement, layout: ZoneLayout) -> None:
         MPI = library()
         comm = self._comm = agreement.comm
         self.layout = layout
@@ -81,7 +85,7 @@ class Window:
         self.sync()
 
     def _seen(self, memory: Any, rank: int) -> NDArray[Any]:
-        """The memory of a rank as an array."""
+        """Return the memory of a rank as an array."""
         extents, dtype = self.layout.extents(rank), self.layout.dtype
         n = math.prod(extents)
         if not n:
@@ -89,18 +93,18 @@ class Window:
         return np.frombuffer(memory, dtype, n).reshape(extents)
 
     def sync(self) -> None:
-        """Have all ranks see what all have written; collective."""
+        """Show all ranks what all have written; collective."""
         self.publish()
         self._comm.Barrier()
         self.refresh()
 
     def publish(self) -> None:
-        """See that what this rank has written is there for those that `refresh` after a barrier."""
+        """Publish what this rank has written to those that `refresh` after a barrier."""
         self.rma.Flush_all()
         self.rma.Sync()
 
     def refresh(self) -> None:
-        """Have this rank see what others had published before a barrier."""
+        """Take up what others had published before a barrier."""
         self.rma.Sync()
 
     def free(self) -> None:
@@ -111,7 +115,7 @@ class Window:
 
 
 def _host_of(comm: Any, nbytes: int) -> tuple[list[int], int]:
-    """The ranks on this host, and the bytes that all of them need; collective."""
+    """Return the ranks on this host, and the bytes that all of them need; collective."""
     MPI = library()
     host = comm.Split_type(MPI.COMM_TYPE_SHARED)
     together = host.allreduce(nbytes)
@@ -134,3 +138,203 @@ def _check_shared_memory(nbytes: int) -> None:
             f"global arrays need {nbytes} bytes more in {_SHARED_MEMORY} on this host, which has "
             f"{free}: enlarge it (containers: --shm-size), or use more hosts"
         )
+
+
+# Kinds of dtypes that MPI may have a type for.
+_NUMBERS = "iufc"
+# Half floats: where MPI has a type for them, it may add their bits as those of integers.
+_UNTRUSTED = "e"
+
+
+def get(
+    window: Window,
+    patches: Iterable[Patch],
+    values: NDArray[Any],
+    result: Callable[[], NDArray[Any]],
+    testable: bool = False,
+) -> WindowRequest:
+    """Begin to read patches.
+
+    Parameters
+    ----------
+    values : ndarray
+        Where they go to.
+    result : callable
+        Called once, when all are there; what the request gives in the end.
+    testable : bool
+        Whether `test` will tell of the request; if not, it is waited for.
+    """
+    far, staged = [], []
+    for patch in patches:
+        near = window.near.get(patch.rank)
+        if near is not None:
+            values[patch.local] = near[patch.remote]
+            continue
+        part = values[patch.local]
+        is_view = isinstance(patch.local, tuple) and part.dtype == window.layout.dtype
+        if not (is_view and part.flags.c_contiguous):
+            part = np.empty(part.shape, window.layout.dtype)
+            staged.append((patch.local, part))
+        far.append((patch, part))
+    requests = _start_all(window.rma.Rget if testable else window.rma.Get, window, far)
+
+    def finish() -> NDArray[Any]:
+        if not testable:
+            _flush(window, far)
+        for local, part in staged:
+            values[local] = part
+        return result()
+
+    return WindowRequest(requests, finish)
+
+
+def put(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
+) -> WindowRequest:
+    """Begin to write patches.
+
+    Parameters
+    ----------
+    values : ndarray
+        Of the window's dtype.
+    testable : bool
+        As for `get`.
+    """
+    far = []
+    for patch in patches:
+        near = window.near.get(patch.rank)
+        if near is None:
+            far.append((patch, np.ascontiguousarray(values[patch.local])))
+        else:
+            near[patch.remote] = values[patch.local]
+    requests = _start_all(window.rma.Rput if testable else window.rma.Put, window, far)
+    return WindowRequest(requests, lambda: _flush(window, far))
+
+
+def accumulate(
+    window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
+) -> WindowRequest:
+    """Begin to add to patches; each addition to an element is one step for all ranks.
+
+    Parameters
+    ----------
+    values : ndarray
+        Of the window's dtype.
+    testable : bool
+        As for `get`.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: MPI has no sum for it.
+    """
+    number = number_of(window.layout.dtype)
+    call = window.rma.Raccumulate if testable else window.rma.Accumulate
+    parts = [(patch, np.ascontiguousarray(values[patch.local])) for patch in patches]
+    requests = _start_all(call, window, parts, number)
+    return WindowRequest(requests, lambda: _flush(window, parts))
+
+
+def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
+    """Add to one element, and get what it was: one step for all ranks.
+
+    Parameters
+    ----------
+    added : ndarray
+        Of one element, and of the window's dtype.
+
+    Returns
+    -------
+    ndarray
+        Of no axes.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: MPI has no sum for it.
+    """
+    number = number_of(window.layout.dtype)
+    old = np.empty((), window.layout.dtype)
+    place = window.layout.runs(patch).place
+    origin, result = [added, 1, number], [old, 1, number]
+    window.rma.Fetch_and_op(origin, result, patch.rank, place, library().SUM)
+    window.rma.Flush(patch.rank)
+    return old
+
+
+@cache
+def number_of(dtype: np.dtype[Any]) -> Any:
+    """Return MPI's type of elements, which it can add.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: there is none.
+    """
+    MPI = library()
+    found = MPI.DATATYPE_NULL
+    if dtype.kind in _NUMBERS and dtype.isnative and dtype.char not in _UNTRUSTED:
+        with contextlib.suppress(ValueError):
+            found = MPI.Datatype.fromcode(dtype.char)
+    if found == MPI.DATATYPE_NULL:
+        raise DTypeError(
+            f"MPI does not add elements of {dtype}; use native integers, complex, "
+            "or floats of at least 4 bytes"
+        )
+    return found
+
+
+@cache
+def _words_of(itemsize: int) -> tuple[Any, int]:
+    """Return the largest words that elements consist of, as MPI's type, and how many.
+
+    Types of bytes take twice as long.
+    """
+    MPI = library()
+    nbytes = math.gcd(itemsize, 8)
+    words = {8: MPI.INT64_T, 4: MPI.INT32_T, 2: MPI.INT16_T, 1: MPI.BYTE}
+    return words[nbytes], itemsize // nbytes
+
+
+def _start_all(
+    call: Callable[..., Any],
+    window: Window,
+    parts: list[tuple[Patch, NDArray[Any]]],
+    number: Any = None,
+) -> list[Any]:
+    """Let MPI begin to move parts, each in one run; return its requests, if the call has any.
+
+    `number` is the type of the elements; None: they are moved as they are.
+    """
+    begun = [_start(call, window, patch, part, number) for patch, part in parts]
+    return [request for request in begun if request is not None]
+
+
+def _start(
+    call: Callable[..., Any], window: Window, patch: Patch, part: NDArray[Any], number: Any
+) -> Any:
+    base, unit = _words_of(part.itemsize) if number is None else (number, 1)
+    origin = [part, part.size * unit, base]
+    if isinstance(patch.local, tuple):
+        place, length, loops = window.layout.runs(patch)
+        if not loops:
+            return call(origin, patch.rank, (place, length * unit, base))
+        made = [base.Create_hvector(loops[-1][0], length * unit, loops[-1][1])]
+        for n, distance in reversed(loops[:-1]):
+            made.append(made[-1].Create_hvector(n, 1, distance))
+    else:
+        place = 0
+        made = [base.Create_hindexed_block(unit, window.layout.displacements(patch))]
+    try:
+        made[-1].Commit()
+        return call(origin, patch.rank, (place, 1, made[-1]))
+    finally:
+        # MPI keeps what it needs of them.
+        for datatype in made:
+            datatype.Free()
+
+
+def _flush(window: Window, parts: list[tuple[Patch, NDArray[Any]]]) -> None:
+    """Wait until parts have arrived, which have to live until then."""
+    for patch, _ in parts:
+        window.rma.Flush(patch.rank)

@@ -10,17 +10,28 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
-from extarray.common.arguments import as_ints
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.array.resizing import count, is_start
+from extarray.common.arguments import as_axis, as_int, as_ints
 from extarray.common.errors import ArgumentError, BoundsError, ShapeError
+from extarray.mpi.runtime import check_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from extarray.array.resizing import Side
+    from extarray.mpi.runtime import Agreement
+    from extarray.storage.file_store import FileStore
+
+
 __all__ = [
     "Distribution",
     "Zone",
+    "ZonedArray",
     "Zones",
     "default_process_grid",
     "extents",
@@ -36,7 +47,7 @@ KINDS = ("block", "block_cyclic")
 
 @dataclass(frozen=True)
 class Distribution:
-    """How an array is cut into zones, whatever its bounds.
+    """A way to cut an array into zones, whatever its bounds.
 
     Attributes
     ----------
@@ -60,20 +71,12 @@ class Distribution:
         ndim: int,
         n_ranks: int,
     ) -> Distribution:
-        """A distribution, checked.
+        """Return a distribution, checked.
 
         Parameters
         ----------
-        kind : {"block", "block_cyclic"}
-        block : int or sequence of int
-        process_grid : sequence of int, optional
         ndim : int
             Axes of the array.
-        n_ranks : int
-
-        Returns
-        -------
-        Distribution
 
         Raises
         ------
@@ -103,13 +106,12 @@ class Distribution:
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
-    """The process grid whose zones are nearest to cubes of chunks.
+    """Return the process grid whose zones are nearest to cubes of chunks.
 
     Parameters
     ----------
     grid : sequence of int
         Chunks along each axis.
-    n_ranks : int
 
     Returns
     -------
@@ -137,16 +139,12 @@ def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
 
 
 def factorizations(n: int, k: int) -> Iterator[Index]:
-    """Products of k factors that are n, those with large first factors first.
+    """Yield the products of k factors that are n, those with large first factors first.
 
     Parameters
     ----------
     n, k : int
         At least 1.
-
-    Yields
-    ------
-    tuple of int
 
     Examples
     --------
@@ -163,16 +161,12 @@ def factorizations(n: int, k: int) -> Iterator[Index]:
 
 
 def extents(zone: Zone) -> Index:
-    """Elements along each axis of a zone.
+    """Return the elements along each axis of a zone.
 
     Parameters
     ----------
     zone : tuple of slice
         With start and stop.
-
-    Returns
-    -------
-    tuple of int
 
     Examples
     --------
@@ -183,17 +177,12 @@ def extents(zone: Zone) -> Index:
 
 
 def shifted(zone: Zone, axis: int, by: int) -> Zone:
-    """A zone, moved along an axis.
+    """Move a zone along an axis.
 
     Parameters
     ----------
     zone : tuple of slice
         With start and stop.
-    axis, by : int
-
-    Returns
-    -------
-    tuple of slice
 
     Examples
     --------
@@ -257,7 +246,7 @@ class Zones:
         self.process_grid = distribution.process_grid or default_process_grid(self.grid, n_ranks)
 
     def of(self, rank: int) -> list[Zone]:
-        """Zones of a rank, in increasing order.
+        """Return the zones of a rank, in increasing order.
 
         Parameters
         ----------
@@ -272,24 +261,11 @@ class Zones:
         return list(itertools.product(*self.ranges(rank)))
 
     def ranges(self, rank: int) -> list[list[slice]]:
-        """Ranges of elements along each axis, of which the zones of a rank are the outer product.
-
-        Parameters
-        ----------
-        rank : int
-
-        Returns
-        -------
-        list of list of slice
-        """
+        """Return the ranges along each axis of which the zones of a rank are the outer product."""
         return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
 
     def cuts(self, axis: int) -> list[int]:
-        """Where "block" cuts an axis.
-
-        Parameters
-        ----------
-        axis : int
+        """Return where "block" cuts an axis.
 
         Returns
         -------
@@ -300,16 +276,12 @@ class Zones:
         return [*(self._ranges(axis, place)[0].start for place in places), self.high[axis]]
 
     def owner(self, index: Sequence[int]) -> int:
-        """Rank of an element.
+        """Return the rank of an element.
 
         Parameters
         ----------
         index : sequence of int
             Inside the box.
-
-        Returns
-        -------
-        int
 
         Raises
         ------
@@ -334,7 +306,7 @@ class Zones:
         return rank
 
     def _coordinates(self, rank: int) -> list[int]:
-        """Place of a rank in the process grid."""
+        """Return the place of a rank in the process grid."""
         places = []
         for n in reversed(self.process_grid):
             rank, place = divmod(rank, n)
@@ -342,7 +314,7 @@ class Zones:
         return places[::-1]
 
     def _ranges(self, axis: int, place: int) -> list[slice]:
-        """What the processes at a place of one axis of the process grid have of that axis."""
+        """Return what the processes at one place along an axis of their grid have of that axis."""
         extent, n = self.grid[axis], self.process_grid[axis]
         if self.distribution.kind == "block":
             each, larger = divmod(extent, n)
@@ -355,10 +327,182 @@ class Zones:
         ]
 
     def _elements(self, axis: int, first: int, last: int) -> slice:
-        """Elements of the box in chunks first ... last - 1 of it."""
+        """Return the elements of the box in chunks first ... last - 1 of it."""
 
         def edge(chunk: int) -> int:
             start = (self._first[axis] + chunk) * self.chunks[axis] - self.offset[axis]
             return min(max(start, self.low[axis]), self.high[axis])
 
         return slice(edge(first), edge(last))
+
+
+class ZonedArray(ExtArray):
+    """The part of `ParallelArray` that knows which rank has which part of it, and of a growth."""
+
+    __slots__ = ("_agreement", "_distribution", "_pair", "comm")
+
+    comm: Any
+    _agreement: Agreement
+    _distribution: Distribution | None  # None: no axes
+    _pair: FileStore  # the files, as this rank has them open
+
+    def distribute(
+        self,
+        kind: Literal["block", "block_cyclic"] = "block",
+        block: SupportsIndex | Sequence[SupportsIndex] = 1,
+        process_grid: Sequence[SupportsIndex] | None = None,
+    ) -> None:
+        """Choose how the array is cut into zones; collective.
+
+        Parameters
+        ----------
+        kind : {"block", "block_cyclic"}
+            "block": one box a rank, as even as whole chunks allow, the larger ones first, as
+            ``np.array_split`` cuts.  "block_cyclic": blocks of chunks, dealt out in turn.
+        block : int or sequence of int
+            Chunks of a block (along each axis), for "block_cyclic".
+        process_grid : sequence of int, optional
+            Ranks along each axis, row-major; None: the zones are as near to cubes of chunks as
+            possible.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError, ShapeError, ClosedError
+
+        Notes
+        -----
+        An array begins with "block", and anew where it gains an axis.  Zones follow the bounds:
+        what `zone` says is computed anew when the array has grown.
+
+        Examples
+        --------
+        >>> a.distribute("block_cyclic", block=2)  # doctest: +SKIP
+        """
+        self._check()
+        with self._agreement.step() as step:
+            chosen = Distribution.of(kind, block, process_grid, self.ndim, self.comm.size)
+            step.arguments = f"distribute {chosen}"
+        self._distribution = chosen
+
+    def zone(self, rank: SupportsIndex | None = None) -> Any:
+        """Return the part of the array that belongs to a rank.
+
+        Parameters
+        ----------
+        rank : int, optional
+            In [0, comm.size); None: this rank.
+
+        Returns
+        -------
+        tuple of slice, or list of tuple of slice
+            For "block" one box, empty where there are no chunks for the rank; for "block_cyclic"
+            all boxes, in increasing order.
+
+        Raises
+        ------
+        BoundsError, ArgumentError
+
+        Examples
+        --------
+        >>> a.zone(1)  # doctest: +SKIP
+        (slice(0, 6, None), slice(6, 12, None))
+        """
+        return self._of_rank(self._zones(), rank)
+
+    def owner(self, index: SupportsIndex | Sequence[SupportsIndex]) -> int:
+        """Return the rank to whose zone an element belongs.
+
+        Parameters
+        ----------
+        index : sequence of int
+            An index of each axis.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        BoundsError, ShapeError
+
+        Examples
+        --------
+        >>> a.owner((7, 2))  # doctest: +SKIP
+        2
+        """
+        given = index if isinstance(index, (tuple, list, np.ndarray)) else (index,)
+        if len(given) != self.ndim:
+            raise ShapeError(f"an index has {self.ndim} entries here, not {len(given)}")
+        places = [as_int(i, "an index") for i in given]
+        for j, (i, n) in enumerate(zip(places, self.shape, strict=True)):
+            if not -n <= i < n:
+                raise BoundsError(f"index {i} is out of bounds for axis {j} with size {n}")
+        return self._zones().owner([i % n for i, n in zip(places, self.shape, strict=True)])
+
+    def zone_of_growth(
+        self,
+        axis: SupportsIndex,
+        by: SupportsIndex,
+        side: Side = "end",
+        rank: SupportsIndex | None = None,
+    ) -> Any:
+        """Return the part of a rank in what a growth adds, for `append_zone`.
+
+        Parameters
+        ----------
+        axis, by, side
+            As for `extend`.
+        rank : int, optional
+            In [0, comm.size); None: this rank.
+
+        Returns
+        -------
+        tuple of slice, or list of tuple of slice
+            As for `zone`, in the array as it will be.
+
+        Notes
+        -----
+        The new part is cut like an array of its own, with a process grid that suits it, so that all
+        ranks have something to write.
+
+        Examples
+        --------
+        >>> a.zone_of_growth(axis=0, by=8)  # doctest: +SKIP
+        (slice(10, 12, None), slice(0, 12, None))
+        """
+        j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
+        parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
+        if not first:
+            return parts
+        # Indices count from the new start.
+        if isinstance(parts, tuple):
+            return shifted(parts, j, n)
+        return [shifted(part, j, n) for part in parts]
+
+    def _zones(self) -> Zones:
+        """Return the zones of the array."""
+        distribution = self._distributed()
+        low, n = (0,) * self.ndim, self.comm.size
+        return Zones(distribution, low, self.shape, self._pair.offset, self.chunks, n)
+
+    def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
+        """Return the zones of what a growth adds, as elements are counted before it."""
+        given = self._distributed()
+        low, high = [0] * self.ndim, list(self.shape)
+        low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)
+        distribution = Distribution(given.kind, given.block, None)
+        return Zones(distribution, low, high, self._pair.offset, self.chunks, self.comm.size)
+
+    def _first_distribution(self) -> Distribution | None:
+        n = self.ndim
+        return Distribution("block", (1,) * n, None) if n else None
+
+    def _distributed(self) -> Distribution:
+        self._check()
+        if self._distribution is None:
+            raise ArgumentError("an array without axes has no zones")
+        return self._distribution
+
+    def _of_rank(self, zones: Zones, rank: SupportsIndex | None) -> Any:
+        parts = zones.of(check_rank(rank, self.comm))
+        return parts[0] if zones.distribution.kind == "block" else parts

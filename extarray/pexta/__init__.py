@@ -7,13 +7,13 @@ raise an error of the family.  From the top down:
 ``transfers``
     Between `extarray.mpi.GlobalArray` in memory and arrays on the disk.
 ``requests``
-    What a transfer is made of: which rank moves what, at once or bit by bit.
+    Transfers as moves of each rank, made at once or bit by bit.
 ``copies``
     Disk arrays laid out for other requests.
 ``diskarrays``
     Making, opening and growing arrays on the disk.
 ``session``
-    What `init` begins and `terminate` ends.
+    The session that `init` begins and `terminate` ends.
 ``hints``, ``sections``
     Chunk shapes for requests; which element goes where: pure functions.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, SupportsIndex
 
-from extarray.array.rechunk import rechunk
+import extarray as xa
 from extarray.pexta.diskarrays import NAME, Mode, check_mode, check_name, check_open, open
 from extarray.pexta.hints import chunks_for
 from extarray.pexta.session import current
@@ -82,7 +82,7 @@ def copy(
     session.finish(d_a)
     if d_a.mode is not Mode.R:
         array.flush()  # what a rank has written, the others read
-    new = rechunk(
+    new = xa.rechunk(
         array,
         filename,
         chunks=chunks,

@@ -9,30 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 
-from extarray.array import creation
-from extarray.common.arguments import as_int
-from extarray.common.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    ClosedError,
-    ReadOnlyError,
-    ShapeError,
-)
+import extarray as xa
+from extarray import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
+from extarray.common.arguments import as_axis, as_int
 from extarray.common.formatting import Info
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape
+from extarray.mpi.parallelio import hints_of
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
-from extarray.storage.filesystem import family, resolve_path
+from extarray.storage.filesystem import absolute_names, family, resolve_path
+from extarray.storage.names import remove_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike
 
-    from extarray.mpi.array import ParallelArray
-    from extarray.storage.file_store import FileStore
+    from extarray.mpi import ParallelArray
 
 __all__ = [
     "C_DBL",
@@ -74,7 +69,7 @@ C_DCPL = np.dtype("D")
 
 
 class Mode(enum.IntEnum):
-    """What may be done with the elements of a disk array, by DRA's numbers."""
+    """The mode of a disk array, by DRA's numbers: what may be done with its elements."""
 
     RW = -1
     W = -2
@@ -91,7 +86,7 @@ NAME = "name"
 
 
 class DiskArray:
-    """Handle of an array in files, from `create` or `open`.
+    """A handle of an array in files, from `create` or `open`.
 
     Parameters
     ----------
@@ -110,9 +105,10 @@ class DiskArray:
     mode : Mode
     """
 
-    __slots__ = ("array", "filename", "mode", "name")
+    __slots__ = ("_path", "array", "filename", "mode", "name")
 
     def __init__(self, array: ParallelArray, name: str, filename: str, mode: Mode) -> None:
+        self._path = resolve_path(filename).absolute()  # wherever the process goes
         self.array = array
         self.name = name
         self.filename = filename
@@ -123,7 +119,7 @@ class DiskArray:
 
 
 class Inquiry(NamedTuple):
-    """What `inquire` tells.
+    """The answer of `inquire`.
 
     Attributes
     ----------
@@ -263,7 +259,7 @@ def _create(
         session.check_room(math.prod(shape) * dtype.itemsize)
         info = session.hints if config is None else io_hints(*config)
         step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}"
-    array = creation.create(
+    array = xa.create(
         filename,
         shape,
         dtype,
@@ -305,7 +301,7 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
         permitted = check_mode(mode)
         step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
     access = "r" if permitted is Mode.R else "r+"
-    array = creation.open(filename, access, comm=session.comm, info=session.hints)
+    array = xa.open(filename, access, comm=session.comm, info=session.hints)
     try:
         with session.agreement.step():
             session.check_room(array.nbytes)
@@ -324,15 +320,7 @@ def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: M
 
 
 def check_mode(value: Any) -> Mode:
-    """What may be done with an array, checked.
-
-    Parameters
-    ----------
-    value : int
-
-    Returns
-    -------
-    Mode
+    """Return a mode, checked.
 
     Raises
     ------
@@ -347,10 +335,6 @@ def check_mode(value: Any) -> Mode:
 def check_name(name: Any) -> None:
     """Refuse a name that is no text, or none that can be kept.
 
-    Parameters
-    ----------
-    name : str
-
     Raises
     ------
     ArgumentTypeError, LimitError
@@ -361,19 +345,14 @@ def check_name(name: Any) -> None:
 
 
 def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
-    """The array of a handle.
+    """Return the array of a handle, if its mode permits what is asked.
 
     Parameters
     ----------
-    d_a : DiskArray
     what : str
         What is asked, for the message.
     *modes : Mode
         Those that permit it; none: all.
-
-    Returns
-    -------
-    ParallelArray
 
     Raises
     ------
@@ -436,13 +415,14 @@ def delete(d_a: DiskArray) -> None:
     >>> pexta.delete(d_a)  # doctest: +SKIP
     """
     close(d_a)
-    session, path = current(), cast("FileStore", d_a.array._store).absolute
+    session, path = current(), d_a._path
     with session.agreement.step():
         if session.comm.rank == 0:
             # As the one writer: nobody else is in the midst of anything.
-            last = creation.open(path, "r+")
+            with xa.open(path, "r+") as last:
+                uuid = bytes.fromhex(last.info()["uuid"])
             with family("cannot remove the files of '{}'", d_a.filename):
-                last._discard()
+                remove_pair(absolute_names(path), uuid)
 
 
 def extend(d_a: DiskArray, axis: SupportsIndex, by: SupportsIndex) -> None:
@@ -474,14 +454,14 @@ def extend(d_a: DiskArray, axis: SupportsIndex, by: SupportsIndex) -> None:
     with session.agreement.step() as step:
         array = check_open(d_a, "extend", Mode.W, Mode.RW)
         shape = list(array.shape)
-        shape[array._axis(axis)] += as_int(by, "by")
+        shape[as_axis(axis, array.ndim)] += as_int(by, "by")
         session.check_room(math.prod(shape) * array.itemsize, array.nbytes)
         step.arguments = f"extend {d_a.filename!r}"
     array.extend(axis, by)
 
 
 def inquire(d_a: DiskArray) -> Inquiry:
-    """What an array is; of this rank alone.
+    """Return what an array is; of this rank alone.
 
     Parameters
     ----------
@@ -501,7 +481,7 @@ def inquire(d_a: DiskArray) -> Inquiry:
 
 
 def distribution(d_a: DiskArray, rank: SupportsIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Section of an array that is the zone of a rank; of this rank alone.
+    """Return the section of an array that is the zone of a rank; of this rank alone.
 
     Parameters
     ----------
@@ -553,7 +533,7 @@ def print_internals(d_a: DiskArray) -> None:
         name=d_a.name,
         access=d_a.mode,
         ranks=session.comm.size,
-        hints=array._hints,
+        hints=hints_of(array),
         transfers_under_way=sum(request.handle is d_a for request in session.pending),
     )
     facts.update(array.info())

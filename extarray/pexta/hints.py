@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from extarray import ArgumentError, ChunksError
 from extarray.common.arguments import as_int, as_ints
-from extarray.common.errors import ArgumentError, ChunksError
 from extarray.grid.chunking import TARGET_BYTES
 
 __all__ = ["UNSPECIFIED", "chunks_for", "io_hints"]
@@ -16,7 +16,7 @@ UNSPECIFIED = -1
 
 
 def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
-    """Chunk shape for a typical request.
+    """Return the chunk shape for a typical request.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
 
 
 def io_hints(numfiles: Any, numioprocs: Any) -> dict[str, str]:
-    """Hints for MPI-IO by which some processes read for all.
+    """Return the hints for MPI-IO by which some processes read for all.
 
     Parameters
     ----------
@@ -78,10 +78,6 @@ def io_hints(numfiles: Any, numioprocs: Any) -> dict[str, str]:
         1, or below 1: the default, which is the same.
     numioprocs : int
         Processes that read; below 1: each reads for itself.
-
-    Returns
-    -------
-    dict
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a transfer is made of: moves of each rank, made at once, or one after the other."""
+"""Requests: transfers as moves of each rank, made at once, or one after the other."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from extarray.common.errors import ExtArrayError
+from extarray import ExtArrayError
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from extarray.mpi.globalarray import GlobalArray
+    from extarray.mpi import GlobalArray
     from extarray.mpi.requests import Request as Transfer
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
@@ -24,7 +24,7 @@ Box = tuple[slice, ...]
 
 
 class _Move(NamedTuple):
-    """What one rank moves at once.
+    """A move that one rank makes at once.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class _Move(NamedTuple):
 
 
 class Plan:
-    """Which rank moves what, between two sections of the same number of elements.
+    """A plan of which rank moves what, between two sections of the same number of elements.
 
     Parameters
     ----------
@@ -79,16 +79,12 @@ class Plan:
             self.n_moves = -(-len(self._slabs) // size)
 
     def move(self, number: int) -> _Move:
-        """A move of this rank; of nothing where others have one more.
+        """Return a move of this rank; of nothing where others have one more.
 
         Parameters
         ----------
         number : int
             In [0, n_moves).
-
-        Returns
-        -------
-        _Move
         """
         return self._in_place() if self._is_direct else self._buffered(number)
 
@@ -212,7 +208,7 @@ class Request:
             self._meet(True)
 
     def probe(self) -> bool:
-        """Whether the moves of all ranks are over."""
+        """Tell whether the moves of all ranks are over."""
         return self._is_over or self._meet(self.advance())
 
     def _meet(self, is_done: bool) -> bool:

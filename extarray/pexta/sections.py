@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray import BoundsError, ShapeError
 from extarray.common.arguments import as_ints
-from extarray.common.errors import BoundsError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Section:
 
     @classmethod
     def checked(cls, low: Any, high: Any, shape: Index, what: str, is_reversed: bool) -> Section:
-        """A section, as the published routines name it.
+        """Return a section, as the published routines name it.
 
         Parameters
         ----------
@@ -60,11 +60,6 @@ class Section:
             Of the array.
         what : str
             The array, in words.
-        is_reversed : bool
-
-        Returns
-        -------
-        Section
 
         Raises
         ------
@@ -94,26 +89,18 @@ class Section:
         return self._turned(tuple(b - a for a, b in zip(self.low, self.high, strict=True)))
 
     def of_array(self, box: Box) -> Box:
-        """Where a part of the section is in the array.
+        """Return where a part of the section is in the array.
 
         Parameters
         ----------
         box : tuple of slice
             As the elements are counted.
-
-        Returns
-        -------
-        tuple of slice
         """
         pairs = zip(self._turned(box), self.low, strict=True)
         return tuple(slice(s.start + a, s.stop + a) for s, a in pairs)
 
     def within(self, zone: Box) -> Box:
-        """What the section has in a zone of the array.
-
-        Parameters
-        ----------
-        zone : tuple of slice
+        """Return what the section has in a zone of the array.
 
         Returns
         -------
@@ -127,11 +114,7 @@ class Section:
         return self._turned(tuple(box))
 
     def turned(self, block: NDArray[Any]) -> NDArray[Any]:
-        """Elements with the axes of the array, given them as they are counted; or the other way.
-
-        Parameters
-        ----------
-        block : ndarray
+        """Turn elements as they are counted to the axes of the array, or the other way.
 
         Returns
         -------
@@ -145,12 +128,7 @@ class Section:
 
 
 def runs(shape: Sequence[int], start: int, stop: int) -> Iterator[Box]:
-    """Boxes that have the elements start ... stop - 1 of a shape, counted in C order.
-
-    Parameters
-    ----------
-    shape : sequence of int
-    start, stop : int
+    """Yield boxes that have the elements start ... stop - 1 of a shape, counted in C order.
 
     Yields
     ------
@@ -207,7 +185,7 @@ class Slabs:
         return math.prod(self._shape[: self._axis]) * self._each if self._inner else 0
 
     def __getitem__(self, number: int) -> tuple[Box, int]:
-        """A box, and how many elements are before it."""
+        """Return a box, and how many elements are before it."""
         outer, place = divmod(number, self._each)
         before, extent = self._shape[: self._axis], self._shape[self._axis]
         start = place * self._rows

@@ -6,27 +6,25 @@ import errno
 import math
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
-from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ClosedError, StorageError
-from extarray.mpi.agreement import Agreement
-from extarray.mpi.runtime import library
+from extarray import ArgumentError, ArgumentTypeError, ClosedError, StorageError, config
+from extarray.mpi.runtime import Agreement, library
 from extarray.pexta.hints import UNSPECIFIED, io_hints
 
 if TYPE_CHECKING:
-    from extarray.mpi.array import ParallelArray
+    from extarray.mpi import ParallelArray
 
 __all__ = ["Session", "current", "flick", "init", "set_debug", "set_default_config", "terminate"]
 
 
 class _Handle(Protocol):
-    """What the session knows of an array that is open."""
+    """An array that is open, as the session knows it."""
 
     @property
     def array(self) -> ParallelArray: ...
 
 
 class _Pending(Protocol):
-    """What the session knows of a transfer under way."""
+    """A transfer under way, as the session knows it."""
 
     @property
     def handle(self) -> _Handle: ...
@@ -37,7 +35,7 @@ class _Pending(Protocol):
 
 
 class Session:
-    """What `init` begins: a communicator, limits, and what is open.
+    """A session, which `init` begins: a communicator, limits, and what is open.
 
     Parameters
     ----------
@@ -82,12 +80,7 @@ class Session:
         return config.max_memory if self._max_memory == UNSPECIFIED else self._max_memory
 
     def count_transfer(self) -> int:
-        """Number of a new transfer, the same on all ranks.
-
-        Returns
-        -------
-        int
-        """
+        """Return the number of a new transfer, the same on all ranks."""
         self._n_transfers += 1
         return self._n_transfers
 
@@ -134,16 +127,11 @@ class Session:
             )
 
     def _open(self) -> list[_Handle]:
-        """Handles of arrays that nobody has closed by the array's own method."""
+        """Return the handles of arrays that nobody has closed by the array's own method."""
         return [handle for handle in self.arrays if not handle.array.closed]
 
     def finish(self, handle: _Handle) -> None:
-        """Wait for the transfers of an array; collective.
-
-        Parameters
-        ----------
-        handle : DiskArray
-        """
+        """Wait for the transfers of an array; collective."""
         for request in [request for request in self.pending if request.handle is handle]:
             request.wait()
 
@@ -152,11 +140,7 @@ _session: Session | None = None
 
 
 def current() -> Session:
-    """The session.
-
-    Returns
-    -------
-    Session
+    """Return the session.
 
     Raises
     ------

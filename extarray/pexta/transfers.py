@@ -6,8 +6,9 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
-from extarray.mpi.globalarray import GlobalArray
+from extarray import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from extarray.mpi import GlobalArray
+from extarray.mpi.access import label
 from extarray.mpi.runtime import library
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Plan, Request
@@ -17,7 +18,7 @@ from extarray.pexta.session import current
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from extarray.mpi.array import ParallelArray
+    from extarray.mpi import ParallelArray
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
@@ -306,7 +307,7 @@ def wait(request: Request | int) -> None:
 
 
 def probe(request: Request | int) -> bool:
-    """Whether a transfer is over on all ranks; collective.
+    """Tell whether a transfer is over on all ranks; collective.
 
     Parameters
     ----------
@@ -334,7 +335,7 @@ def probe(request: Request | int) -> bool:
 
 
 def _agreed_on(request: Request | int, what: str) -> Request | None:
-    """The request that all ranks mean; None: REQ_INVALID."""
+    """Return the request that all ranks mean; None: REQ_INVALID."""
     with current().agreement.step() as step:
         if not isinstance(request, Request) and request != REQ_INVALID:
             raise ArgumentTypeError(
@@ -356,7 +357,7 @@ def _begin(request: Request) -> Request:
 
 
 def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Request:
-    """The transfer of all elements, checked by all ranks."""
+    """Plan the transfer of all elements, checked by all ranks."""
     session = current()
     with session.agreement.step() as step:
         array = _check(session, g_a, d_a, write)
@@ -380,7 +381,7 @@ def _sections(
     dhi: Any,
     write: bool,
 ) -> Request:
-    """The transfer of sections, checked by all ranks."""
+    """Plan the transfer of sections, checked by all ranks."""
     session = current()
     with session.agreement.step() as step:
         array, turns = _check(session, g_a, d_a, write), bool(transp)
@@ -398,7 +399,7 @@ def _sections(
 
 
 def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
-    """The array of a handle, if a transfer is possible."""
+    """Return the array of a handle, if a transfer is possible."""
     if not isinstance(g_a, GlobalArray):
         raise ArgumentTypeError(f"a GlobalArray is needed, not a {type(g_a).__name__}")
     verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
@@ -419,7 +420,7 @@ def _check(session: Session, g_a: Any, d_a: Any, write: bool) -> ParallelArray:
 
 def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
     way = ("write to", "from") if write else ("read", "into")
-    return f"{way[0]} '{d_a.filename}' {way[1]} global array {g_a._number}"
+    return f"{way[0]} '{d_a.filename}' {way[1]} {label(g_a)}"
 
 
 def _planned(

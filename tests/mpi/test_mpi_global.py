@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpirun import Launcher
 
-from extarray.mpi.ghosts import ghost_boxes
-from extarray.mpi.patches import Box, Layout
+from extarray.mpi.patches import Box, ZoneLayout, ghost_boxes
 from extarray.mpi.zones import Distribution, Zones
 from extarray.storage import lock
 from extarray.storage.filesystem import File
@@ -96,7 +95,7 @@ def layouts(draw):
     ghosts = tuple(draw(st.lists(st.integers(0, 2), min_size=ndim, max_size=ndim)))
     ranks = draw(st.integers(1, 6))
     block, zero = Distribution.of("block", 1, None, ndim, ranks), (0,) * ndim
-    layout = Layout(Zones(block, zero, shape, zero, chunks, ranks), np.dtype("u2"), ghosts)
+    layout = ZoneLayout(Zones(block, zero, shape, zero, chunks, ranks), np.dtype("u2"), ghosts)
     bounds = st.none() | st.integers(-8, 8)
     slices = st.builds(slice, bounds, bounds, st.sampled_from([None, 1, 2, 3, -1, -2]))
     key = tuple(draw(slices | st.integers(-n, n - 1) if n else slices) for n in shape)

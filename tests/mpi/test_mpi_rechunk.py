@@ -14,7 +14,7 @@ from tasks import Counted, tasks
 from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_pass import Task
 from extarray.maintenance.rechunk_plan import plan_passes
-from extarray.mpi.sharing import shared_templates
+from extarray.mpi.creation import shared_templates
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray.mpi import fileviews, plans
 from extarray.mpi.fileviews import Rounds
-from extarray.mpi.plans import Layout, query_jobs
+from extarray.mpi.plans import FileLayout, query_jobs
 from extarray.mpi.zones import Distribution, Zones, default_process_grid
 from extarray.selection.brackets import as_query
 
@@ -182,7 +182,7 @@ def slices(n):
 def layout_of(a, stage):
     starts = a.axial._mark()[2]
     offset = [n * c - o for n, c, o in zip(starts, a.chunks, a.origin, strict=True)]
-    return Layout(a.axial, a.chunks, tuple(offset), a.order, a.itemsize, stage)
+    return FileLayout(a.axial, a.chunks, tuple(offset), a.order, a.itemsize, stage)
 
 
 def carry_out(jobs, file, stage):

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from mpierrors import raises
 
 import extarray as xa
-from extarray.mpi.agreement import Agreement
+from extarray.mpi.runtime import Agreement
 
 comm = MPI.COMM_WORLD
 path, engine = sys.argv[1:]

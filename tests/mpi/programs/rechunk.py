@@ -16,7 +16,7 @@ import extarray as xa
 from extarray.array import rechunk
 from extarray.maintenance import journal, rechunk_plan
 from extarray.maintenance.execute import Mover
-from extarray.mpi.rechunking import _Shared
+from extarray.mpi.creation import _Shared
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])

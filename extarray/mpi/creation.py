@@ -1,0 +1,473 @@
+"""Arrays that ranks make, open and bring into another layout together: rank 0 does, others follow.
+
+In a layout transformation each rank has a part of whole target chunks of each template, so that no
+two ranks write to one chunk.  As every rank has memory of its own, a template is as many times
+larger as there are ranks, where the array is: a rank then has what a single process would have as a
+template.  A template that has all of an axis is cut instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from extarray.array.array import ExtArray
+from extarray.common.arguments import check_choice
+from extarray.common.config import ENGINES, config
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.format.dtypes import encode_dtype
+from extarray.maintenance.execute import Mover
+from extarray.maintenance.rechunk_files import check_free, remove_pair
+from extarray.mpi.array import ParallelArray
+from extarray.mpi.fileviews import FileViews
+from extarray.mpi.replica import ReplicaStore, pair_of
+from extarray.mpi.runtime import (
+    Agreement,
+    check_comm,
+    default_hints,
+    is_agreed,
+    library,
+    make_info,
+    stage_bytes,
+)
+from extarray.mpi.zones import factorizations
+from extarray.storage.engine import is_remote
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import resolve_path
+from extarray.streaming.mapped_pages import Passing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from extarray._core._axial import Axial
+    from extarray.common.progress import Progress
+    from extarray.format.header import Header
+    from extarray.grid.rechunk_axis import Axis
+    from extarray.maintenance.rechunk_pass import Pass
+    from extarray.maintenance.transform import Transformation
+    from extarray.mpi.array import ParallelArray
+
+
+__all__ = ["Part", "create_together", "open_together", "rechunk_together", "shared_templates"]
+
+# What `extarray.create` gives: path, shape, header, attributes, engine, overwrite, durability, and
+# the growth policy.
+_Checked = tuple[Any, tuple[int, ...], "Header", str, str, bool, str, int]
+
+
+def create_together(
+    comm: Any, info: Mapping[str, Any] | None, check: Callable[[], _Checked]
+) -> ParallelArray:
+    """Create an array; collective.
+
+    Parameters
+    ----------
+    info : mapping or None
+        Hints for MPI-IO.
+    check : callable
+        Gives the arguments, checked.
+
+    Returns
+    -------
+    ParallelArray
+        Open in mode "r+".
+    """
+    with Agreement.on_duplicate(comm) as agreement:
+        with agreement.step() as step:
+            path, shape, header, attrs, engine, overwrite, durability, growth = check()
+            if path is None:
+                raise ArgumentError(
+                    "an array under a communicator lies in files; give a path, or leave comm away"
+                )
+            place, hints = resolve_path(path), _check_info(info)
+            check_choice(engine, "engine", (*ENGINES, "mpi-io"))
+            step.arguments = (
+                f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
+                f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
+                f"sparse {header.sparse}, checksum {header.checksum}, overwrite {overwrite}, "
+                f"attributes {attrs}, engine {engine}, durability {durability}, "
+                f"growth policy {growth}, info {hints}"
+            )
+        return _joined(
+            agreement,
+            place,
+            engine,
+            hints,
+            lambda engine: _inside(
+                ExtArray._create(
+                    place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
+                )
+            ),
+        )
+
+
+def open_together(
+    comm: Any,
+    info: Mapping[str, Any] | None,
+    check: Callable[[], tuple[Path, str, float | None, str, str, str]],
+) -> ParallelArray:
+    """Open an array; collective.
+
+    Parameters
+    ----------
+    info : mapping or None
+        Hints for MPI-IO.
+    check : callable
+        Gives path, mode, timeout, engine, durability, and what is verified, checked.
+    """
+    with Agreement.on_duplicate(comm) as agreement:
+        with agreement.step() as step:
+            place, mode, timeout, engine, durability, verify = check()
+            hints = _check_info(info)
+            check_choice(engine, "engine", (*ENGINES, "mpi-io"))
+            step.arguments = (
+                f"open '{place}' with mode {mode!r}, engine {engine}, durability {durability}, "
+                f"verify {verify!r}, info {hints}"
+            )
+        return _joined(
+            agreement,
+            place,
+            engine,
+            hints,
+            lambda engine: FileStore.open(place, mode, timeout, engine, durability, verify),
+        )
+
+
+def _inside(array: ExtArray) -> tuple[FileStore, Axial]:
+    """Take the store out of a fresh array."""
+    return cast("FileStore", array._store), array.axial
+
+
+def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return hints as texts, in the order of their names."""
+    if info is None:
+        return {}
+    try:
+        hints = {str(name): str(value) for name, value in sorted(dict(info).items())}
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"info must be a mapping of names and values, not {info!r}"
+        ) from None
+    make_info(hints).Free()
+    return hints
+
+
+def _joined(
+    agreement: Agreement,
+    path: Path,
+    engine: str,
+    hints: dict[str, str],
+    make: Callable[[str], tuple[FileStore, Axial]],
+) -> ParallelArray:
+    """Return the array of all ranks, whose store `make` makes or opens on rank 0 by an engine.
+
+    A new pair of files takes its names when all ranks have it open: what cannot be had together
+    replaces nothing.
+    """
+    comm = agreement.comm
+    own, through_mpi = engine, engine == "mpi-io"
+    if engine in ("auto", "mpi-io"):
+        # Ranks of one host share its page cache; a mapping on another host would not.
+        own = "auto" if _is_one_host(agreement) else "pread"
+        through_mpi = through_mpi or own == "pread" or bool(hints)
+    store = replica = views = None
+    try:
+        with agreement.step():
+            pair = None
+            if not comm.rank:
+                store, axial = make(own)
+                pair = pair_of(store, axial)
+                if engine == "auto":
+                    through_mpi = through_mpi or is_remote(store._data)
+        pair, through_mpi = comm.bcast((pair, through_mpi))
+        with agreement.step():
+            if store is None:
+                store = replica = ReplicaStore(path, pair, own)
+                axial = replica.axial
+        file = store._data
+        hints = {**default_hints(file), **hints}
+        with agreement.step():
+            if through_mpi:
+                name, writable = f"{pair.path}.xta", pair.mode == "r+"
+                views = FileViews(comm, name, writable, hints, pair.hidden)
+        with agreement.step():
+            if views is not None:
+                views.check(file)
+            stage = stage_bytes(file)
+            array = ParallelArray._join(store, axial, replica, agreement, hints, views, stage)
+        if pair.hidden is not None:
+            with agreement.step():
+                if not comm.rank:
+                    store.take_names()
+    except BaseException as error:
+        if views is not None and is_agreed(error, comm):
+            views.close()
+        if store is not None:
+            store.close()
+        raise
+    return array
+
+
+def _is_one_host(agreement: Agreement) -> bool:
+    """Tell whether all ranks are on one host."""
+    comm = agreement.comm
+    host = comm.Split_type(library().COMM_TYPE_SHARED)
+    with agreement.step() as step:
+        step.numbers[0] = int(host.size < comm.size)
+    host.Free()
+    return not step.numbers[0]
+
+
+#: Where a part begins and ends along each axis.
+Part = tuple[tuple[int, int], ...]
+
+
+class _Cut(NamedTuple):
+    """The templates along one axis, cut for some ranks.
+
+    Attributes
+    ----------
+    parts : list of list of (int, int)
+        Of each template a part a rank, in order.
+    read, written : int
+        Elements of the largest parts of all templates together: what the slowest rank does.
+    """
+
+    parts: list[list[tuple[int, int]]]
+    read: int
+    written: int
+
+
+def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
+    """Yield the templates of a pass, each as the parts of the ranks.
+
+    Yields
+    ------
+    list of tuple of (int, int)
+        The part of each rank that has one, in the order of ranks.  Parts may be empty.
+
+    Notes
+    -----
+    The ranks are arranged along the axes so that the one with the most to do has the least: with
+    the fewest elements to read and to write, in all templates together.  Source chunks across the
+    edge of two parts are read by both ranks.
+
+    Examples
+    --------
+    The example of [krishnamoorthy]_ on two ranks, cut where no source chunk is:
+
+    >>> from extarray.maintenance.rechunk_pass import Task
+    >>> from extarray.maintenance.rechunk_plan import swept_pass
+    >>> p = swept_pass(Task((320, 288), (32, 9), (5, 16), (0, 0), 1), 1344)
+    >>> p.template, next(shared_templates(p, 2))
+    ((160, 144), [((0, 160), (0, 144)), ((160, 320), (0, 144))])
+    """
+    axes = list(zip(p.axes, p.template, strict=True))
+    cuts = [
+        {n: _cut(axis, template, n) for n in range(1, n_ranks + 1) if n_ranks % n == 0}
+        for axis, template in axes
+    ]
+
+    def cost(grid: tuple[int, ...]) -> int:
+        chosen = [cut[n] for cut, n in zip(cuts, grid, strict=True)]
+        return math.prod(cut.read for cut in chosen) + math.prod(cut.written for cut in chosen)
+
+    # Without axes there is one element, which is the first rank's.
+    best = min(factorizations(n_ranks, len(axes)), key=cost) if axes else ()
+    windows = [cut[n].parts for cut, n in zip(cuts, best, strict=True)]
+    for template in itertools.product(*windows):
+        yield list(itertools.product(*template))
+
+
+def _cut(axis: Axis, template: int, n_ranks: int) -> _Cut:
+    """Return the best cut of the templates along an axis, each into a part a rank."""
+    units = [axis.target]
+    if axis.reaches_all(template) or template % axis.period == 0:
+        units.append(axis.period)  # no source chunk is cut
+    larger = template if axis.reaches_all(template) else n_ranks * template
+    return min(
+        (_cut_by(axis, larger, n_ranks, unit) for unit in units),
+        key=lambda cut: cut.read + cut.written,
+    )
+
+
+def _cut_by(axis: Axis, template: int, n_ranks: int, unit: int) -> _Cut:
+    """Cut templates between units, into parts that are as even as whole ones allow."""
+    parts = []
+    read = written = 0
+    for start, stop in axis.windows(template):
+        first = start or -(axis.shift % template)  # the first template may begin before index 0
+        count = -(-(stop - first) // unit)
+        edges = [first + unit * (count * i // n_ranks) for i in range(n_ranks + 1)]
+        edges = [min(max(edge, start), stop) for edge in edges]
+        parts.append(list(itertools.pairwise(edges)))
+        read += max(axis.elements_met(*part) for part in parts[-1])
+        written += max(b - a for a, b in parts[-1])
+    return _Cut(parts, read, written)
+
+
+def rechunk_together(
+    comm: Any, resume: bool, prepare: Callable[[], tuple[Path, Transformation]]
+) -> ParallelArray:
+    """Bring the elements of an array into another layout; collective.
+
+    Parameters
+    ----------
+    resume : bool
+        Go on where an earlier call was interrupted, if one was.
+    prepare : callable
+        Gives the path of the target, and what is to be done.
+
+    Returns
+    -------
+    ParallelArray
+        Open in mode "r+".
+    """
+    agreement = Agreement(check_comm(comm).Dup())
+    try:
+        with agreement.step() as step:
+            path, work = prepare()
+            work.ranks = agreement.comm.size
+            work.progress = work.progress and not agreement.comm.rank
+            step.arguments = (
+                f"rechunk the elements {work.what} of shape {work.shape} to "
+                f"'{path}' of dtype {work.header.dtype}, order {work.header.order}, attributes "
+                f"{work.attrs}, verify {work.verify}, resume {resume}, by {work.passes}"
+            )
+        return _Shared(agreement, work).on_disk(path, resume)
+    finally:
+        agreement.comm.Free()
+
+
+class _Shared:
+    """A transformation that ranks share."""
+
+    def __init__(self, agreement: Agreement, work: Transformation) -> None:
+        self._agreement, self._comm = agreement, agreement.comm
+        self._work = work
+
+    def on_disk(self, path: Path, resume: bool) -> ParallelArray:
+        """Make the target, in files that appear when they are complete."""
+        work, places = self._work, self._work.paths(path)
+        found = None
+        with self._agreement.step():
+            if not self._comm.rank:
+                found = self._look(path, places, resume)
+        first, is_begun = self._comm.bcast(found)
+        with work.told() as progress:
+            progress.skip(sum(p.bytes_written for p in work.passes[:first]))
+            for i in range(first, len(places)):
+                self._pass(i, places, is_begun and i == first, progress, path)
+        return open_together(
+            self._comm, None, lambda: (path, "r+", 0.0, "auto", "flush", config.verify)
+        )
+
+    def _look(self, path: Path, places: list[Path], resume: bool) -> tuple[int, bool]:
+        """Return the pass to go on with, and whether it has begun."""
+        if resume and self._work.is_done(path):
+            return len(places), False
+        check_free(path)
+        first, new = self._work.beginning(places, path, resume)
+        if new is not None:
+            new.close()
+        return first, new is not None
+
+    def _pass(
+        self, i: int, places: list[Path], is_begun: bool, progress: Progress, path: Path
+    ) -> None:
+        """Make one pass; behind the last, give the target its name."""
+        work, is_last = self._work, i + 1 == len(places)
+        with contextlib.ExitStack() as stack:
+            source = work.source
+            with self._agreement.step():
+                if i:
+                    source = stack.enter_context(ExtArray._open(places[i - 1], "r", 0, "auto"))
+            new = stack.enter_context(self._target(i, places[i], is_begun))
+            if work.passes:
+                self._move(i, work.passes[i], source, new, progress)
+            if is_last:
+                if work.verify:
+                    new._sync_together()
+                with self._agreement.step():
+                    work.check(new, self._comm.rank)
+                with self._agreement.step():
+                    if not self._comm.rank:
+                        store = _files_of(new)
+                        store.set_attrs(work.attrs)
+                        store.move(path, overwrite=False)
+        with self._agreement.step():
+            if not self._comm.rank:
+                for place in places[:i]:
+                    remove_pair(place)
+
+    def _target(self, i: int, place: Path, is_begun: bool) -> ParallelArray:
+        """Make or open the array that a pass writes."""
+        work = self._work
+        if is_begun:
+            return open_together(
+                self._comm, None, lambda: (place, "r+", 0.0, "auto", "flush", config.verify)
+            )
+        return create_together(
+            self._comm,
+            None,
+            lambda: (
+                place,
+                work.shape,
+                work.header_of(i),
+                work.first_notes(i),
+                "auto",
+                False,
+                "flush",
+                work.growth,
+            ),
+        )
+
+    def _move(self, i: int, p: Pass, source: Any, new: ParallelArray, progress: Progress) -> None:
+        """Move the templates of a pass that are not done yet, each rank its part."""
+        rank = self._comm.rank
+        journal = None if rank else self._work.journal(i, _files_of(new))
+        mover = Mover(p, source._verified(), new, source.dtype)
+        templates = shared_templates(p, self._work.ranks)
+        done = self._comm.bcast(0 if journal is None else journal.done)
+        passing = Passing()
+        try:
+            for n, parts in enumerate(templates, 1):
+                size = sum(math.prod(b - a for a, b in part) for part in parts)
+                if n <= done:
+                    progress.skip(size * new.itemsize)
+                    continue
+                with self._agreement.step() as step:
+                    # Fewer parts than ranks where there are no axes.
+                    for part in itertools.islice(parts, rank, rank + 1):
+                        if all(a < b for a, b in part):
+                            for _ in mover.move(part):
+                                pass
+                            passing.add(2 * new.itemsize * math.prod(b - a for a, b in part))
+                    step.numbers[0] = journal is not None and journal.is_due
+                progress.add(size * new.itemsize)
+                if journal is not None:
+                    journal.done = n
+                if step.numbers[0]:
+                    self._save(new, None if journal is None else journal.save)
+        except BaseException:
+            if journal is not None:
+                journal.save_quietly()
+            raise
+        if i + 1 < len(self._work.passes):
+            self._save(new, None if journal is None else journal.finish)
+
+    def _save(self, new: ParallelArray, note: Callable[[], None] | None) -> None:
+        """Bring what all ranks have written to the disk, and note it on rank 0."""
+        new._sync_together()
+        with self._agreement.step():
+            if note is not None:
+                note()
+
+
+def _files_of(new: ParallelArray) -> FileStore:
+    """Return the store of rank 0."""
+    return new._pair

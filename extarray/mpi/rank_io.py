@@ -1,0 +1,414 @@
+"""Transfers of one rank: through MPI-IO, by its own engine, or adding under a lock.
+
+`ThroughMPI` makes jobs on the file, and knows what is left to do at the end.  `OwnEngine`, which is
+a mapping or pread, has no jobs: its transfers say whether they are possible, and do all at the end,
+when the ranks have agreed that they are.
+
+To add means to read, add, and write back, and nobody else may do so in between.  A lock on the
+chunks keeps the others off: an advisory one, of the open file, as that of writers.  It needs
+nothing prepared, and no rank to take part; who waits sleeps, and the lock of a process that dies is
+free.  A mutex in an MPI window would need a window for each array that is opened, and would have to
+wait for ranks in long computations.  An addition goes block by block, and has one lock at a time:
+no two ranks wait for each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.grid.chunking import blocks, grain
+from extarray.mpi.patches import Box
+from extarray.mpi.plans import FileLayout, Range, box_jobs, query_jobs
+from extarray.mpi.requests import scaled, spread, surely_cast
+from extarray.mpi.zones import extents
+from extarray.selection.brackets import as_query
+from extarray.selection.factors import Progression
+from extarray.selection.fields import dtype_of_fields, field_of, names_of
+from extarray.selection.query import Query
+from extarray.selection.transfers import check_values
+from extarray.storage.filesystem import family
+from extarray.storage.lock import holding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from extarray.mpi.plans import Job
+    from extarray.mpi.zones import Zone
+
+__all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "check_local"]
+
+# What a rank has of each axis: its zones are the outer product.
+_Ranges = list[list[slice]]
+
+# Bytes that are added to under one lock, unless a chunk has more: others wait for as long.
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer of one rank.
+
+    Attributes
+    ----------
+    jobs : iterable of Job
+    write : bool
+    finish : callable
+        Called when all jobs are done; returns the result.
+    """
+
+    jobs: Iterator[Job]
+    write: bool
+    finish: Callable[[], Any] = lambda: None
+
+
+class RankIO(Protocol):
+    """A way in which a rank reads and writes elements."""
+
+    def reading(
+        self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    ) -> Transfer:
+        """Plan ``array.read(selection, out, order)``."""
+
+    def writing(self, selection: Any, values: Any) -> Transfer:
+        """Plan ``array.write(selection, values)``."""
+
+    def reading_zones(self, ranges: _Ranges, out: NDArray[Any] | None) -> Transfer:
+        """Plan to read zones into a 1-D array, one zone after the other."""
+
+    def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
+        """Plan to write zones from a 1-D array.
+
+        Ranges are as the array counts elements; it need not have them yet.
+        """
+
+    def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+        """Plan to write parts of what is appended, to allocated elements.
+
+        Parts are boxes of elements, as the array counts them before it has grown, and of `values`,
+        which are read in blocks of at most ``config.max_memory`` bytes.
+        """
+
+
+class ThroughMPI:
+    """Transfers through MPI-IO.
+
+    Parameters
+    ----------
+    array : ExtArray
+    stage : int
+        Bytes that are staged at once.
+    """
+
+    def __init__(self, array: ExtArray, stage: int) -> None:
+        self._array, self._stage = array, stage
+
+    def _layout(self) -> FileLayout:
+        """Return where the elements are, also those of chunks that are allocated and no more."""
+        array = self._array
+        starts = array.axial._mark()[2]  # chunks that the axes have grown at their starts
+        offset = [n * c - o for n, c, o in zip(starts, array.chunks, array.origin, strict=True)]
+        return FileLayout(
+            array.axial, array.chunks, tuple(offset), array.order, array.itemsize, self._stage
+        )
+
+    def reading(
+        self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    ) -> Transfer:
+        """Plan ``array.read(selection, out, order)``."""
+        array = self._array
+        query, fields = _parsed_read(array, selection, out, order)
+        dtype = array.dtype if query.field is None else query.field.dtype
+        result = out
+        is_direct = out is not None and out.dtype == dtype.base and not array._overlaps(out)
+        target = out if is_direct else None
+        if target is None:
+            target = np.empty(query.shape, dtype, order)
+
+        def finish() -> NDArray[Any]:
+            read = target if fields is None else target[fields]
+            if result is None:
+                return read
+            if result is not target:
+                result[...] = read
+            return result
+
+        return Transfer(query_jobs(self._layout(), query, target, False), False, finish)
+
+    def writing(self, selection: Any, values: Any) -> Transfer:
+        """Plan ``array.write(selection, values)``."""
+        array = self._array
+        query, fields, given = _parsed_write(array, selection, values)
+        layout = self._layout()
+        if fields is None:
+            block = _broadcast(array, query, given)
+            return Transfer(query_jobs(layout, query, block, True), True)
+        records = np.empty(query.shape, dtype_of_fields(array.dtype, fields))
+        records[...] = np.asarray(given)
+        queries = [(replace(query, field=field_of(array.dtype, name)), name) for name in fields]
+        jobs = (
+            query_jobs(layout, q, np.ascontiguousarray(records[name]), True) for q, name in queries
+        )
+        return Transfer(itertools.chain.from_iterable(jobs), True)
+
+    def reading_zones(self, ranges: _Ranges, out: NDArray[Any] | None) -> Transfer:
+        """Plan to read zones into a 1-D array, one zone after the other."""
+        array, size = self._array, _size_of(ranges)
+        if out is not None:
+            array._check_out(out, (size,), array.dtype)
+        local = np.empty(size, array.dtype) if out is None or array._overlaps(out) else out
+        jobs, staged = self._zones(ranges, False)
+
+        def finish() -> NDArray[Any]:
+            for place, box in _in_turn(ranges):
+                local[place] = staged[box].reshape(-1)
+            if out is None or out is local:
+                return local
+            out[...] = local
+            return out
+
+        return Transfer(jobs, False, finish)
+
+    def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
+        """Plan to write zones from a 1-D array."""
+        values = check_local(ranges, local)
+        jobs, staged = self._zones(ranges, True)
+        for place, box in _in_turn(ranges):
+            staged[box] = values[place].reshape(staged[box].shape)
+        return Transfer(jobs, True)
+
+    def _zones(self, ranges: _Ranges, write: bool) -> tuple[Iterator[Job], NDArray[Any]]:
+        """Make jobs between zones and an array that has the ranges of each axis side by side."""
+        layout = self._layout()
+        staged = np.empty(
+            [sum(r.stop - r.start for r in some) for some in ranges], self._array.dtype
+        )
+        if layout.order in "CF":
+            steps = [[Range(r.start, 1, r.stop - r.start) for r in some] for some in ranges]
+            return box_jobs(layout, steps, staged, write), staged
+        boxes = zip(itertools.product(*ranges), _in_turn(ranges), strict=True)
+        jobs = (query_jobs(layout, _box_query(zone), staged[at], write) for zone, (_, at) in boxes)
+        return itertools.chain.from_iterable(jobs), staged
+
+    def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+        """Plan to write parts of what is appended, to allocated elements."""
+        layout = self._layout()
+        jobs = (
+            query_jobs(layout, _box_query(box), block, True)
+            for box, block in _cast_blocks(self._array, parts, values)
+        )
+        return Transfer(itertools.chain.from_iterable(jobs), True)
+
+
+class OwnEngine:
+    """Transfers by the rank's own engine, as those of an array of one process."""
+
+    def __init__(self, array: ExtArray) -> None:
+        self._array = array
+
+    def reading(
+        self, selection: Any, out: NDArray[Any] | None, order: Literal["C", "F"]
+    ) -> Transfer:
+        """Plan ``array.read(selection, out, order)``."""
+        array = self._array
+        _parsed_read(array, selection, out, order)
+        return _at_the_end(False, lambda: ExtArray.read(array, selection, out, order))
+
+    def writing(self, selection: Any, values: Any) -> Transfer:
+        """Plan ``array.write(selection, values)``."""
+        array = self._array
+        *_, given = _parsed_write(array, selection, values)
+        return _at_the_end(True, lambda: ExtArray.write(array, selection, given))
+
+    def reading_zones(self, ranges: _Ranges, out: NDArray[Any] | None) -> Transfer:
+        """Plan to read zones into a 1-D array, one zone after the other."""
+        array, size = self._array, _size_of(ranges)
+        if out is not None:
+            array._check_out(out, (size,), array.dtype)
+
+        def read() -> NDArray[Any]:
+            local = np.empty(size, array.dtype) if out is None else out
+            for zone, (place, _) in zip(itertools.product(*ranges), _in_turn(ranges), strict=True):
+                local[place] = ExtArray.read(array, zone).reshape(-1)
+            return local
+
+        return _at_the_end(False, read)
+
+    def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
+        """Plan to write zones from a 1-D array."""
+        values = surely_cast(check_local(ranges, local), self._array.dtype)
+        zones = zip(itertools.product(*ranges), _in_turn(ranges), strict=True)
+        return self._filling(
+            (zone, values[place].reshape(extents(box))) for zone, (place, box) in zones
+        )
+
+    def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
+        """Plan to write parts of what is appended, to allocated elements."""
+        return self._filling(_cast_blocks(self._array, parts, values))
+
+    def _filling(self, boxes: Iterable[tuple[Zone, NDArray[Any]]]) -> Transfer:
+        """Plan to write boxes of allocated elements, inside the bounds or not."""
+
+        def write() -> None:
+            for box, block in boxes:
+                self._array._write_box([s.start for s in box], [s.stop for s in box], block)
+
+        return _at_the_end(True, write)
+
+
+def _at_the_end(write: bool, action: Callable[[], Any]) -> Transfer:
+    return Transfer(iter(()), write, action)
+
+
+def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> None:
+    """Add to a selection of a `ParallelArray` in files, as this rank alone."""
+    box = Box.of(selection, array.shape, array.dtype)
+    added = box.view(spread(scaled(values, alpha, array.dtype), box.shape))
+    for part in blocks(box.extents, array.chunks, array.itemsize, _BLOCK_BYTES):
+        ranges = [some[s] for some, s in zip(box.ranges, part, strict=True)]
+        place = tuple(slice(some.start, some.stop, some.step) for some in ranges)
+        with (
+            array._adding,
+            family("cannot lock a part of '{}' to add to it", array.path),
+            holding(array._pair._data, *_span(array, ranges)),
+        ):
+            block = array.read(place, collective=False)
+            block += added[part]
+            array.write(place, block, collective=False)
+
+
+def _span(array: Any, ranges: list[range]) -> tuple[int, int]:
+    """Return the first chunk of a box in the file, and the number of chunks up to its last."""
+    chunks = [
+        np.unique((np.array(some, np.int64) + offset) // chunk).tolist()
+        for some, offset, chunk in zip(ranges, array._pair.offset, array.chunks, strict=True)
+    ]
+    addresses = array.axial.addresses(np.array([*itertools.product(*chunks)], np.int64))
+    first, last = int(addresses.min()), int(addresses.max())
+    return first, last + 1 - first
+
+
+# -- selections ----------------------------------------------------------------------------------
+
+
+def _parsed_read(
+    array: ExtArray, selection: Any, out: Any, order: str
+) -> tuple[Query, list[str] | None]:
+    """Parse what a read is of, and the names where it is a list of fields; raise where it fails."""
+    if order not in ("C", "F"):
+        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+    if out is not None and not isinstance(out, np.ndarray):
+        raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    query, fields = _parsed(array, selection)
+    if out is not None:
+        dtype = _dtype_of(array, query, fields)
+        array._check_out(out, (*query.shape, *dtype.shape), dtype.base)
+    return query, fields
+
+
+def _parsed_write(
+    array: ExtArray, selection: Any, values: Any
+) -> tuple[Query, list[str] | None, Any]:
+    """Parse what a write is of; the values stay as they are while the array is written."""
+    query, fields = _parsed(array, selection)
+    dtype = _dtype_of(array, query, fields)
+    given = array._as_values(values, dtype.base)
+    check_values(query, given.shape, (*query.shape, *dtype.shape))
+    return query, fields, surely_cast(given, dtype.base)
+
+
+def _parsed(array: ExtArray, selection: Any) -> tuple[Query, list[str] | None]:
+    """Parse a selection, and the names where it is a list of fields."""
+    fields = names_of(selection, array.dtype)
+    query = as_query(selection if fields is None else ..., array.shape, array.dtype)
+    if isinstance(fields, str):
+        return replace(query, field=field_of(array.dtype, fields)), None
+    return query, None if fields is None else list(fields)
+
+
+def _dtype_of(array: ExtArray, query: Query, fields: list[str] | None) -> np.dtype[Any]:
+    if fields is not None:
+        return dtype_of_fields(array.dtype, fields)
+    return array.dtype if query.field is None else query.field.dtype
+
+
+def _broadcast(array: ExtArray, query: Query, given: Any) -> NDArray[Any]:
+    """Broadcast values to a query, in the dtype that is stored."""
+    dtype = array.dtype if query.field is None else query.field.dtype
+    shape = (*query.shape, *dtype.shape)
+    block = np.asarray(given)
+    while block.ndim > len(shape):
+        block = block[0]  # NumPy, too, lets leading axes of length 1 go
+    if block.dtype != dtype.base:
+        cast = np.empty(block.shape, dtype.base)
+        cast[...] = block
+        block = cast
+    return np.broadcast_to(block, shape)
+
+
+# -- zones and blocks ----------------------------------------------------------------------------
+
+
+def _size_of(ranges: _Ranges) -> int:
+    """Count the elements of zones."""
+    return math.prod(sum(r.stop - r.start for r in some) for some in ranges)
+
+
+def check_local(ranges: _Ranges, local: Any) -> NDArray[Any]:
+    """Return the elements of zones, one zone after the other; raise where they do not fit."""
+    values, size = np.asarray(local), _size_of(ranges)
+    if values.shape != (size,):
+        raise ShapeError(
+            f"local data of shape {values.shape} do not fit: the zones of this rank have {size} "
+            f"elements together, ({size},) is needed"
+        )
+    return values
+
+
+def _in_turn(ranges: _Ranges) -> Iterator[tuple[slice, Zone]]:
+    """Yield where each zone is in a 1-D array, and where with ranges of an axis side by side."""
+    sides = []
+    for some in ranges:
+        ends = list(itertools.accumulate((r.stop - r.start for r in some), initial=0))
+        sides.append([slice(a, z) for a, z in itertools.pairwise(ends)])
+    start = 0
+    for box in itertools.product(*sides):
+        stop = start + math.prod(extents(box))
+        yield slice(start, stop), box
+        start = stop
+
+
+def _box_query(box: Zone) -> Query:
+    """Make the query of a box of elements, inside the bounds or not."""
+    shape = extents(box)
+    factors = [
+        Progression(j, s.start, 1, n, j) for j, (s, n) in enumerate(zip(box, shape, strict=True))
+    ]
+    return Query(shape, shape, tuple(factors))
+
+
+def _cast_blocks(
+    array: ExtArray, parts: list[tuple[Zone, Zone]], values: Any
+) -> Iterator[tuple[Zone, NDArray[Any]]]:
+    """Yield boxes of an array and their values, in blocks that memory has room for."""
+    limit = config.max_memory // 2
+    for box, place in parts:
+        for part in blocks(extents(box), grain(values, array.chunks), array.itemsize, limit):
+            block = np.asarray(values[_within(part, place)])
+            if block.shape != (wanted := extents(part)):
+                raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")
+            yield _within(part, box), block.astype(array.dtype, casting="same_kind", copy=False)
+
+
+def _within(part: Zone, box: Zone) -> Zone:
+    """Move a part of a box to where the box is."""
+    return tuple(slice(b.start + p.start, b.start + p.stop) for p, b in zip(part, box, strict=True))

@@ -1,0 +1,236 @@
+"""A room uses no private name, one that begins with an underscore, of another room.
+
+A member belongs to the rooms whose classes define it: as a method, a value, a slot, or an attribute
+of ``self``; also to those that name it in a protocol, as what they need of an object, but for rooms
+beside the array, which need public names alone.  To declare one for somebody else's class (a bare
+annotation, a stub under ``TYPE_CHECKING``) defines nothing.  A member that no room defines is
+Python's or NumPy's.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "extarray"
+ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
+
+#: Rooms that are still to be cleaned.  One that is clean must not stand here.
+UNCLEAN = {"_core", "array", "maintenance", "mpi", "numpy_api", "selection", "storage"}
+
+#: Rooms whose protocols define no private members.
+BESIDE = {"array_api", "cli", "interop", "mpi", "pexta", "plot"}
+
+_CYTHON_DEFINITIONS = re.compile(
+    r"^[ \t]*(?:(?:cpdef|def)\b[^\n#(]*?(\w+)[ \t]*\("
+    r"|cdef\b(?![ \t]+(?:class|struct|enum))([^\n#(]*))",
+    re.MULTILINE,
+)
+_CYTHON_ATTRIBUTES = re.compile(r"\b(?:self|cls)\.(\w+)[ \t]*=[^=]")
+_CYTHON_USES = re.compile(r"(?<=[\w)\]])\.(_\w+)")
+_CYTHON_IMPORTS = re.compile(
+    r"^[ \t]*from[ \t]+([.\w]+)[ \t]+c?import[ \t]*(\([^)]*\)|[^\n#]+)", re.M
+)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+# -- what a room defines -------------------------------------------------------------------------
+
+
+def targets(node: ast.AST):
+    """Yield what a statement gives a value to."""
+    if isinstance(node, ast.Assign):
+        yield from node.targets
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        if node.value is not None:
+            yield node.target
+    elif isinstance(node, ast.For):
+        yield node.target
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield node.optional_vars
+
+
+def is_protocol(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and any(
+        ast.unparse(base).startswith("Protocol") for base in node.bases
+    )
+
+
+def members_of_python(text: str, protocols: bool = True):
+    """Yield the members that the classes of a module define, protocols among them or not."""
+    left: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
+    while left:
+        node, of_class = left.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if is_protocol(node) and not protocols:
+            continue
+        if of_class and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        for target in targets(node):
+            for part in getattr(target, "elts", [target]):
+                if of_class and isinstance(part, ast.Name):
+                    yield part.id
+                elif isinstance(part, ast.Attribute) and ast.unparse(part.value) in {"self", "cls"}:
+                    yield part.attr
+            if of_class and isinstance(target, ast.Name) and target.id == "__slots__":
+                yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant))
+        inner = isinstance(node, ast.ClassDef)
+        left += [(child, inner) for child in ast.iter_child_nodes(node)]
+
+
+def members_of_cython(text: str):
+    """Yield the members that a module of Cython defines, or its declarations; functions, too."""
+    for function, declared in _CYTHON_DEFINITIONS.findall(text):
+        yield from [function] if function else re.findall(r"(\w+)[ \t]*(?=,|=|$)", declared.strip())
+    yield from _CYTHON_ATTRIBUTES.findall(text)
+
+
+def sources(room: str) -> list[Path]:
+    return sorted(p for p in (ROOT / room).rglob("*") if p.suffix in {".py", ".pyx", ".pxd"})
+
+
+@cache
+def members(room: str) -> frozenset[str]:
+    """The private members that a room defines."""
+    found: set[str] = set()
+    for path in sources(room):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            found.update(filter(is_private, members_of_python(text, room not in BESIDE)))
+        else:
+            found.update(filter(is_private, members_of_cython(text)))
+    return frozenset(found)
+
+
+# -- what a source uses --------------------------------------------------------------------------
+
+
+def used_in_python(text: str):
+    """Yield (line, module or None, name): of what is imported from a module, and of members."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute):
+            yield node.lineno, None, node.attr
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from ((node.lineno, module, alias.name) for alias in node.names)
+
+
+def used_in_cython(text: str):
+    """Yield what `used_in_python` does."""
+    for match in _CYTHON_IMPORTS.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        for name in re.findall(r"(\w+)[^,]*", match[2]):
+            yield line, match[1], name
+    for line, code in enumerate(_CYTHON_IMPORTS.sub("", text).splitlines(), 1):
+        yield from ((line, None, name) for name in _CYTHON_USES.findall(code.partition("#")[0]))
+
+
+def room_of(module: str, room: str) -> str | None:
+    """The room of a module that a module of a room imports from; None: it is not the package's."""
+    if module.startswith("."):
+        dots = len(module) - len(module.lstrip("."))
+        return room if dots == 1 else module.lstrip(".").partition(".")[0]
+    top, _, rest = module.partition(".")
+    return rest.partition(".")[0] if top == ROOT.name else None
+
+
+def violations(text: str, name: str, room: str) -> list[str]:
+    """Private names of other rooms that a source uses."""
+    found = []
+    for line, module, used in (used_in_python if name.endswith(".py") else used_in_cython)(text):
+        if not is_private(used):
+            continue
+        if module is not None:
+            other = room_of(module, room)
+            is_module = other and any(p.stem == used for p in sources(other))
+            owners = [] if is_module or other in {None, "", room} else [other]
+        else:
+            owners = [] if used in members(room) else [r for r in ROOMS if used in members(r)]
+        if owners:
+            found.append(f"{name}:{line}: {used} of {' and '.join(owners)}")
+    return found
+
+
+def violations_of(room: str) -> list[str]:
+    return [
+        problem
+        for path in sources(room)
+        for problem in violations(path.read_text(encoding="utf-8"), path.name, room)
+    ]
+
+
+@pytest.mark.parametrize("room", sorted(set(ROOMS) - UNCLEAN))
+def test_no_private_name_of_another_room(room):
+    assert violations_of(room) == []
+
+
+@pytest.mark.parametrize("room", sorted(UNCLEAN))
+def test_a_room_that_is_to_be_cleaned_is_not_clean(room):
+    assert violations_of(room), f"{room} is clean: take it out of UNCLEAN"
+
+
+def test_members_are_found():
+    """They are read of Python and of Cython, or the tests above would hold for nothing."""
+    assert "_check" in members("array")
+    assert {"_mark", "_record"} <= members("_core")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "class _C:\n    __slots__ = ('_s',)\n    _a = 1\n    _b: int\n    def _m(self): ...",
+            "_a _m _s",
+        ),
+        ("class C:\n    def f(self, x):\n        self._a, x._b = 1, 2", "_a"),
+        ("class C:\n    def f(self):\n        with g() as self._a: self._b.c = 0", "_a"),
+        ("def _f():\n    _x = 1", ""),
+        ("if TYPE_CHECKING:\n    class C:\n        def _stub(self): ...", ""),
+    ],
+)
+def test_members_of_python(text, wanted):
+    assert set(filter(is_private, members_of_python(text))) == set(wanted.split())
+
+
+def test_members_of_protocols():
+    text = "class P(Q, Protocol):\n    def _f(self): ..."
+    assert set(members_of_python(text)) == {"_f"}
+    assert set(members_of_python(text, protocols=False)) == set()
+
+
+def test_members_of_cython():
+    text = """
+cdef class _C:
+    cdef int _a, _b
+    cdef inline int _f(self, int _x) except -1:
+        self._c = _x
+    def _g(self, _y):
+        pass
+"""
+    assert set(filter(is_private, members_of_cython(text))) == {"_a", "_b", "_c", "_f", "_g"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("x.py", "axial._mark()", 1),
+        ("x.py", "self._mark()", 1),
+        ("x.py", "from extarray.array.array import _slots", 1),
+        ("x.py", "from ..array.array import _slots", 1),
+        ("x.pyx", "    x = axial._mark()", 1),
+        ("x.pyx", "from extarray.array.array import (\n    _slots,\n)", 1),
+        ("x.py", "from extarray._core._axial import Axial\nsys._getframe()\naxial.mark()", 0),
+        ("x.py", "from extarray._core import _axial\nfrom .order import _f", 0),
+        ("x.pyx", "from extarray._core._axial cimport Axial", 0),
+    ],
+)
+def test_violations_are_found(name, text, count):
+    assert len(violations(text, name, "grid")) == count
