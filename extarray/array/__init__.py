@@ -37,6 +37,8 @@ From the top down; each module uses some of those below it, and none above:
     them.
 ``html``
     An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
+``life``
+    The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
 ``lazy``
     Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
 ``resizing``

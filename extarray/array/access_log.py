@@ -6,15 +6,23 @@ import contextlib
 import random
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from extarray.array.base import StoredArray
+from extarray.array.base import Stored
 from extarray.selection.factors import Points, Progression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["AccessLog", "AccessMixin"]
+
+__all__ = ["AccessLog", "Readable", "record_access"]
+
+
+class Readable(Stored, Protocol):
+    """An array that tells a log what is read of it."""
+
+    def _listen(self, log: Any) -> Any: ...
+
 
 #: Selections that are kept.  More would not change an advice.
 _SAMPLE = 4096
@@ -119,42 +127,15 @@ class _Logs(tuple[AccessLog, ...]):
 _turn = threading.Lock()
 
 
-class AccessMixin(StoredArray):
-    """Knowing how an array is read."""
-
-    __slots__ = ()
-
-    @contextlib.contextmanager
-    def record_access(self) -> Iterator[AccessLog]:
-        """Sample what is read of the array, for `extarray.advise_chunks`.
-
-        Yields
-        ------
-        AccessLog
-            Of what any thread reads in the block, by brackets, `read` and views.
-
-        Notes
-        -----
-        At most 4096 selections are kept, each of all with the same probability.  Of operations that
-        go through the whole array the parts are noted which they read.  Outside such blocks
-        nothing is noted, and reading costs nothing more.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.zeros((365, 64, 64), "u2", chunks=(1, 64, 64))
-        >>> with a.record_access() as log:
-        ...     for i in range(0, 64, 8):
-        ...         series = a[:, i, i]
-        >>> xa.advise_chunks(a.shape, a.dtype, access=log, block_bytes="64 KiB")
-        (365, 1, 4)
-        """
-        self._check()
-        log = AccessLog()
+@contextlib.contextmanager
+def record_access(array: Readable) -> Iterator[AccessLog]:
+    """Sample what is read of an array in a block; see `ExtArray.record_access`."""
+    array._check()
+    log = AccessLog()
+    with _turn:
+        array._listen(_Logs((*(array._listen(None) or ()), log)))
+    try:
+        yield log
+    finally:
         with _turn:
-            self._listen(_Logs((*(self._listen(None) or ()), log)))
-        try:
-            yield log
-        finally:
-            with _turn:
-                self._listen(_Logs(o for o in self._listen(None) if o is not log) or None)
+            array._listen(_Logs(o for o in array._listen(None) if o is not log) or None)

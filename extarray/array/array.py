@@ -1,82 +1,62 @@
-"""The array: NumPy's behaviour on a store of chunks."""
+"""The array: all that users can do with one, and where it is done.
+
+This is the array's face.  A method has its docstring here, and one line that calls the function of
+this room, or of one below, that does it; what an ndarray has comes from `NumpyMixin`, brackets and
+transfers from `ArrayCore`.  The docstrings make it longer than other modules.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import functools
-import operator
 import threading
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from uuid import uuid4
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from extarray._core._array import ArrayCore
-from extarray._core._axial import Axial
-from extarray.array import view_functions  # noqa: F401 -- registers what gives views
-from extarray.array.access_log import AccessMixin
-from extarray.array.axes import AxesMixin, places_of
-from extarray.array.copies import CopiesMixin
-from extarray.array.display import SeeingMixin
-from extarray.array.follow import LiveMixin
-from extarray.array.growth import Extendible
-from extarray.array.h5py_compat import HabitsMixin
-from extarray.array.lazy import Lazy, everything
-from extarray.common.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    ExtArrayError,
-    LimitError,
-    MissingError,
-    ReplacedError,
+from extarray.array import (
+    access_log,
+    axes,
+    copies,
+    display,
+    follow,
+    h5py_compat,
+    life,
+    view_functions,  # noqa: F401 -- registers what gives views
 )
-from extarray.common.forks import in_children
-from extarray.format.constants import LIMIT
-from extarray.grid.chunking import grid_of
+from extarray.array.casting import astype
+from extarray.array.growth import Extendible
+from extarray.array.lazy import Lazy, everything
+from extarray.common.errors import ArgumentTypeError
 from extarray.grid.policy import EXACT
-from extarray.numpy_api.dlpack import StandardMixin
+from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.selection.indexable import Indexable
+from extarray.selection import selections
+from extarray.selection.indexable import read_index, write_index
 from extarray.selection.transfers import read_query, write_query
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import resolve_path
-from extarray.storage.memory import MemoryStore
+from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from types import ModuleType, TracebackType
     from typing import Self
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+    from extarray._core._axial import Axial
+    from extarray.common.errors import ReplacedError
+    from extarray.common.info import Info
     from extarray.format.header import Header
+    from extarray.selection.fields import Fields
     from extarray.selection.query import Query
+    from extarray.selection.selections import Accessor
+    from extarray.storage.memory import MemoryStore
     from extarray.streaming.blocks import Line
 
 __all__ = ["ExtArray"]
 
 
-@functools.cache
-def _slots(cls: type) -> tuple[str, ...]:
-    """Names of what an array has beside what the core has of it."""
-    own = (getattr(kind, "__slots__", ()) for kind in cls.__mro__)
-    return tuple(name for names in own for name in names if name != "__weakref__")
-
-
-class ExtArray(
-    Indexable,
-    Extendible,
-    AccessMixin,
-    AxesMixin,
-    LiveMixin,
-    CopiesMixin,
-    HabitsMixin,
-    SeeingMixin,
-    NumpyMixin,
-    StandardMixin,
-):
+class ExtArray(Extendible, NumpyMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -113,8 +93,7 @@ class ExtArray(
 
     _filling: bool  # by an append, which may run any code
 
-    _fetch = ArrayCore.read  # type: ignore[assignment]
-    _put = ArrayCore.write
+    # -- making ------------------------------------------------------------------------------------
 
     def __init__(self) -> None:
         raise ArgumentTypeError(
@@ -138,29 +117,9 @@ class ExtArray(
 
         Where it is `hidden`, the files have their names when `_publish` is called.
         """
-        axial = Axial(grid_of(shape, header.chunks))
-        longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
-        if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
-            raise LimitError(
-                f"an array of shape {shape} in chunks of {header.chunks} elements of "
-                f"{header.dtype} has 2**63 bytes or more, or an axis so long"
-            )
-        store: FileStore | MemoryStore
-        if path is None:
-            store = MemoryStore(header, shape, axial, attrs, growth)
-        else:
-            store = FileStore.create(
-                resolve_path(path),
-                header,
-                axial,
-                shape,
-                attrs,
-                engine,
-                overwrite,
-                durability,
-                growth,
-                hidden,
-            )
+        store, axial = life.fresh_store(
+            path, shape, header, attrs, engine, overwrite, durability, growth, hidden
+        )
         return cls._from_store(store, axial)
 
     @classmethod
@@ -181,132 +140,635 @@ class ExtArray(
     def _from_store(cls, store: FileStore | MemoryStore, axial: Axial) -> Self:
         """Array on an open store."""
         self = cls.__new__(cls)
-        self._store = store
-        self._make_locks()
-        self._handle = uuid4().hex
-        self._filling = False
-        self._take_layout(axial)
-        self._attach_store()
-        self._watch_cuts()
-        in_children(self, type(self)._after_fork)
+        life.start(self, store, axial)
         return self
 
-    def _make_locks(self) -> None:
-        self._growth = self._commits = self._steady = threading.RLock()
+    # -- life --------------------------------------------------------------------------------------
 
-    def _is_still(self) -> bool:
-        """Whether no other thread holds a lock of the array."""
-        return self._steady.acquire(blocking=False)
+    def flush(self) -> None:
+        """Bring everything to the disk: what returned before survives a power cut.
 
-    def _after_fork(self) -> None:
-        """In a forked child: no lock that a thread of the parent held, and nothing half done.
+        Raises
+        ------
+        ClosedError, StorageError
+        ArgumentError
+            Inside a block of `extarray.commit`.
 
-        Where it has files, it is open for reading.  If what counts cannot be told it is closed.
+        Notes
+        -----
+        Checksums of chunks, where the array has them, are brought up to date: what was written
+        since the last time is read once.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((2, 2)).flush()
         """
-        still = self._is_still()
-        self._make_locks()
-        if not still or self.mode == "r":
-            self._filling = False
-        if self.closed:
-            return
-        try:
-            if not still:
-                self._take_layout(self._store.as_committed(self.axial))
-            self._attach_store()
-            self._watch_cuts()
-        except (OSError, ExtArrayError):
-            with contextlib.suppress(OSError):
-                self._let_go()
+        life.flush(self)
 
-    def _watch_cuts(self) -> None:
-        """Watch the store's counter of cuts, if it has one."""
-        store = self._store
-        if store.cuts is not None:
-            fill = np.frombuffer(store.header.fill, self.dtype).reshape(())
-            self._watch(store.cuts, store.cuts_known, fill)
+    def close(self) -> None:
+        """Let go of the files and of the writer's lock.  Views of chunks stay valid.
 
-    def _look_at_cuts(self) -> None:
-        store = self._store
-        assert isinstance(store, FileStore)
-        with self._growth:  # or a refresh comes in between
-            self._check()
-            number, inner = store.inner_box(self.axial)
-            self._watch_cuts()  # another counter, perhaps
-            self._know_cuts(number, inner)
+        Raises
+        ------
+        ArgumentError
+            Inside a block of `extarray.commit`.
+        TruncatedError
+            A ValueError: another program has cut the file of a writer off.  It is closed.
 
-    def _place_elements(self) -> None:
-        """Work out where elements stand in a chunk; the table is of a chunk's size.
+        Notes
+        -----
+        Closing twice is allowed.  Data that were written are seen by every other process at once;
+        `flush` first where they have to survive a power cut.  An array with checksums is flushed,
+        where anything was written; what is written through views from then on fits no checksum.
 
-        Not before there is a chunk: a file of nothing but promises would cost memory.
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2))
+        >>> a.close()
+        >>> a.closed
+        True
         """
-        places = places_of(self.chunks, self.order)
-        if places is not None:
-            self._set_places(places)
+        life.close(self)
 
-    def _attach_store(self) -> None:
-        """Use the store's region, as the store may be used now."""
-        store = self._store
-        writable, sparse = store.mode == "r+", store.header.sparse
-        self._attach(
-            store.region,
-            writable,
-            sparse,
-            store.hollow,
-            store.is_durable,
-            store.sums,
-            store.users,
-            store.trust,
-            store.verify == "read",
-        )
-
-    def _read_selected(
-        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
-    ) -> NDArray[Any]:
-        return read_query(self, query, out, order)
-
-    def _write_selected(self, query: Query, value: Any) -> None:
-        write_query(self, query, value)
-
-    def _write_late(self, selection: Any, value: Any) -> None:
-        # A view of the selection knows what it has in common with other views, and streams.
-        self.lazy[selection] = value
-
-    def _held(self) -> Self:
-        """Return the array as it is now, whatever becomes of its bounds: to go through its parts.
-
-        The array that is given back shows the same elements, under the same indices, as long as
-        it lives, and keeps what is cut off meanwhile from being given back.  It is for the length
-        of one call; `_released` gives what may outlive it.
-        """
-        if self._original is not None:
-            return self
+    def __enter__(self) -> Self:
         self._check()
-        cls = type(self)
-        # Not that of a user's class, which may take arguments.
-        held = ExtArray.__new__(cls)
-        held._hold(self)
-        for name in _slots(cls):
-            if hasattr(self, name):
-                setattr(held, name, getattr(self, name))
-        return held
+        return self
 
-    def _verified(self) -> Self:
-        held = self._held()
-        held._verify_reads()
-        return held
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
-    def _released(self) -> Self:
-        original: Self | None = self._original
-        return self if original is None else original
+    # -- facts -------------------------------------------------------------------------------------
+
+    def info(self) -> Info:
+        """Facts of the array: layout, growth, and the space it takes.
+
+        Returns
+        -------
+        Info
+            A dict; ``print`` of it is a table, with attributes cut short.  ``offset`` is what the
+            grid has before the bounds, in elements, ``records`` is the number of records of each
+            axis, ``utilisation`` the share of the allocated elements that lie inside the bounds.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((4, 3), chunks=(2, 2))
+        >>> a.extend(1, 3)
+        >>> a.info()["segments"], a.info()["records"]
+        (2, (1, 1))
+        """
+        return display.info(self)
 
     @property
-    def _layout(self) -> tuple[Line, ...]:
-        return tuple([(0, 1, n, j) for j, n in enumerate(self.shape)])
+    def maxshape(self) -> tuple[None, ...]:
+        """None for each axis, as h5py calls an axis that grows without limit.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.zeros((2, 3)).maxshape
+        (None, None)
+        """
+        return (None,) * self.ndim
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
+        return display.html(self)
+
+    # -- indexing, beside the brackets -------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        self._check()
+        return life.rows(self, self.ndim, self.shape[0])
 
     @property
-    def _extract(self) -> list[Any]:
-        """What it has of the elements that were ever stored, as JSON values."""
-        return [-n for n in self.origin]
+    def oindex(self) -> Accessor:
+        """Orthogonal indexing: arrays and masks act on their axes one by one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        >>> a.oindex[[0, 2], [True, False, True]]
+        array([[0, 2],
+               [6, 8]])
+        """
+        return selections.oindex(self)
+
+    @property
+    def vindex(self) -> Accessor:
+        """Pointwise indexing: an index for each axis, broadcast together, or a mask.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        >>> a.vindex[[0, 2], [1, 2]]
+        array([1, 8])
+        """
+        return selections.vindex(self)
+
+    @property
+    def blocks(self) -> Accessor:
+        """Indexing by chunk: integers and slices that count chunks, not elements.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, shape=(4, 4), dtype="i4", chunks=(2, 3))
+        >>> a.blocks[1, 0] = 7
+        >>> a[...]
+        array([[0, 0, 0, 0],
+               [0, 0, 0, 0],
+               [7, 7, 7, 0],
+               [7, 7, 7, 0]], dtype=int32)
+        """
+        return selections.blocks(self)
+
+    def get_basic_selection(
+        self, selection: Any = ..., *, out: NDArray[Any] | None = None, fields: Fields = None
+    ) -> Any:
+        """Read by integers and slices.
+
+        Parameters
+        ----------
+        selection : index expression
+            Integers, slices, Ellipsis, newaxis.
+        out : ndarray, optional
+            Where to read to.
+        fields : str or list of str, optional
+            What to read of each record.
+
+        Returns
+        -------
+        ndarray or scalar
+
+        Raises
+        ------
+        BoundsError, SelectionError, FieldError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).get_basic_selection((slice(None), 1))
+        array([2, 5])
+        """
+        return selections.get_basic_selection(self, selection, out=out, fields=fields)
+
+    def set_basic_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write by integers and slices.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for `get_basic_selection`.
+        value : array_like
+            Broadcast to the selection.
+        fields : str or list of str, optional
+            What to write of each record.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.set_basic_selection((0, slice(1, None)), 5)
+        >>> a[0]
+        array([0, 5, 5], dtype=int32)
+        """
+        selections.set_basic_selection(self, selection, value, fields=fields)
+
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
+    ) -> Any:
+        """Read by an index for each axis, that acts on this axis alone: ``oindex``.
+
+        Parameters
+        ----------
+        selection : index expression
+            Integers, slices, Ellipsis; arrays of integers, and masks, of one axis.
+        out : ndarray, optional
+            Where to read to.
+        fields : str or list of str, optional
+            What to read of each record.
+
+        Returns
+        -------
+        ndarray or scalar
+
+        Raises
+        ------
+        BoundsError, SelectionError, FieldError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).get_orthogonal_selection(([1, 0], [0, 2]))
+        array([[4, 6],
+               [1, 3]])
+        """
+        return selections.get_orthogonal_selection(self, selection, out=out, fields=fields)
+
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Fields = None
+    ) -> None:
+        """Write by an index for each axis, that acts on this axis alone: ``oindex``.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for `get_orthogonal_selection`.
+        value : array_like
+            Broadcast to the selection.
+        fields : str or list of str, optional
+            What to write of each record.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.set_orthogonal_selection(([0, 1], [0, 2]), [[1, 2], [3, 4]])
+        >>> a[...]
+        array([[1, 0, 2],
+               [3, 0, 4]], dtype=int32)
+        """
+        selections.set_orthogonal_selection(self, selection, value, fields=fields)
+
+    def get_coordinate_selection(
+        self, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
+    ) -> Any:
+        """Read points by their coordinates: ``vindex``.
+
+        Parameters
+        ----------
+        selection : tuple of array_like of int
+            For each axis, broadcast together.
+        out : ndarray, optional
+            Where to read to.
+        fields : str or list of str, optional
+            What to read of each record.
+
+        Returns
+        -------
+        ndarray or scalar
+
+        Raises
+        ------
+        BoundsError, SelectionError, FieldError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).get_coordinate_selection(([1, 0], [0, 2]))
+        array([4, 3])
+        """
+        return selections.get_coordinate_selection(self, selection, out=out, fields=fields)
+
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Fields = None
+    ) -> None:
+        """Write points by their coordinates: ``vindex``.
+
+        Parameters
+        ----------
+        selection : tuple of array_like of int
+            As for `get_coordinate_selection`.
+        value : array_like
+            Broadcast to the points; the last of those for one element stays.
+        fields : str or list of str, optional
+            What to write of each record.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.set_coordinate_selection(([1, 0], [0, 2]), [7, 8])
+        >>> a[...]
+        array([[0, 0, 8],
+               [7, 0, 0]], dtype=int32)
+        """
+        selections.set_coordinate_selection(self, selection, value, fields=fields)
+
+    def get_mask_selection(
+        self, mask: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
+    ) -> Any:
+        """Read the elements where a mask is true: ``vindex``.
+
+        Parameters
+        ----------
+        mask : array_like of bool
+            Of the array's shape; may be an extarray.
+        out : ndarray, optional
+            Where to read to.
+        fields : str or list of str, optional
+            What to read of each record.
+
+        Returns
+        -------
+        ndarray
+            Of one axis, in C order.
+
+        Raises
+        ------
+        SelectionError, FieldError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> a.get_mask_selection([[True, False, False], [False, True, True]])
+        array([1, 5, 6])
+        """
+        return selections.get_mask_selection(self, mask, out=out, fields=fields)
+
+    def set_mask_selection(self, mask: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write the elements where a mask is true: ``vindex``.
+
+        Parameters
+        ----------
+        mask : array_like of bool
+            Of the array's shape; may be an extarray.
+        value : array_like
+            One value, or as many as there are true elements.
+        fields : str or list of str, optional
+            What to write of each record.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.set_mask_selection([[True, False, False], [False, True, True]], [1, 2, 3])
+        >>> a[...]
+        array([[1, 0, 0],
+               [0, 2, 3]], dtype=int32)
+        """
+        selections.set_mask_selection(self, mask, value, fields=fields)
+
+    def get_block_selection(
+        self, selection: Any, *, out: NDArray[Any] | None = None, fields: Fields = None
+    ) -> Any:
+        """Read whole chunks by their indices: ``blocks``.
+
+        Parameters
+        ----------
+        selection : index expression
+            Integers, slices of step 1, Ellipsis, in chunks.  An integer keeps its axis.
+        out : ndarray, optional
+            Where to read to.
+        fields : str or list of str, optional
+            What to read of each record.
+
+        Returns
+        -------
+        ndarray
+            Clipped to the bounds.
+
+        Raises
+        ------
+        BoundsError, SelectionError, FieldError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]], chunks=(1, 2))
+        >>> a.get_block_selection((slice(None), 1))
+        array([[3],
+               [6]])
+        """
+        return selections.get_block_selection(self, selection, out=out, fields=fields)
+
+    def set_block_selection(self, selection: Any, value: Any, *, fields: Fields = None) -> None:
+        """Write whole chunks by their indices: ``blocks``.
+
+        Parameters
+        ----------
+        selection : index expression
+            As for `get_block_selection`.
+        value : array_like
+            Broadcast to the selection.
+        fields : str or list of str, optional
+            What to write of each record.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, shape=(2, 3), dtype="i4", chunks=(1, 2))
+        >>> a.set_block_selection((0, 0), 9)
+        >>> a[0]
+        array([9, 9, 0], dtype=int32)
+        """
+        selections.set_block_selection(self, selection, value, fields=fields)
+
+    def read_direct(self, dest: NDArray[Any], source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Read into a part of a NumPy array: ``dest[dest_sel] = a[source_sel]``.
+
+        Parameters
+        ----------
+        dest : ndarray
+            Written to; of any dtype and strides.
+        source_sel : index expression, optional
+            What is read; None: everything.
+        dest_sel : index expression, optional
+            Where in `dest` it goes, broadcast as in an assignment; None: everywhere.
+
+        Raises
+        ------
+        ArgumentTypeError
+            A TypeError: `dest` is no NumPy array.
+        BoundsError, SelectionError, ShapeError, ClosedError
+
+        Notes
+        -----
+        Where `dest_sel` is basic, shapes agree, and the cast is of the ``same_kind``, no copy is
+        made in between.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> import numpy as np
+        >>> a = xa.from_array([[1, 2, 3], [4, 5, 6]])
+        >>> dest = np.zeros((2, 4))
+        >>> a.read_direct(dest, np.s_[:, 1:], np.s_[:, :2])
+        >>> dest
+        array([[2., 3., 0., 0.],
+               [5., 6., 0., 0.]])
+        """
+        h5py_compat.read_direct(self, dest, source_sel, dest_sel)
+
+    def write_direct(self, source: ArrayLike, source_sel: Any = None, dest_sel: Any = None) -> None:
+        """Write a part of an array: ``a[dest_sel] = source[source_sel]``.
+
+        Parameters
+        ----------
+        source : array_like
+        source_sel : index expression, optional
+            What is written, broadcast as in an assignment; None: everything.
+        dest_sel : index expression, optional
+            Where it goes; None: everywhere.
+
+        Raises
+        ------
+        BoundsError, SelectionError, ShapeError, ReadOnlyError, ClosedError, StorageError
+            As for `write`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> import numpy as np
+        >>> a = xa.zeros((2, 3), "i4")
+        >>> a.write_direct(np.arange(10), np.s_[4:6], np.s_[:, 0])
+        >>> a[...]
+        array([[4, 0, 0],
+               [5, 0, 0]], dtype=int32)
+        """
+        h5py_compat.write_direct(self, source, source_sel, dest_sel)
+
+    @overload
+    def iter_chunks(
+        self, sel: None = None, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]: ...
+    @overload
+    def iter_chunks(
+        self, sel: Any, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[tuple[slice, ...]]: ...
+    def iter_chunks(
+        self, sel: Any = None, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[Any]:
+        """Iterate over the chunks that hold elements, or over those that meet a selection.
+
+        Parameters
+        ----------
+        sel : int, slice, Ellipsis, or tuple of them, optional
+            A box of elements: slices have a step of 1.
+        order : {"address", "grid"}
+            Order of the addresses (of the file), or row-major order of the indices.
+
+        Yields
+        ------
+        index, view : tuple of int, ndarray
+            Without a selection: a chunk index, and what `chunk` returns for it.
+        selection : tuple of slice
+            With one, as in h5py: the part of the selection that lies in a chunk.
+
+        Raises
+        ------
+        BoundsError, SelectionError
+            IndexErrors: the selection is not possible, or no box.
+        ShapeError
+            A ValueError: the array has gained an axis meanwhile.
+        ClosedError
+
+        Notes
+        -----
+        The grid is that of the beginning of the iteration.  The array must not grow or shrink at a
+        start meanwhile, which shifts the indices.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2), chunks=(2, 1))
+        >>> a.extend(0, 2)
+        >>> [index for index, view in a.iter_chunks()]
+        [(0, 0), (0, 1), (1, 0), (1, 1)]
+        >>> for part in a.iter_chunks((slice(1, 4), 0)):
+        ...     a[part] = 5
+        >>> a[:, 0]
+        array([0., 5., 5., 5.])
+        """
+        return h5py_compat.iter_chunks(self, sel, order)
+
+    def record_access(self) -> AbstractContextManager[access_log.AccessLog]:
+        """Sample what is read of the array, for `extarray.advise_chunks`.
+
+        Yields
+        ------
+        AccessLog
+            Of what any thread reads in the block, by brackets, `read` and views.
+
+        Notes
+        -----
+        At most 4096 selections are kept, each of all with the same probability.  Of operations that
+        go through the whole array the parts are noted which they read.  Outside such blocks
+        nothing is noted, and reading costs nothing more.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((365, 64, 64), "u2", chunks=(1, 64, 64))
+        >>> with a.record_access() as log:
+        ...     for i in range(0, 64, 8):
+        ...         series = a[:, i, i]
+        >>> xa.advise_chunks(a.shape, a.dtype, access=log, block_bytes="64 KiB")
+        (365, 1, 4)
+        """
+        return access_log.record_access(self)
+
+    # -- growth ------------------------------------------------------------------------------------
+
+    def add_axis(
+        self, position: SupportsIndex = 0, name: str | None = None, chunk: SupportsIndex = 1
+    ) -> None:
+        """Add an axis of extent 1, which can grow as any other; nothing moves.
+
+        Parameters
+        ----------
+        position : int
+            Where the new axis comes, in [-(ndim + 1), ndim], as for `numpy.expand_dims`.
+        name : str, optional
+            Name of the new axis, where the axes have names (`dims`); None: the first of ``dim_0``,
+            ``dim_1``, ... that no other axis has, from its position on.
+        chunk : int
+            Elements of a chunk along the new axis.  More than 1 is possible where at most one chunk
+            is allocated and the new axis varies slowest in it.
+
+        Raises
+        ------
+        AxisError
+            No such position.
+        ShapeError, ChunksError, ArgumentError, ArgumentTypeError, LimitError
+            32 axes already, `chunk` not possible, a name that is another axis's, no int, 2**63
+            bytes.
+        ReadOnlyError, ClosedError
+        StorageError, ReserveError
+            No room, a failure of the disk, or a hard link to ``.xmd``, under whose name the old
+            metadata would stay.  The array is as before.
+
+        Notes
+        -----
+        One commit, and the metadata are written anew: O(segments), and a wait for the disk
+        (`flush`).  Readers have the new axis from their next `refresh` on, all else as before.
+
+        What was made for the array of fewer axes is of no use any more, and says so in a
+        `ShapeError`: views (`lazy`, `T`), iterators, `follow`, and what other threads were about to
+        read or write.  Take `axial` anew.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> cube = xa.create(None, (2, 3, 4), dims=("z", "y", "x"))
+        >>> cube[1, 2, 3] = 5
+        >>> cube.add_axis(name="time")
+        >>> cube.shape, cube.dims, cube[0, 1, 2, 3]
+        ((1, 2, 3, 4), ('time', 'z', 'y', 'x'), np.float64(5.0))
+        >>> cube.extend(0, 9)
+        >>> cube.extend(0, 1, side="start")
+        >>> cube.shape, cube[1, 1, 2, 3]
+        ((11, 2, 3, 4), np.float64(5.0))
+        """
+        axes.add_axis(self, position, name, chunk)
+
+    # -- views -------------------------------------------------------------------------------------
 
     @property
     def lazy(self) -> Lazy:
@@ -328,19 +790,172 @@ class ExtArray(
         self._check()
         return Lazy(everything(self))
 
-    def __iter__(self) -> Iterator[Any]:
-        if self.ndim == 0:
-            raise TypeError("iteration over a 0-d array")
+    # -- copies, in other places and dtypes --------------------------------------------------------
+
+    def copy(
+        self,
+        path: Any = None,
+        chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+        *,
+        order: Literal["C", "F", "A", "K", "Z", "H"] = "K",
+        checksum: bool | None = None,
+    ) -> Self:
+        """Copy into a fresh, dense array: one segment, no history.
+
+        Parameters
+        ----------
+        path : str or PathLike, optional
+            Of the new pair of files; None: in memory.
+        chunks : int or sequence of int, optional
+            Chunk shape; None: the present one.
+        order : {"C", "F", "A", "K", "Z", "H"}
+            Of the elements in a chunk, as for `create`; "K" and "A": the present one.
+        checksum : bool, optional
+            Keep checksums, as for `create`; None: as this array does, in files.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+", with the same dtype, fill value, attributes and growth
+            policy.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: no such order; or `path` is an order, which `numpy.ndarray.copy` takes
+            first; or checksums of an array in memory.
+        ExistsError, ChunksError, StorageError, ReserveError
+
+        Notes
+        -----
+        At most ``config.max_memory`` bytes are in memory at a time, where a chunk of each array is
+        not larger; see `extarray.rechunk`, which can do more.
+
+        Called by `dask.array.from_array` it gives a view of the whole: tasks read it late, by
+        indices that mean what they mean now.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.ones((4, 3), chunks=(2, 2))
+        >>> a.copy(chunks=(4, 1)).chunks
+        (4, 1)
+        """
+        if path is None and chunks is None and builds_graph():  # it looks who calls this method
+            return self.lazy[...]  # type: ignore[return-value]
+        return copies.copy(self, path, chunks, order=order, checksum=checksum)  # type: ignore[no-any-return]
+
+    def repack(self, path: Any, *, checksum: bool | None = None) -> Self:
+        """Write the elements inside the bounds into a fresh, dense array.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Of the new pair of files.
+        checksum : bool, optional
+            As for `copy`.
+
+        Returns
+        -------
+        ExtArray
+            Open in mode "r+": one segment, no holes, the file as long as it has to be.  Indices
+            count from its own start: `origin` is zeros.
+
+        Raises
+        ------
+        ExistsError, StorageError, ClosedError
+
+        Examples
+        --------
+        >>> import os, tempfile, extarray as xa
+        >>> a = xa.zeros((1000, 4), chunks=(10, 4))
+        >>> a.shrink(0, 990)
+        >>> b = a.repack(os.path.join(tempfile.mkdtemp(), "small"))
+        >>> a.grid, b.grid
+        ((100, 1), (1, 1))
+        >>> b.close()
+        """
+        return copies.repack(self, path, checksum=checksum)  # type: ignore[no-any-return]
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copies.reduced(self)
+
+    @classmethod
+    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
+        """Array in files that was pickled, open for reading."""
+        return copies.reopened(cls, path, uuid, engine)  # type: ignore[no-any-return]
+
+    @classmethod
+    def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
+        """Array in memory that was pickled: one segment, no history."""
+        return copies.restored(cls, header, attrs, elements, growth)  # type: ignore[no-any-return]
+
+    @classmethod
+    def _plain_kind(cls) -> type[Self]:
+        """Return the class of copies, which nobody shares."""
+        return cls
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> Any:
+        """Elements in another dtype: read late, as from h5py's, or an ndarray, as NumPy's.
+
+        Parameters
+        ----------
+        dtype : dtype_like
+        order : {"C", "F", "A", "K"}, optional
+            Memory order of an ndarray.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        subok : bool
+            As NumPy's; there is no subclass that could be passed on.
+        copy : bool, optional
+            True and False give the same: an ndarray is always a copy.
+
+        Returns
+        -------
+        AsType or ndarray
+            Without `order` and `copy`, which speak of memory: an object with brackets, operators,
+            and all of NumPy's functions, which reads and casts what these need at the moment that
+            they need it, box by box.  With one of them: an ndarray.
+
+        Raises
+        ------
+        CastingError
+            A TypeError: the rule does not allow it.
+        ResultError
+            A MemoryError: an ndarray larger than ``config.max_result``.
+
+        Notes
+        -----
+        What reads late shows the array as it is then, not as it was when `astype` was called.  It
+        cannot be written to: ``x = a.astype(float); x += 1`` makes `x` an ndarray, and
+        ``a.astype(float, copy=True)`` is one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> a.astype("f4")[0]
+        array([1., 2.], dtype=float32)
+        >>> a.astype(float).sum(), a.astype(float, copy=True)
+        (np.float64(10.0), array([[1., 2.],
+               [3., 4.]]))
+        """
         self._check()
-        return self._rows(self.ndim, self.shape[0])
+        return astype(self, dtype, order, casting, copy)
 
-    def _rows(self, ndim: int, extent: int) -> Iterator[Any]:
-        for i in range(extent):
-            row = self[i]
-            self._check_axes(ndim)
-            yield row
-
-    # -- life --------------------------------------------------------------------------------
+    # -- following a writer ------------------------------------------------------------------------
 
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what a writer has committed since the array was opened or refreshed.
@@ -376,48 +991,7 @@ class ExtArray(
         >>> xa.zeros((2, 2)).refresh()
         False
         """
-        if on_replaced not in ("raise", "reopen"):
-            raise ArgumentError(
-                f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'"
-            )
-        with self._steady:
-            self._check()
-            axial = self._store.refresh(self.axial)
-            if axial is not None:
-                self._show_store(axial)
-            reopen = on_replaced == "reopen"
-            if self.mode == "r" and (axial is None or reopen) and self._store.replaced:
-                if not reopen:
-                    raise self._replaced_error()
-                self._become_successor()
-                return True
-            return axial is not None
-
-    def _replaced_error(self) -> ReplacedError:
-        return ReplacedError(
-            errno.ENOENT,
-            f"nothing new can come to {self._name()}: its files were replaced, removed or moved "
-            "since it was opened, and nobody writes to them; open it again, or refresh with "
-            "on_replaced='reopen'",
-            str(self.path),
-        )
-
-    def _become_successor(self) -> None:
-        """Be the array that has the path now, in place of the one whose files were replaced."""
-        before = self._store
-        assert isinstance(before, FileStore)
-        try:
-            store, axial = FileStore.open(
-                before.path, "r", 0, before.engine, "flush", before.verify
-            )
-        except MissingError:
-            raise self._replaced_error() from None
-        self._store = store
-        self._attach(None, False, False, False, False)
-        self._take_layout(axial)
-        self._attach_store()
-        self._watch_cuts()
-        before.close()
+        return life.refresh(self, on_replaced)
 
     @property
     def replaced(self) -> bool:
@@ -443,125 +1017,243 @@ class ExtArray(
         self._check()
         return self._store.replaced
 
-    def _show_store(self, axial: Axial) -> None:
-        """Have the region and the bounds that the store has; other axial vectors: axes, too."""
-        if self._store.region is not self._region:
-            self._attach_store()
-        if axial is self.axial:
-            self._set_bounds(self._store.shape, self._store.offset)
-            self._know_cuts(self._store.cuts_known, None)
-            if axial.size and not self._has_places:
-                self._place_elements()
-        else:
-            self._take_layout(axial)
-            self._watch_cuts()
+    def follow(
+        self,
+        axis: SupportsIndex = 0,
+        timeout: float | None = None,
+        on_replaced: Literal["raise", "reopen"] = "raise",
+    ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+        """Iterate over what arrives at an axis, as it arrives.
 
-    def flush(self) -> None:
-        """Bring everything to the disk: what returned before survives a power cut.
+        Parameters
+        ----------
+        axis : int
+            In [-ndim, ndim).
+        timeout : float, optional
+            Seconds without news after which the iteration ends; None: it goes on for ever.
+        on_replaced : {"raise", "reopen"}
+            As for `refresh`: raise `ReplacedError`, or go on with the array that has the path now,
+            from its first element; where none has it, wait for one.
+
+        Yields
+        ------
+        selection : tuple of slice
+            Of the elements that are new, in the array as it is then.
+        data : ndarray
+            ``a[selection]``; of much that arrives at once, at most ``config.max_memory`` bytes at a
+            time.
 
         Raises
         ------
-        ClosedError, StorageError
-        ArgumentError
-            Inside a block of `extarray.commit`.
+        AxisError, ArgumentError, ArgumentTypeError, ClosedError, CorruptError
+        ShapeError
+            The array has gained an axis, or its successor has another number of them: begin anew.
+        ReplacedError
+            A FileNotFoundError: its files were replaced, removed or moved, so that nothing can
+            arrive any more.
 
         Notes
         -----
-        Checksums of chunks, where the array has them, are brought up to date: what was written
-        since the last time is read once.
+        What was there when `follow` was called is not given: read it first, and nothing is missed.
+        An array open for reading refreshes itself before each look; a writer sees what its other
+        threads append.  Growth at the start of the axis is given too.  Each append is seen whole;
+        of several at once, the selection has all.  What is cut off before it was seen is not given,
+        nor is what takes the place of elements that were seen and cut off between two looks.
 
         Examples
         --------
         >>> import extarray as xa
-        >>> xa.zeros((2, 2)).flush()
+        >>> a = xa.create(None, (0, 2), "i4")
+        >>> news = a.follow(timeout=0)
+        >>> a.append([[1, 2]])
+        >>> for selection, data in news:
+        ...     print(selection, data)
+        (slice(0, 1, None), slice(0, 2, None)) [[1 2]]
         """
-        with self._commits:
-            self._check()
-            self._check_free("flush")
-            self._flush()
+        return follow.follow(self, axis, timeout, on_replaced)
 
-    def _flush(self, last: bool = False) -> None:
-        """Bring everything to the disk, and before that the checksums up to date."""
-        store = self._store
-        if isinstance(store, MemoryStore) or store.sums is None or not store.sums.in_doubt:
-            store.flush()
-            return
-        self._note_shown(last)
-        quiet = store.renew_sums(self)
-        store.flush()
-        store.sums.settle(self, quiet)
+    # -- other libraries ---------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Let go of the files and of the writer's lock.  Views of chunks stay valid.
+    def to_dask(self, chunks: Any = None) -> Any:
+        """Dask array whose tasks read this array.
+
+        Parameters
+        ----------
+        chunks : int, tuple, str or dict, optional
+            As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
+            dask's setting ``array.chunk-size`` says, by default 128 MiB.
+
+        Returns
+        -------
+        dask.array.Array
 
         Raises
         ------
-        ArgumentError
-            Inside a block of `extarray.commit`.
-        TruncatedError
-            A ValueError: another program has cut the file of a writer off.  It is closed.
+        MissingExtraError
+            Dask is not installed.
+        ClosedError
 
         Notes
         -----
-        Closing twice is allowed.  Data that were written are seen by every other process at once;
-        `flush` first where they have to survive a power cut.  An array with checksums is flushed,
-        where anything was written; what is written through views from then on fits no checksum.
+        Nothing is read before the tasks run.  Tasks in other processes open the files there.
 
         Examples
         --------
         >>> import extarray as xa
-        >>> a = xa.zeros((2, 2))
-        >>> a.close()
-        >>> a.closed
+        >>> a = xa.ones((100, 100), chunks=10)
+        >>> x = a.to_dask(chunks=(50, 100))  # doctest: +SKIP
+        >>> x.sum().compute()  # doctest: +SKIP
+        np.float64(10000.0)
+        """
+        self._check()
+        return to_dask(self.lazy[...], chunks)
+
+    # The name by which ``dask.array.asarray`` finds it.
+    to_dask_array = to_dask
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """What names the elements in dask's graphs: it changes when they may have changed."""
+        return copies.token(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        return dlpack.namespace(api_version)
+
+    @property
+    def device(self) -> str:
+        """Where the elements are, in the words of the array API standard: "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
+        """Return the array itself: elements stay where they are.
+
+        Parameters
+        ----------
+        device : "cpu"
+        stream : None
+
+        Returns
+        -------
+        ExtArray
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: another device, or a stream.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros(3)
+        >>> a.to_device("cpu") is a
         True
         """
-        with self._growth:
-            self._check_free("close")
-            sums = self._store.sums
-            try:
-                if not self.closed and self._store.mode == "r+":
-                    with contextlib.suppress(OSError):
-                        self._give_back_freed()
-                if not self.closed and sums is not None and sums.in_doubt:
-                    # What fails leaves them in doubt, which costs nothing but certainty.
-                    with contextlib.suppress(OSError):
-                        self._flush(last=True)
-            finally:
-                self._let_go()
-
-    def _let_go(self) -> None:
-        self._attach(None, False, False, False, False)
-        self._store.close()
-
-    def _check_free(self, what: str) -> None:
-        """Raise in the midst of a commit of several arrays."""
-        if self._store.held is not None:
-            raise ArgumentError(
-                f"cannot {what} {self._name()} inside a block of extarray.commit; do it behind"
-            )
-
-    def _publish(self) -> None:
-        """Give the files of a hidden array their names; on an error it is closed, and they go."""
-        if isinstance(self._store, FileStore):
-            try:
-                self._store.take_names()
-            except BaseException:
-                self._let_go()
-                raise
-
-    def _discard(self) -> None:
-        """Close an array that could not be shared, and remove its files."""
-        self.close()
-        self._store.remove()
-
-    def __enter__(self) -> Self:
-        self._check()
+        dlpack.check_device(device, stream)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+    # -- what goes through the array part by part asks of it ---------------------------------------
+
+    # What streaming calls is of this process alone, also where `read` and `write` are of several.
+    _fetch = ArrayCore.read  # type: ignore[assignment]
+    _put = ArrayCore.write
+
+    def _held(self) -> Self:
+        """Return the array as it is now, whatever becomes of its bounds; see `life.held`.
+
+        `_released` gives what may outlive the call.
+        """
+        return life.held(self)  # type: ignore[no-any-return]
+
+    def _verified(self) -> Self:
+        held = self._held()
+        held._verify_reads()
+        return held
+
+    def _released(self) -> Self:
+        original: Self | None = self._original
+        return self if original is None else original
+
+    @property
+    def _layout(self) -> tuple[Line, ...]:
+        return tuple([(0, 1, n, j) for j, n in enumerate(self.shape)])
+
+    @property
+    def _extract(self) -> list[Any]:
+        """What it has of the elements that were ever stored, as JSON values."""
+        return [-n for n in self.origin]
+
+    def _read_selected(
+        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]:
+        return read_query(self, query, out, order)
+
+    def _write_selected(self, query: Query, value: Any) -> None:
+        write_query(self, query, value)
+
+    # -- what the core asks of it ------------------------------------------------------------
+
+    def _read_query(
+        self, key: Any, out: NDArray[Any] | None, order: Literal["C", "F"], frame: Any
+    ) -> NDArray[Any]:
+        return read_index(self, key, out, order, frame)
+
+    def _write_query(self, key: Any, value: Any, frame: Any) -> None:
+        write_index(self, key, value, frame)
+
+    def _write_late(self, selection: Any, value: Any) -> None:
+        # A view of the selection knows what it has in common with other views, and streams.
+        self.lazy[selection] = value
+
+    def _look_at_cuts(self) -> None:
+        life.look_at_cuts(self)
+
+    # -- what the parts of this room ask of it -----------------------------------------------
+
+    def _make_locks(self) -> None:
+        self._growth = self._commits = self._steady = threading.RLock()
+
+    def _is_still(self) -> bool:
+        """Tell whether no other thread holds a lock of the array."""
+        return self._steady.acquire(blocking=False)
+
+    def _place_elements(self) -> None:
+        life.place_elements(self)
+
+    def _attach_store(self) -> None:
+        life.attach_store(self)
+
+    def _watch_cuts(self) -> None:
+        life.watch_cuts(self)
+
+    def _show_store(self, axial: Axial) -> None:
+        life.show_store(self, axial)
+
+    def _replaced_error(self) -> ReplacedError:
+        return life.replaced_error(self)
+
+    def _flush(self, last: bool = False) -> None:
+        life.flush_store(self, last)
+
+    def _let_go(self) -> None:
+        life.let_go(self)
+
+    def _check_free(self, what: str) -> None:
+        life.check_free(self, what)
+
+    def _publish(self) -> None:
+        life.publish(self)
+
+    def _discard(self) -> None:
+        life.discard(self)

@@ -1,8 +1,10 @@
 """What an array is, by what its store says: place, mode, attributes; and whether it may be used."""
 
+# ruff: noqa: D102 -- members of protocols
+
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 
@@ -28,11 +30,63 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray._core._axial import Axial
     from extarray._core._state import Frame
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
 
-__all__ = ["StoredArray"]
+__all__ = ["Stored", "StoredArray"]
+
+
+class Stored(Protocol):
+    """An array with a store, as the functions of this room see it.
+
+    What a module needs beside this, it says in a protocol of its own.
+    """
+
+    _store: FileStore | MemoryStore
+    _growth: AbstractContextManager[Any]  # for changes of the bounds
+    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
+    _steady: RLock  # to see bounds that stay
+    _handle: str  # no other array has it, not even one on the same files
+    _filling: bool  # by an append, which may run any code
+
+    @property
+    def axial(self) -> Axial: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def order(self) -> str: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+    @property
+    def chunk_bytes(self) -> int: ...
+    @property
+    def grid(self) -> tuple[int, ...]: ...
+    @property
+    def origin(self) -> tuple[int, ...]: ...
+    @property
+    def dims(self) -> tuple[str, ...] | None: ...
+    @property
+    def path(self) -> Path | None: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+    def _name(self) -> str: ...
+    def _check(self, what: str | None = None) -> None: ...
+    def _check_axes(self, ndim: int) -> None: ...
+    def _axis(self, axis: SupportsIndex) -> int: ...
 
 
 class StoredArray(ArrayCore):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from extarray.common.errors import CastingError, ReadOnlyError
-from extarray.numpy_api.dlpack import DlpackMixin
+from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.streaming.blocks import Grain, Source, box_bytes, load, run, tiles
 from extarray.streaming.dask import builds_graph
@@ -73,7 +73,7 @@ def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-class AsType(NumpyMixin, DlpackMixin):
+class AsType(NumpyMixin):
     """An array that is read in another dtype; it has no elements of its own.
 
     Brackets, NumPy's functions and operators read and cast what they need, when they need it:
@@ -275,6 +275,19 @@ class AsType(NumpyMixin, DlpackMixin):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.write(key, value)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU
 
     def __repr__(self) -> str:
         return f"<extarray.AsType: {self._dtype} of {self._source!r}>"

@@ -26,11 +26,12 @@ from extarray.common.errors import (
     ReadOnlyError,
     SelectionError,
 )
-from extarray.numpy_api.dlpack import StandardMixin
+from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
+from extarray.selection import selections
 from extarray.selection.brackets import as_query
 from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order
-from extarray.selection.indexable import Accessor, Indexable
+from extarray.selection.indexable import read_index, write_index
 from extarray.selection.masks import Trues
 from extarray.selection.orthogonal import orthogonal_query
 from extarray.selection.parts import (
@@ -43,6 +44,7 @@ from extarray.selection.parts import (
     true_points,
 )
 from extarray.selection.query import Bounds, Query
+from extarray.selection.selections import Accessor
 from extarray.selection.transfers import check_values, read_query, write_query
 from extarray.streaming.blocks import Source
 from extarray.streaming.dask import builds_graph, to_dask
@@ -51,6 +53,7 @@ from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import ModuleType
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -90,7 +93,7 @@ class _Place(NamedTuple):
     needed: tuple[tuple[int, int], ...]
 
 
-class LazyView(Indexable, NumpyMixin, StandardMixin):
+class LazyView(NumpyMixin):
     """Part of an array, its axes in any order, that reads late and writes through.
 
     Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with
@@ -445,7 +448,7 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
             raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
         if out is not None and not isinstance(out, np.ndarray):
             raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
-        return self._held()._read_query(selection, out, order)
+        return read_index(self._held(), selection, out, order)
 
     def write(self, selection: Any, values: Any) -> None:
         """Write to a selection, and so to the array: as `ExtArray.write`.
@@ -481,7 +484,22 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
         if place is not None:
             held._array._write_exact(place, values)
             return
-        held._write_query(selection, values)
+        write_index(held, selection, values)
+
+    # The brackets of other rules, and zarr's methods: as those of the array.
+    oindex = property(selections.oindex)
+    vindex = property(selections.vindex)
+    blocks = property(selections.blocks)
+    get_basic_selection = selections.get_basic_selection
+    set_basic_selection = selections.set_basic_selection
+    get_orthogonal_selection = selections.get_orthogonal_selection
+    set_orthogonal_selection = selections.set_orthogonal_selection
+    get_coordinate_selection = selections.get_coordinate_selection
+    set_coordinate_selection = selections.set_coordinate_selection
+    get_mask_selection = selections.get_mask_selection
+    set_mask_selection = selections.set_mask_selection
+    get_block_selection = selections.get_block_selection
+    set_block_selection = selections.set_block_selection
 
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
@@ -744,6 +762,44 @@ class LazyView(Indexable, NumpyMixin, StandardMixin):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self.copy()
+
+    # -- other libraries ---------------------------------------------------------------------
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        return dlpack.namespace(api_version)
+
+    @property
+    def device(self) -> str:
+        """Where the elements are, in the words of the array API standard: "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: str, /, *, stream: Any = None) -> LazyView:
+        """Return the view itself: as `ExtArray.to_device`.
+
+        Parameters
+        ----------
+        device : "cpu"
+        stream : None
+
+        Returns
+        -------
+        LazyView
+        """
+        dlpack.check_device(device, stream)
+        return self
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Dask array whose tasks read this view: as `ExtArray.to_dask`.

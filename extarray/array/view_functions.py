@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from extarray.array.base import StoredArray
+from extarray._core._array import ArrayCore
 from extarray.array.lazy import LazyView, everything
 from extarray.numpy_api.registry import streams
 from extarray.streaming.meta_arrays import shadow
@@ -21,9 +21,10 @@ __all__: list[str] = []
 
 def _view_of(array: Any) -> LazyView | None:
     """An array of ours as a view; None where there is no view of it."""
-    if isinstance(array, StoredArray):
-        array._check()
-        return everything(array._released())  # type: ignore[attr-defined]
+    if isinstance(array, ArrayCore):
+        own: Any = array
+        own._check()
+        return everything(own._released())
     return array._released() if isinstance(array, LazyView) else None
 
 

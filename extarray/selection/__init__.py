@@ -2,14 +2,13 @@
 
 From the top down; each module uses some of those below it, and none above:
 
-``indexable``
-    Every kind of index for an array: between the brackets, ``oindex``, ``vindex`` and
-    ``blocks``.
 ``parts``
     Parts of views: what a view has of one axis of its array.
 ``selections``
-    The methods by which zarr's arrays are read and written, one pair for each kind of
-    index.
+    The ways in which zarr's arrays are read and written, one pair for each kind of index.
+``indexable``
+    What every kind of index acts on: an array, or a view of one; and how it is read and
+    written.
 ``transfers``
     Queries read and written: in parts that memory has room for, each moved by the compiled
     core.

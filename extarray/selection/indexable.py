@@ -1,16 +1,14 @@
-"""Every kind of index for an array: between the brackets, ``oindex``, ``vindex`` and ``blocks``."""
+"""What every kind of index acts on: an array, or a view of one; and how it is read and written."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from extarray.selection.brackets import as_query
 from extarray.selection.fields import dtype_of_fields, field_of, names_of
-from extarray.selection.pointwise import pointwise_query
-from extarray.selection.selections import Selections
 from extarray.selection.transfers import check_values
 
 if TYPE_CHECKING:
@@ -21,152 +19,160 @@ if TYPE_CHECKING:
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
 
-__all__ = ["Accessor", "Indexable"]
+__all__ = ["Indexable", "query_on", "read_fields", "read_index", "write_fields", "write_index"]
 
 
-class Accessor:
-    """Brackets with rules of their own: ``a.oindex``, ``a.vindex``, ``a.blocks``.
+class Indexable(Protocol):
+    """An array, or a view of one: it says what it is, and carries out queries."""
+
+    @property
+    def _frame(self) -> Any: ...  # Frame, or Bounds of a view
+    @property
+    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+    @property
+    def chunks(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def _lead(self) -> tuple[int, ...]: ...
+    def _check_out(
+        self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None: ...
+    def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any: ...
+    def _read_selected(
+        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]: ...
+    def _write_selected(self, query: Query, value: Any) -> None: ...
+
+
+def query_on(
+    array: Indexable, make: Callable[..., Query], key: Any, *args: Any, frame: Any = None
+) -> Query:
+    """Make a query on what an array is now, whatever it has become when the query is run.
 
     Parameters
     ----------
-    get, set : callable
-        What reading and assignment call, with the key (and the value).
+    array : Indexable
+    make : callable
+        Makes a query of an index and a shape.
+    key : index expression
+    *args
+        Given to `make`.
+    frame : Frame or Bounds, optional
+        What the index was given for; None: what the array is now.
+
+    Returns
+    -------
+    Query
     """
-
-    __slots__ = ("_get", "_set")
-
-    def __init__(self, get: Callable[[Any], Any], set: Callable[[Any, Any], None]) -> None:  # noqa: A002
-        self._get = get
-        self._set = set
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._get(key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._set(key, value)
+    frame = array._frame if frame is None else frame
+    return make(key, frame.shape, *args).on(frame)
 
 
-class Indexable(Selections):
-    """Kinds of index beside integers and slices, for a class with shape, dtype and chunks.
+def read_index(
+    array: Indexable,
+    key: Any,
+    out: NDArray[Any] | None = None,
+    order: Literal["C", "F"] = "C",
+    frame: Any = None,
+) -> NDArray[Any]:
+    """Read by an index of any kind.
 
-    The class says how a query is read and written.
+    Parameters
+    ----------
+    array : Indexable
+    key : index expression
+    out : ndarray, optional
+        Where to read to.
+    order : {"C", "F"}
+        Memory order of a new result.
+    frame : Frame or Bounds, optional
+        What the index was given for; None: what the array is now.
+
+    Returns
+    -------
+    ndarray
     """
+    fields = names_of(key, array.dtype)
+    whole = key if fields is None else ...
+    query = query_on(array, as_query, whole, array.dtype, frame=frame)
+    return read_fields(array, query, fields, out, order)
 
-    __slots__ = ()
 
-    if TYPE_CHECKING:
+def write_index(array: Indexable, key: Any, value: Any, frame: Any = None) -> None:
+    """Write by an index of any kind.
 
-        def _check_out(
-            self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
-        ) -> None: ...
-        def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any: ...
-        def _read_selected(
-            self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
-        ) -> NDArray[Any]: ...
-        def _write_selected(self, query: Query, value: Any) -> None: ...
+    Parameters
+    ----------
+    array : Indexable
+    key : index expression
+    value : array_like
+    frame : Frame or Bounds, optional
+        What the index was given for; None: what the array is now.
+    """
+    fields = names_of(key, array.dtype)
+    whole = key if fields is None else ...
+    query = query_on(array, as_query, whole, array.dtype, frame=frame)
+    write_fields(array, query, fields, value)
 
-    def _read_query(
-        self,
-        key: Any,
-        out: NDArray[Any] | None = None,
-        order: Literal["C", "F"] = "C",
-        frame: Any = None,
-    ) -> NDArray[Any]:
-        """Read by an index of any kind, given for a frame (None: the present one)."""
-        fields = names_of(key, self.dtype)
-        query = self._query(as_query, key if fields is None else ..., self.dtype, frame=frame)
-        return self._read_fields(query, fields, out, order)
 
-    def _write_query(self, key: Any, value: Any, frame: Any = None) -> None:
-        """Write by an index of any kind, given for a frame (None: the present one)."""
-        fields = names_of(key, self.dtype)
-        query = self._query(as_query, key if fields is None else ..., self.dtype, frame=frame)
-        self._write_fields(query, fields, value)
+def read_fields(
+    array: Indexable,
+    query: Query,
+    fields: Fields,
+    out: NDArray[Any] | None = None,
+    order: Literal["C", "F"] = "C",
+) -> NDArray[Any]:
+    """Read what a query selects of some fields.
 
-    def _read_fields(
-        self,
-        query: Query,
-        fields: Fields,
-        out: NDArray[Any] | None = None,
-        order: Literal["C", "F"] = "C",
-    ) -> NDArray[Any]:
-        """Read what a query selects of some fields."""
-        if isinstance(fields, str):
-            query = replace(query, field=field_of(self.dtype, fields))
-        elif fields:
-            dtype = dtype_of_fields(self.dtype, fields)
-            if out is not None:
-                self._check_out(out, query.shape, dtype)
-            records: NDArray[Any] = self._read_selected(query, None, order)[list(fields)]
-            if out is None:
-                return records
-            out[...] = records
-            return out
-        return self._read_selected(query, out, order)
+    Parameters
+    ----------
+    array : Indexable
+    query : Query
+    fields : str or list of str, or None
+        None: whole elements.
+    out : ndarray, optional
+        Where to read to.
+    order : {"C", "F"}
+        Memory order of a new result.
 
-    def _write_fields(self, query: Query, fields: Fields, value: Any) -> None:
-        """Write some fields of what a query selects, and no other byte."""
-        if not fields:
-            self._write_selected(query, value)
-            return
-        if isinstance(fields, str):
-            self._write_selected(replace(query, field=field_of(self.dtype, fields)), value)
-            return
-        dtype = dtype_of_fields(self.dtype, fields)
-        value = self._as_values(value, dtype)
-        check_values(query, value.shape, query.shape)
-        records = np.empty(value.shape, dtype)
-        records[...] = value[...]
-        for name in fields:
-            self._write_selected(replace(query, field=field_of(self.dtype, name)), records[name])
+    Returns
+    -------
+    ndarray
+    """
+    if isinstance(fields, str):
+        query = replace(query, field=field_of(array.dtype, fields))
+    elif fields:
+        dtype = dtype_of_fields(array.dtype, fields)
+        if out is not None:
+            array._check_out(out, query.shape, dtype)
+        records: NDArray[Any] = array._read_selected(query, None, order)[list(fields)]
+        if out is None:
+            return records
+        out[...] = records
+        return out
+    return array._read_selected(query, out, order)
 
-    @property
-    def oindex(self) -> Accessor:
-        """Orthogonal indexing: arrays and masks act on their axes one by one.
 
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
-        >>> a.oindex[[0, 2], [True, False, True]]
-        array([[0, 2],
-               [6, 8]])
-        """
-        return Accessor(self.get_orthogonal_selection, self.set_orthogonal_selection)
+def write_fields(array: Indexable, query: Query, fields: Fields, value: Any) -> None:
+    """Write some fields of what a query selects, and no other byte.
 
-    @property
-    def vindex(self) -> Accessor:
-        """Pointwise indexing: an index for each axis, broadcast together, or a mask.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
-        >>> a.vindex[[0, 2], [1, 2]]
-        array([1, 8])
-        """
-
-        def get(key: Any) -> Any:
-            return self._get(self._query(pointwise_query, key), None, None)
-
-        def set(key: Any, value: Any) -> None:  # noqa: A001
-            self._write_fields(self._query(pointwise_query, key), None, value)
-
-        return Accessor(get, set)
-
-    @property
-    def blocks(self) -> Accessor:
-        """Indexing by chunk: integers and slices that count chunks, not elements.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.create(None, shape=(4, 4), dtype="i4", chunks=(2, 3))
-        >>> a.blocks[1, 0] = 7
-        >>> a[...]
-        array([[0, 0, 0, 0],
-               [0, 0, 0, 0],
-               [7, 7, 7, 0],
-               [7, 7, 7, 0]], dtype=int32)
-        """
-        return Accessor(self.get_block_selection, self.set_block_selection)
+    Parameters
+    ----------
+    array : Indexable
+    query : Query
+    fields : str or list of str, or None
+        None: whole elements.
+    value : array_like
+    """
+    if not fields:
+        array._write_selected(query, value)
+        return
+    if isinstance(fields, str):
+        array._write_selected(replace(query, field=field_of(array.dtype, fields)), value)
+        return
+    dtype = dtype_of_fields(array.dtype, fields)
+    value = array._as_values(value, dtype)
+    check_values(query, value.shape, query.shape)
+    records = np.empty(value.shape, dtype)
+    records[...] = value[...]
+    for name in fields:
+        array._write_selected(replace(query, field=field_of(array.dtype, name)), records[name])

@@ -1,0 +1,439 @@
+"""The life of an array on its store: made, attached, refreshed, brought to the disk, closed."""
+
+# ruff: noqa: D102 -- members of protocols
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import operator
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+from uuid import uuid4
+
+import numpy as np
+
+from extarray._core._array import ArrayCore
+from extarray._core._axial import Axial
+from extarray.array.base import Stored
+from extarray.common.errors import (
+    ArgumentError,
+    ExtArrayError,
+    LimitError,
+    MissingError,
+    ReplacedError,
+    ReserveError,
+)
+from extarray.common.forks import in_children
+from extarray.format.constants import LIMIT
+from extarray.grid.chunking import grid_of
+from extarray.grid.order import positions
+from extarray.storage.file_store import FileStore
+from extarray.storage.filesystem import resolve_path
+from extarray.storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray._core._mapping import Counter, Region, Users
+    from extarray._core._state import Trust
+    from extarray.format.header import Header
+
+__all__ = [
+    "Living",
+    "attach_store",
+    "check_free",
+    "close",
+    "discard",
+    "flush",
+    "flush_store",
+    "fresh_store",
+    "held",
+    "let_go",
+    "look_at_cuts",
+    "place_elements",
+    "places_of",
+    "publish",
+    "refresh",
+    "replaced_error",
+    "rows",
+    "show_store",
+    "start",
+    "take_layout",
+    "watch_cuts",
+]
+
+
+class Living(Stored, Protocol):
+    """An array that is set up, and told how its store may be used, as the core takes it."""
+
+    @property
+    def _region(self) -> Region | None: ...
+    @property
+    def _has_places(self) -> bool: ...
+    @property
+    def _original(self) -> Any: ...
+    def _setup(
+        self,
+        axial: Axial,
+        dtype: np.dtype[Any],
+        chunks: tuple[int, ...],
+        order: str,
+        places: NDArray[np.int64] | None,
+        shape: Sequence[int],
+        offset: Sequence[int],
+    ) -> None: ...
+    def _attach(
+        self,
+        region: Region | None,
+        writable: bool,
+        sparse: bool,
+        hollow: bool,
+        durable: bool,
+        sums: Any = None,
+        users: Users | None = None,
+        trust: Trust | None = None,
+        verifies: bool = False,
+    ) -> None: ...
+    def _set_places(self, table: NDArray[np.int64]) -> None: ...
+    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
+    def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
+    def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
+    def _note_shown(self, last: bool) -> None: ...
+
+    # Where several processes have it open together, these are of all.
+    def _make_locks(self) -> None: ...
+    def _is_still(self) -> bool: ...
+    def _give_back_freed(self) -> None: ...
+    def _flush(self, last: bool = False) -> None: ...
+    def close(self) -> None: ...
+
+
+# -- beginnings ----------------------------------------------------------------------------------
+
+
+def fresh_store(
+    path: Any,
+    shape: tuple[int, ...],
+    header: Header,
+    attrs: str,
+    engine: str,
+    overwrite: bool,
+    durability: str,
+    growth: int,
+    hidden: bool,
+) -> tuple[FileStore | MemoryStore, Axial]:
+    """Make the store of a fresh array, in the files of `path` or (None) in memory.
+
+    Where it is `hidden`, the files have their names when `publish` is called.
+    """
+    axial = Axial(grid_of(shape, header.chunks))
+    longest = max(map(operator.mul, axial.grid, header.chunks), default=0)
+    if max(longest, axial.size * header.chunk_bytes) >= LIMIT:
+        raise LimitError(
+            f"an array of shape {shape} in chunks of {header.chunks} elements of "
+            f"{header.dtype} has 2**63 bytes or more, or an axis so long"
+        )
+    if path is None:
+        return MemoryStore(header, shape, axial, attrs, growth), axial
+    place = resolve_path(path)
+    store = FileStore.create(
+        place, header, axial, shape, attrs, engine, overwrite, durability, growth, hidden
+    )
+    return store, axial
+
+
+def start(array: Living, store: FileStore | MemoryStore, axial: Axial) -> None:
+    """Put a new array on an open store."""
+    array._store = store
+    array._make_locks()
+    array._handle = uuid4().hex
+    array._filling = False
+    take_layout(array, axial)
+    attach_store(array)
+    watch_cuts(array)
+    in_children(array, _inherit)
+
+
+def _inherit(array: Living) -> None:
+    """In a forked child, hold no lock that a thread of the parent held, and nothing half done.
+
+    Where the array has files, it is open for reading.  If what counts cannot be told it is closed.
+    """
+    still = array._is_still()
+    array._make_locks()
+    if not still or array.mode == "r":
+        array._filling = False
+    if array.closed:
+        return
+    try:
+        if not still:
+            take_layout(array, array._store.as_committed(array.axial))
+        attach_store(array)
+        watch_cuts(array)
+    except (OSError, ExtArrayError):
+        with contextlib.suppress(OSError):
+            let_go(array)
+
+
+# -- the core, as the store says -----------------------------------------------------------------
+
+
+def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
+    """Take the axes, the chunks and the bounds that the store has.
+
+    `places` are those of the elements of a chunk, if they are known already.
+    """
+    store = array._store
+    header = store.header
+    if places is None and axial.size:
+        places = places_of(header.chunks, header.order)
+    axial._own()
+    array._setup(
+        axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
+    )
+
+
+def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
+    """Return where the elements of a chunk are.
+
+    Parameters
+    ----------
+    chunks : tuple of int
+    order : {"C", "F", "Z", "H"}
+
+    Returns
+    -------
+    ndarray of int64 or None
+        Of a chunk's size; None for the orders with strides.
+
+    Raises
+    ------
+    ReserveError
+        A MemoryError.
+    """
+    if order not in "ZH":
+        return None
+    try:
+        return positions(chunks, order)
+    except MemoryError as error:
+        raise ReserveError(
+            f"no memory for the order {order!r} of chunks {chunks}: {error}"
+        ) from None
+
+
+def place_elements(array: Living) -> None:
+    """Work out where elements stand in a chunk; the table is of a chunk's size.
+
+    Not before there is a chunk: a file of nothing but promises would cost memory.
+    """
+    places = places_of(array.chunks, array.order)
+    if places is not None:
+        array._set_places(places)
+
+
+def attach_store(array: Living) -> None:
+    """Use the store's region, as the store may be used now."""
+    store = array._store
+    writable, sparse = store.mode == "r+", store.header.sparse
+    array._attach(
+        store.region,
+        writable,
+        sparse,
+        store.hollow,
+        store.is_durable,
+        store.sums,
+        store.users,
+        store.trust,
+        store.verify == "read",
+    )
+
+
+def watch_cuts(array: Living) -> None:
+    """Watch the store's counter of cuts, if it has one."""
+    store = array._store
+    if store.cuts is not None:
+        fill = np.frombuffer(store.header.fill, array.dtype).reshape(())
+        array._watch(store.cuts, store.cuts_known, fill)
+
+
+def look_at_cuts(array: Living) -> None:
+    """Take up all cuts that were counted before this call."""
+    store = array._store
+    assert isinstance(store, FileStore)
+    with array._growth:  # or a refresh comes in between
+        array._check()
+        number, inner = store.inner_box(array.axial)
+        watch_cuts(array)  # another counter, perhaps
+        array._know_cuts(number, inner)
+
+
+def show_store(array: Living, axial: Axial) -> None:
+    """Show the region and the bounds that the store has; other axial vectors: axes, too."""
+    store = array._store
+    if store.region is not array._region:
+        attach_store(array)
+    if axial is array.axial:
+        array._set_bounds(store.shape, store.offset)
+        array._know_cuts(store.cuts_known, None)
+        if axial.size and not array._has_places:
+            place_elements(array)
+    else:
+        take_layout(array, axial)
+        watch_cuts(array)
+
+
+@functools.cache
+def _slots(cls: type) -> tuple[str, ...]:
+    """Names of what an array has beside what the core has of it."""
+    own = (getattr(kind, "__slots__", ()) for kind in cls.__mro__)
+    return tuple(name for names in own for name in names if name != "__weakref__")
+
+
+def held(array: Living) -> Any:
+    """Return an array as it is now, whatever becomes of its bounds: to go through its parts.
+
+    The array that is given back shows the same elements, under the same indices, as long as it
+    lives, and keeps what is cut off meanwhile from being given back.  It is for the length of one
+    call.
+    """
+    if array._original is not None:
+        return array
+    array._check()
+    cls: Any = type(array)
+    # Not by __new__ of a user's class, which may take arguments.
+    new = ArrayCore.__new__(cls)
+    new._hold(array)
+    for name in _slots(cls):
+        if hasattr(array, name):
+            setattr(new, name, getattr(array, name))
+    return new
+
+
+def rows(array: Any, ndim: int, extent: int) -> Iterator[Any]:
+    """Iterate along axis 0, as long as the array has `ndim` axes."""
+    for i in range(extent):
+        row = array[i]
+        array._check_axes(ndim)
+        yield row
+
+
+# -- what others commit --------------------------------------------------------------------------
+
+
+def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
+    """Take up what a writer has committed; see `ExtArray.refresh`."""
+    if on_replaced not in ("raise", "reopen"):
+        raise ArgumentError(f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'")
+    with array._steady:
+        array._check()
+        axial = array._store.refresh(array.axial)
+        if axial is not None:
+            show_store(array, axial)
+        reopen = on_replaced == "reopen"
+        if array.mode == "r" and (axial is None or reopen) and array._store.replaced:
+            if not reopen:
+                raise replaced_error(array)
+            _become_successor(array)
+            return True
+        return axial is not None
+
+
+def replaced_error(array: Living) -> ReplacedError:
+    """Return the error for an array whose files were replaced."""
+    return ReplacedError(
+        errno.ENOENT,
+        f"nothing new can come to {array._name()}: its files were replaced, removed or moved "
+        "since it was opened, and nobody writes to them; open it again, or refresh with "
+        "on_replaced='reopen'",
+        str(array.path),
+    )
+
+
+def _become_successor(array: Living) -> None:
+    """Be the array that has the path now, in place of the one whose files were replaced."""
+    before = array._store
+    assert isinstance(before, FileStore)
+    try:
+        store, axial = FileStore.open(before.path, "r", 0, before.engine, "flush", before.verify)
+    except MissingError:
+        raise replaced_error(array) from None
+    array._store = store
+    array._attach(None, False, False, False, False)
+    take_layout(array, axial)
+    attach_store(array)
+    watch_cuts(array)
+    before.close()
+
+
+# -- ends ----------------------------------------------------------------------------------------
+
+
+def check_free(array: Living, what: str) -> None:
+    """Raise in the midst of a commit of several arrays."""
+    if array._store.held is not None:
+        raise ArgumentError(
+            f"cannot {what} {array._name()} inside a block of extarray.commit; do it behind"
+        )
+
+
+def flush(array: Living) -> None:
+    """Bring everything to the disk; see `ExtArray.flush`."""
+    with array._commits:
+        array._check()
+        check_free(array, "flush")
+        array._flush()
+
+
+def flush_store(array: Living, last: bool) -> None:
+    """Bring everything to the disk, and before that the checksums up to date."""
+    store = array._store
+    if isinstance(store, MemoryStore) or store.sums is None or not store.sums.in_doubt:
+        store.flush()
+        return
+    core: Any = array
+    array._note_shown(last)
+    quiet = store.renew_sums(core)
+    store.flush()
+    store.sums.settle(core, quiet)
+
+
+def close(array: Living) -> None:
+    """Let go of the files and of the writer's lock; see `ExtArray.close`."""
+    with array._growth:
+        check_free(array, "close")
+        sums = array._store.sums
+        try:
+            if not array.closed and array._store.mode == "r+":
+                with contextlib.suppress(OSError):
+                    array._give_back_freed()
+            if not array.closed and sums is not None and sums.in_doubt:
+                # What fails leaves them in doubt, which costs nothing but certainty.
+                with contextlib.suppress(OSError):
+                    array._flush(last=True)
+        finally:
+            let_go(array)
+
+
+def let_go(array: Living) -> None:
+    """Close an array and its store, whatever was not brought to the disk."""
+    array._attach(None, False, False, False, False)
+    array._store.close()
+
+
+def publish(array: Living) -> None:
+    """Give the files of a hidden array their names; on an error it is closed, and they go."""
+    if isinstance(array._store, FileStore):
+        try:
+            array._store.take_names()
+        except BaseException:
+            let_go(array)
+            raise
+
+
+def discard(array: Living) -> None:
+    """Close an array that could not be shared, and remove its files."""
+    array.close()
+    array._store.remove()
