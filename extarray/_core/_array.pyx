@@ -63,20 +63,6 @@ cdef enum:
 cdef class ArrayCore(Transfers):
     """Indexing, transfers and views of an extendible array; the base of `ExtArray`."""
 
-    # The class that derives from this one takes the other kinds of index, and of values.
-
-    def _read_query(self, key, out, order, frame):
-        raise NotImplementedError
-
-    def _write_query(self, key, value, frame):
-        raise NotImplementedError
-
-    def _write_late(self, key, value):
-        raise NotImplementedError
-
-    def _held(self):
-        raise NotImplementedError
-
     # -- single elements ---------------------------------------------------------------------
 
     cdef char *_locate(self, Frame frame, object key) except? NULL:
@@ -264,7 +250,7 @@ cdef class ArrayCore(Transfers):
         cdef Frame frame = self._opened()
         cdef cnp.ndarray target
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
-            return self._read_query(key, out, order, frame)
+            return self.host.read_index(self, key, out, order, frame)
         self._opened()      # an index may run any code, also code that closes this array
         if self.log is not None:
             self._tell(&s)
@@ -318,7 +304,7 @@ cdef class ArrayCore(Transfers):
         cdef selection_t s
         cdef Frame frame = self._writable()
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
-            self._write_query(key, value, frame)
+            self.host.write_index(self, key, value, frame)
             return 0
         self._writable()        # an index may run any code, also code that closes this array
         if s.is_scalar:
@@ -331,7 +317,7 @@ cdef class ArrayCore(Transfers):
             value = item
         elif is_late(value) and (self._shares(value) or value.size * max(
                 value.dtype.itemsize, frame.now.layout.itemsize) > block_limit()):
-            self._write_late(key, value)
+            self.host.write_late(self, key, value)
             return 0
         else:
             value = self._as_values(value, frame.kind)
@@ -350,7 +336,7 @@ cdef class ArrayCore(Transfers):
             self._trust_box(frame, &s, True)    # before any part of it is cast and written
         self._write_cast(frame, &s, value)
         if frame.now.is_durable:
-            self._sync_elements()
+            self.host.sync(self)
         return 0
 
     def _as_values(self, value, dtype):
@@ -361,7 +347,7 @@ cdef class ArrayCore(Transfers):
             return np.asarray(value._verified())
         if isinstance(value, cnp.ndarray):
             if not cnp.PyArray_CheckExact(value) and isinstance(value, np.ma.MaskedArray):
-                value = self._unmasked(value, dtype)
+                value = self.host.unmasked(self, value, dtype)
             if self._overlaps(value):
                 return value.copy()
         return value
@@ -371,7 +357,7 @@ cdef class ArrayCore(Transfers):
         if not is_late(value):
             return False
         origin = getattr(value, "_origin", None)
-        return origin is not None and origin == self._origin
+        return origin is not None and origin == self.host.origin(self)
 
     cdef int _write_cast(self, Frame frame, selection_t *s, cnp.ndarray value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""

@@ -83,6 +83,9 @@ cdef class ArrayState:
     cdef bint lent                  # a view for writing is out: elements may change unseen
     cdef Writes writes              # where chunks have checksums; else None
     cdef object log                 # told of what is read; None: nobody asks
+    # What has the array: it is asked what messages call it, where its elements are in doubt, and
+    # how indices beyond boxes are read and written (`Host` in the .pyi).  None: nobody has it.
+    cdef object host
 
     cdef int show(self, Frame frame) except -1
     cdef Frame _opened(self)

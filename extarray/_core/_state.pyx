@@ -12,7 +12,7 @@ from ._types cimport (
     MAX_NDIM, ceil_div, floor_div, index_t, xa_add_overflows, xa_mul_overflows,
 )
 
-from extarray.common.errors import ClosedError, LimitError, ReadOnlyError, ShapeError
+from extarray.common.errors import ClosedError, LimitError, ShapeError
 
 
 cdef bint holding(
@@ -151,6 +151,13 @@ cdef class ArrayState:
         del before      # which may run any code
         return 0
 
+    def _serve(self, host not None):
+        """Take what is asked from now on for all that the core cannot tell by itself.
+
+        It is given the array with each question, and need not know which arrays it has.
+        """
+        self.host = host
+
     def _setup(
         self, Axial axial not None, dtype, tuple chunks not None, str order, places, shape, offset
     ):
@@ -265,6 +272,7 @@ cdef class ArrayState:
         written counts as written to the other one, and nothing is once that is closed.
         """
         self.original = array
+        self.host = array.host
         self.frame = array.frame
         self.users = array.users
         self.writes = array.writes
@@ -548,13 +556,12 @@ cdef class ArrayState:
     # -- checks ------------------------------------------------------------------------------
 
     def _name(self):
-        """What messages call the array; the class that derives from this one knows better."""
-        return "the array"
+        """Return what messages call the array."""
+        return "the array" if self.host is None else self.host.name(self)
 
     def _read_only(self, what):
-        """The error for what would change an array that is open for reading."""
-        return ReadOnlyError(
-            f"cannot {what} {self._name()}: opened with mode 'r'; reopen with mode='r+'")
+        """Return the error for what would change an array that is open for reading."""
+        return self.host.read_only(self, what)
 
     cdef Frame _opened(self):
         """Take the array as it is now; it is a ClosedError where it is closed."""

@@ -216,7 +216,7 @@ cdef class Transfers(ArrayState):
         return 0
 
     def _failed(self, number, what):
-        return StorageError(number, what, None if self.path is None else str(self.path))
+        return StorageError(number, what, self.host.path(self))
 
     # -- queries -----------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ cdef class Transfers(ArrayState):
             else:
                 self._read_points_watched(frame, query, origin, values)
         if write and frame.now.is_durable:
-            self._sync_elements()
+            self.host.sync(self)
 
     cdef int _begin_query(self, Frame frame, query, index_t *origin) except -1:
         """Note from which origin the indices of a query count; raise where the array has not got what
@@ -366,7 +366,7 @@ cdef class Transfers(ArrayState):
         """Take a frame that knows all cuts that were counted before this call."""
         cdef Frame known = self._opened()
         if known.cuts is None or known.cuts.look() != known.now.cuts_known:
-            self._look_at_cuts()
+            self.host.look_at_cuts(self)
             known = self._opened()
         if known.now.layout.ndim != frame.now.layout.ndim:
             self._check_axes(frame.now.layout.ndim)
@@ -425,11 +425,6 @@ cdef class Transfers(ArrayState):
                 inner.append((lows[j] + origin[j], highs[j] + origin[j]))
             query.fill_outside(inner, values, known.fill)
         return 0
-
-    def _look_at_cuts(self):
-        """Know all cuts that were counted before this call: the class that derives from this one knows
-        how."""
-        raise NotImplementedError
 
     # -- what was written, where chunks have checksums ---------------------------------------
 
@@ -575,7 +570,7 @@ cdef class Transfers(ArrayState):
         if parts_only:
             return 0
         if n_edges:
-            self._heal(np.sort(addresses[1, :n_edges]))
+            self.host.heal(self, np.sort(addresses[1, :n_edges]))
         for i in range(n_wholes):
             touched_set(frame.trust.known.root, wholes[i])
         return 0
@@ -618,13 +613,13 @@ cdef class Transfers(ArrayState):
         cdef const index_t[::1] asked = addresses
         if asked.shape[0] == 0:
             return 0
-        wrong = self._unfit(np.sort(addresses))
+        wrong = self.host.unfit(self, np.sort(addresses))
         if wrong is None:
             return 0            # nobody can tell
         for address in wrong:
             # Or another thread has verified and written it since.
             if frame.trust.asks(address):
-                raise self._damaged(frame, address)
+                raise self.host.damaged(self, frame, address)
         for address in asked:
             touched_set(frame.trust.known.root, address)
         return 0
@@ -675,18 +670,6 @@ cdef class Transfers(ArrayState):
         for address in addresses:
             touched_set(frame.trust.known.root, address)
 
-    def _unfit(self, addresses):
-        """Which chunks do not fit their checksums; None where nobody can tell."""
-        raise NotImplementedError
-
-    def _heal(self, addresses):
-        """Give those chunks that do not fit their checksums the fill value, and know all."""
-        raise NotImplementedError
-
-    def _damaged(self, frame, address):
-        """The error for a chunk that does not fit its checksum."""
-        raise NotImplementedError
-
     # -- what is read ------------------------------------------------------------------------
 
     def _listen(self, log):
@@ -704,10 +687,6 @@ cdef class Transfers(ArrayState):
             extents.append((s.count[j] - 1) * (s.step[j] if s.step[j] > 0 else -s.step[j]) + 1)
         self.log.note(tuple(extents))
         return 0
-
-    def _sync_elements(self):
-        """Have what was written on the disk: the class that derives from this one knows how."""
-        raise NotImplementedError
 
 
 cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:

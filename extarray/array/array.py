@@ -29,7 +29,6 @@ from extarray.grid.policy import EXACT
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.selection import selections
-from extarray.selection.indexable import read_index, write_index
 from extarray.selection.transfers import read_query, write_query
 from extarray.storage.file_store import FileStore
 from extarray.streaming.dask import builds_graph, to_dask
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.common.errors import ReplacedError
-    from extarray.common.info import Info
+    from extarray.common.formatting import Info
     from extarray.format.header import Header
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
@@ -1201,23 +1200,6 @@ class ExtArray(Extendible, NumpyMixin):
 
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
-
-    # -- what the core asks of it ------------------------------------------------------------
-
-    def _read_query(
-        self, key: Any, out: NDArray[Any] | None, order: Literal["C", "F"], frame: Any
-    ) -> NDArray[Any]:
-        return read_index(self, key, out, order, frame)
-
-    def _write_query(self, key: Any, value: Any, frame: Any) -> None:
-        write_index(self, key, value, frame)
-
-    def _write_late(self, selection: Any, value: Any) -> None:
-        # A view of the selection knows what it has in common with other views, and streams.
-        self.lazy[selection] = value
-
-    def _look_at_cuts(self) -> None:
-        life.look_at_cuts(self)
 
     # -- what the parts of this room ask of it -----------------------------------------------
 

@@ -12,14 +12,10 @@ from extarray._core._array import ArrayCore
 from extarray.common.arguments import as_axis
 from extarray.common.errors import (
     ArgumentError,
-    ChecksumError,
     ClosedError,
-    ReadOnlyError,
 )
-from extarray.common.masked_arrays import unmasked
 from extarray.format.attrs import Attributes, decode_attrs, encode_attrs
 from extarray.format.dims import check_dims, known_dims
-from extarray.grid.chunking import elements_of_chunk
 from extarray.grid.policy import Growth, decode_policy, encode_policy
 
 if TYPE_CHECKING:
@@ -28,10 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import RLock
 
-    from numpy.typing import NDArray
-
     from extarray._core._axial import Axial
-    from extarray._core._state import Frame
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
 
@@ -102,24 +95,12 @@ class StoredArray(ArrayCore):
     _steady: RLock  # to see bounds that stay
     _handle: str  # no other array has it, not even one on the same files
 
-    def _name(self) -> str:
-        return "the array" if self.path is None else f"'{self.path}'"
-
     def _check(self, what: str | None = None) -> None:
         """Raise where the array is closed, or `what` would change a read-only one."""
         if self.closed:
             raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
         if what is not None and self.mode != "r+":
             raise self._read_only(what)
-
-    def _read_only(self, what: str) -> ReadOnlyError:
-        if not self._store.is_forked:
-            return super()._read_only(what)
-        return ReadOnlyError(
-            f"cannot {what} {self._name()}: the process that this one was forked from is its "
-            "writer, and forked ones only read; write there, or open it here with mode='r+' when "
-            "it is closed there"
-        )
 
     def _check_sole(self, what: str) -> None:
         """Raise where `what` is not possible because this process is not the only one that writes.
@@ -155,12 +136,6 @@ class StoredArray(ArrayCore):
         'commit'
         """
         return self._store.durability
-
-    def _unmasked(self, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """What is assigned to elements, or to a field of this dtype; see `unmasked`."""
-        if dtype == self.dtype or not np.ma.is_masked(values):
-            return unmasked(values, self.dtype, self.fill_value)
-        raise ArgumentError("cannot store what is masked to a field; give its .filled()")
 
     @property
     def fill_value(self) -> Any:
@@ -273,46 +248,6 @@ class StoredArray(ArrayCore):
     def _origin(self) -> bytes:
         """What tells the elements from those of other arrays."""
         return self._store.header.uuid
-
-    def _sync_elements(self) -> None:
-        """Have the elements that were written on the disk."""
-        self._store.sync_elements()
-
-    def _unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        return self._files.unfit_chunks(addresses)
-
-    def _heal(self, addresses: NDArray[np.int64]) -> None:
-        store = self._files
-        with store.healing:
-            addresses = np.array(self._asked(addresses), np.int64)
-            wrong = store.unfit_chunks(addresses)
-            for address in () if wrong is None else wrong:
-                store.empty_chunk(int(address))
-            self._know(addresses)
-
-    @property
-    def _files(self) -> FileStore:
-        """The store, of an array in files."""
-        store: Any = self._store
-        return store  # type: ignore[no-any-return]
-
-    def _damaged(self, frame: Frame, address: int) -> ChecksumError:
-        """The error for a chunk that does not fit its checksum, as indices are in a frame."""
-        start, stop = address * self.chunk_bytes, (address + 1) * self.chunk_bytes
-        index = self.axial.index(address)
-        box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
-        name, text = f"{self.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
-        what = f"its elements are [{text}]"
-        if any(s.start == s.stop for s in box):
-            what = "it has no elements of the array"
-        error = ChecksumError(
-            f"chunk {address} of {self._name()} does not fit its checksum: it is damaged; {what}, "
-            f"bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, overwrite all "
-            "of the chunk, or open the array with verify='never' to take it as it is"
-        )
-        error.filename, error.chunk, error.box = name, address, box
-        error.start, error.stop = start, stop
-        return error
 
     def _load_attrs(self) -> str:
         self._check()

@@ -1,4 +1,7 @@
-"""The life of an array on its store: made, attached, refreshed, brought to the disk, closed."""
+"""The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
+
+Here is also what the compiled core asks of it meanwhile, as the one object of `Host`.
+"""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -18,30 +21,36 @@ from extarray._core._axial import Axial
 from extarray.array.base import Stored
 from extarray.common.errors import (
     ArgumentError,
+    ChecksumError,
     ExtArrayError,
     LimitError,
     MissingError,
+    ReadOnlyError,
     ReplacedError,
     ReserveError,
 )
 from extarray.common.forks import in_children
+from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
-from extarray.grid.chunking import grid_of
+from extarray.grid.chunking import elements_of_chunk, grid_of
 from extarray.grid.order import positions
+from extarray.selection.indexable import read_index, write_index
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
 from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from extarray._core._mapping import Counter, Region, Users
-    from extarray._core._state import Trust
+    from extarray._core._state import Frame, Trust
     from extarray.format.header import Header
+    from extarray.selection.indexable import Indexable
 
 __all__ = [
+    "Host",
     "Living",
     "attach_store",
     "check_free",
@@ -52,7 +61,6 @@ __all__ = [
     "fresh_store",
     "held",
     "let_go",
-    "look_at_cuts",
     "place_elements",
     "places_of",
     "publish",
@@ -75,6 +83,7 @@ class Living(Stored, Protocol):
     def _has_places(self) -> bool: ...
     @property
     def _original(self) -> Any: ...
+    def _serve(self, host: Host) -> None: ...
     def _setup(
         self,
         axial: Axial,
@@ -102,6 +111,8 @@ class Living(Stored, Protocol):
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
     def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
     def _note_shown(self, last: bool) -> None: ...
+    def _asked(self, addresses: Iterable[int]) -> list[int]: ...
+    def _know(self, addresses: NDArray[np.int64]) -> None: ...
 
     # Where several processes have it open together, these are of all.
     def _make_locks(self) -> None: ...
@@ -151,6 +162,7 @@ def start(array: Living, store: FileStore | MemoryStore, axial: Axial) -> None:
     array._make_locks()
     array._handle = uuid4().hex
     array._filling = False
+    array._serve(_HOST)
     take_layout(array, axial)
     attach_store(array)
     watch_cuts(array)
@@ -259,17 +271,6 @@ def watch_cuts(array: Living) -> None:
         array._watch(store.cuts, store.cuts_known, fill)
 
 
-def look_at_cuts(array: Living) -> None:
-    """Take up all cuts that were counted before this call."""
-    store = array._store
-    assert isinstance(store, FileStore)
-    with array._growth:  # or a refresh comes in between
-        array._check()
-        number, inner = store.inner_box(array.axial)
-        watch_cuts(array)  # another counter, perhaps
-        array._know_cuts(number, inner)
-
-
 def show_store(array: Living, axial: Axial) -> None:
     """Show the region and the bounds that the store has; other axial vectors: axes, too."""
     store = array._store
@@ -318,6 +319,118 @@ def rows(array: Any, ndim: int, extent: int) -> Iterator[Any]:
         row = array[i]
         array._check_axes(ndim)
         yield row
+
+
+# -- what the core asks --------------------------------------------------------------------------
+
+
+class Host:
+    """What the compiled core asks about an array that has a store; see `_core._state.Host`."""
+
+    __slots__ = ()
+
+    def name(self, array: Stored) -> str:
+        """Return what messages call the array."""
+        return "the array" if array.path is None else f"'{array.path}'"
+
+    def path(self, array: Stored) -> str | None:
+        """Return the path for errors of the system."""
+        return None if array.path is None else str(array.path)
+
+    def origin(self, array: Stored) -> bytes:
+        """Return what tells the elements from those of other arrays."""
+        return array._store.header.uuid
+
+    def read_only(self, array: Stored, what: str) -> ReadOnlyError:
+        """Return the error for what would change an array that is open for reading."""
+        if not array._store.is_forked:
+            return ReadOnlyError(
+                f"cannot {what} {array._name()}: opened with mode 'r'; reopen with mode='r+'"
+            )
+        return ReadOnlyError(
+            f"cannot {what} {array._name()}: the process that this one was forked from is its "
+            "writer, and forked ones only read; write there, or open it here with mode='r+' when "
+            "it is closed there"
+        )
+
+    def read_index(
+        self,
+        array: Indexable,
+        key: Any,
+        out: NDArray[Any] | None,
+        order: Literal["C", "F"],
+        frame: Frame,
+    ) -> NDArray[Any]:
+        """Read by an index that is no box."""
+        return read_index(array, key, out, order, frame)
+
+    def write_index(self, array: Indexable, key: Any, value: Any, frame: Frame) -> None:
+        """Write by an index that is no box."""
+        write_index(array, key, value, frame)
+
+    def write_late(self, array: Any, key: Any, value: Any) -> None:
+        """Write an array that is read as it is written."""
+        # A view of the selection knows what it has in common with other views, and streams.
+        array.lazy[key] = value
+
+    def unmasked(self, array: Any, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return masked values as they are assigned to elements, or to a field of this dtype."""
+        if dtype == array.dtype or not np.ma.is_masked(values):
+            return unmasked(values, array.dtype, array.fill_value)
+        raise ArgumentError("cannot store what is masked to a field; give its .filled()")
+
+    def sync(self, array: Stored) -> None:
+        """Bring the elements that were written to the disk."""
+        array._store.sync_elements()
+
+    def look_at_cuts(self, array: Living) -> None:
+        """Take up all cuts that were counted before this call."""
+        with array._growth:  # or a refresh comes in between
+            array._check()
+            number, inner = _files(array).inner_box(array.axial)
+            watch_cuts(array)  # another counter, perhaps
+            array._know_cuts(number, inner)
+
+    def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return which chunks do not fit their checksums; None where nobody can tell."""
+        return _files(array).unfit_chunks(addresses)
+
+    def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
+        """Give the fill value to those chunks that do not fit their checksums, and know all."""
+        store = _files(array)
+        with store.healing:
+            addresses = np.array(array._asked(addresses), np.int64)
+            wrong = store.unfit_chunks(addresses)
+            for address in () if wrong is None else wrong:
+                store.empty_chunk(int(address))
+            array._know(addresses)
+
+    def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
+        """Return the error for a chunk that does not fit its checksum; indices are the frame's."""
+        start, stop = address * array.chunk_bytes, (address + 1) * array.chunk_bytes
+        index = array.axial.index(address)
+        box = elements_of_chunk(index, frame.chunks, frame.offset, frame.shape)
+        name, text = f"{array.path}.xta", ", ".join(f"{s.start}:{s.stop}" for s in box)
+        what = f"its elements are [{text}]"
+        if any(s.start == s.stop for s in box):
+            what = "it has no elements of the array"
+        error = ChecksumError(
+            f"chunk {address} of {array._name()} does not fit its checksum: it is damaged; {what}, "
+            f"bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, overwrite all "
+            "of the chunk, or open the array with verify='never' to take it as it is"
+        )
+        error.filename, error.chunk, error.box = name, address, box
+        error.start, error.stop = start, stop
+        return error
+
+
+def _files(array: Stored) -> FileStore:
+    """Return the store of an array in files."""
+    store: Any = array._store
+    return store  # type: ignore[no-any-return]
+
+
+_HOST = Host()
 
 
 # -- what others commit --------------------------------------------------------------------------

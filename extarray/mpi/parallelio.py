@@ -383,7 +383,7 @@ class ParallelIO(ZonedArray):
                 rounds.finish()
         result = transfer.finish()
         if transfer.write and self._store.is_durable:
-            self._sync_elements()
+            self._store.sync_elements()
         return result
 
     def _sync_together(self) -> None:
@@ -394,7 +394,7 @@ class ParallelIO(ZonedArray):
         with self._agreement.step():
             if failure is not None:
                 raise failure
-            self._sync_elements()
+            self._store.sync_elements()
 
     # -- checksums ---------------------------------------------------------------------------
 
