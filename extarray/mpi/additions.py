@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.grid.chunking import blocks
+from extarray.grid.tiles import tiles
 from extarray.mpi.patches import Box
 from extarray.mpi.values import scaled, spread
 from extarray.storage.filesystem import family
@@ -47,7 +47,7 @@ def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> Non
     """
     box = Box.of(selection, array.shape, array.dtype)
     added = box.view(spread(scaled(values, alpha, array.dtype), box.shape))
-    for part in blocks(box.extents, array.chunks, array.itemsize, _BLOCK_BYTES):
+    for part in tiles(box.extents, array.chunks, array.itemsize, limit=_BLOCK_BYTES, split=False):
         ranges = [some[s] for some, s in zip(box.ranges, part, strict=True)]
         place = tuple(slice(some.start, some.stop, some.step) for some in ranges)
         with (

@@ -11,7 +11,8 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
-from extarray.grid.chunking import blocks, grain
+from extarray.grid.chunking import grain
+from extarray.grid.tiles import tiles
 from extarray.mpi.plans import Layout, Range, box_jobs, query_jobs
 from extarray.mpi.values import surely_cast
 from extarray.selection.brackets import as_query
@@ -424,7 +425,8 @@ def cast_blocks(
     limit = config.max_memory // 2
     for box, place in parts:
         extents = [s.stop - s.start for s in box]
-        for part in blocks(extents, grain(values, array.chunks), array.itemsize, limit):
+        own = grain(values, array.chunks)
+        for part in tiles(extents, own, array.itemsize, limit=limit, split=False):
             block = np.asarray(values[_shifted(part, place)])
             wanted = tuple(s.stop - s.start for s in part)
             if block.shape != wanted:

@@ -12,13 +12,13 @@ import threading
 
 import numpy as np
 import pytest
+from extarray.format.places import CUTS_BYTES, LIVE_SLOTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fancy_selections, selections, sides
 
 import extarray as xa
 from extarray.format.header import decode_header
-from extarray.format.places import CUTS_BYTES, LIVE_SLOTS
 from extarray.storage.file_store import FileStore
 from extarray.storage.states import PASSED_ON
 
