@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from extarray.common.errors import CastingError, ReadOnlyError
+from extarray.grid.tiles import Grain, tiles
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.streaming.blocks import Grain, Source, box_bytes, load, run, tiles
+from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.dask import builds_graph
 from extarray.streaming.limits import check_result
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.streaming.blocks import Box, Line
+    from extarray.grid.tiles import Box
+    from extarray.streaming.blocks import Line
 
 __all__ = ["AsType", "astype"]
 

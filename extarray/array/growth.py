@@ -25,8 +25,9 @@ from extarray.common.errors import (
 from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
 from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
-from extarray.grid.chunking import blocks, check_shape, grain
+from extarray.grid.chunking import check_shape, grain
 from extarray.grid.policy import decode_policy
+from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
@@ -655,7 +656,8 @@ class Extendible(StoredArray):
         extents = [high - low for low, high in zip(start, stop, strict=True)]
         # Half: a block is there while the next one is read, and while it is cast.
         limit = config.max_memory // 2
-        for part in blocks(extents, grain(values, self.chunks), self.itemsize, limit):
+        own = grain(values, self.chunks)
+        for part in tiles(extents, own, self.itemsize, limit=limit, split=False):
             block = values[part]
             if not isinstance(block, np.ndarray):
                 block = np.asarray(block)
@@ -675,7 +677,8 @@ class Extendible(StoredArray):
         fill = np.frombuffer(self._store.header.fill, self.dtype).reshape(())
         wanted = np.frombuffer(self._store.header.fill, np.uint8)
         extents = [high - low for low, high in zip(start, stop, strict=True)]
-        for part in blocks(extents, self.chunks, self.itemsize, config.max_memory // 4):
+        limit = config.max_memory // 4
+        for part in tiles(extents, self.chunks, self.itemsize, limit=limit, split=False):
             low = [n + s.start for n, s in zip(start, part, strict=True)]
             high = [n + s.stop for n, s in zip(start, part, strict=True)]
             block = self._read_box(low, high)

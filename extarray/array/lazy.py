@@ -58,9 +58,10 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.array.casting import AsType
+    from extarray.grid.tiles import Box
     from extarray.selection.factors import Factor
     from extarray.selection.parts import Part
-    from extarray.streaming.blocks import Box, Line
+    from extarray.streaming.blocks import Line
 
 __all__ = ["Lazy", "LazyView", "everything"]
 

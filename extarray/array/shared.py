@@ -13,7 +13,7 @@ from extarray.array.resizing import Change, is_start
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
 from extarray.format.writers import WriterKind
-from extarray.grid.chunking import blocks
+from extarray.grid.tiles import tiles
 from extarray.storage.shared_store import SharedFileStore
 
 if TYPE_CHECKING:
@@ -302,7 +302,8 @@ class SharedArray(ExtArray):
         """Copy elements to a place nearer to the bounds, which may overlap the old one."""
         start, _ = self._box(axis, first, by)
         extents = [by if j == axis else n for j, n in enumerate(self.shape)]
-        parts = list(blocks(extents, self.chunks, self.itemsize, config.max_memory // 4))
+        limit = config.max_memory // 4
+        parts = list(tiles(extents, self.chunks, self.itemsize, limit=limit, split=False))
         shift = place - first
         # Those that are nearest first: no part is overwritten before it was read.
         for part in parts if shift < 0 else reversed(parts):

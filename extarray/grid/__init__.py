@@ -12,6 +12,8 @@ From the top down; each module uses some of those below it, and none above:
     Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
 ``policy``
     Growth policies: how many chunks a growth allocates beyond those that it needs.
+``tiles``
+    Boxes that tile a shape along its chunks, for work that goes box by box.
 ``chunking``
     Chunk shapes: what a user may give, and what is chosen where nothing is given.
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = [
-    "blocks",
     "check_chunks",
     "check_shape",
     "choose_chunks",
@@ -263,40 +262,6 @@ def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
     except (AttributeError, TypeError):
         return default
     return found if len(found) == len(default) and all(n > 0 for n in found) else default
-
-
-def blocks(
-    shape: Sequence[int], chunks: Sequence[int], itemsize: int, limit: int
-) -> Iterator[tuple[slice, ...]]:
-    """Boxes of whole chunks that tile a shape.
-
-    Parameters
-    ----------
-    shape, chunks : sequence of int
-        Extents, in elements.
-    itemsize : int
-        Bytes of an element.
-    limit : int
-        Bytes of a box at most, unless a chunk has more.
-
-    Yields
-    ------
-    tuple of slice
-
-    Examples
-    --------
-    >>> [box for box, in blocks((5,), (2,), 1, 4)]
-    [slice(0, 4, None), slice(4, 5, None)]
-    """
-    block = list(chunks)
-    for j in reversed(range(len(shape))):
-        others = math.prod(block) // block[j] * itemsize
-        fitting = max(1, limit // max(1, others * chunks[j]))
-        block[j] = chunks[j] * min(fitting, max(1, -(-shape[j] // chunks[j])))
-    for index in product(*map(range, grid_of(shape, block))):
-        yield tuple(
-            slice(i * b, min((i + 1) * b, n)) for i, b, n in zip(index, block, shape, strict=True)
-        )
 
 
 class _Counted(Protocol[_T_co]):

@@ -19,8 +19,8 @@ from extarray.common.config import config
 from extarray.common.errors import ExistsError, FormatError, MissingError, StorageError
 from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
-from extarray.grid.chunking import blocks
 from extarray.grid.policy import EXACT
+from extarray.grid.tiles import tiles
 from extarray.maintenance.journal import Journal, first_notes, has_notes
 from extarray.maintenance.rechunk_files import (
     check_free,
@@ -505,7 +505,7 @@ class Transformation:
             return
         limit = max((p.memory for p in self.passes), default=0) // 4
         grain = tuple(max(1, min(c, n)) for c, n in zip(new.chunks, new.shape, strict=True))
-        boxes = blocks(new.shape, grain, new.itemsize, limit)
+        boxes = tiles(new.shape, grain, new.itemsize, limit=limit, split=False)
         passing = Passing()
         for box in itertools.islice(boxes, rank, None, self.ranks):
             passing.add(2 * limit)

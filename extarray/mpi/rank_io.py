@@ -24,7 +24,8 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
-from extarray.grid.chunking import blocks, grain
+from extarray.grid.chunking import grain
+from extarray.grid.tiles import tiles
 from extarray.mpi.patches import Box
 from extarray.mpi.plans import FileLayout, Range, box_jobs, query_jobs
 from extarray.mpi.requests import scaled, spread, surely_cast
@@ -273,7 +274,7 @@ def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> Non
     """Add to a selection of a `ParallelArray` in files, as this rank alone."""
     box = Box.of(selection, array.shape, array.dtype)
     added = box.view(spread(scaled(values, alpha, array.dtype), box.shape))
-    for part in blocks(box.extents, array.chunks, array.itemsize, _BLOCK_BYTES):
+    for part in tiles(box.extents, array.chunks, array.itemsize, limit=_BLOCK_BYTES, split=False):
         ranges = [some[s] for some, s in zip(box.ranges, part, strict=True)]
         place = tuple(slice(some.start, some.stop, some.step) for some in ranges)
         with (
@@ -402,7 +403,8 @@ def _cast_blocks(
     """Yield boxes of an array and their values, in blocks that memory has room for."""
     limit = config.max_memory // 2
     for box, place in parts:
-        for part in blocks(extents(box), grain(values, array.chunks), array.itemsize, limit):
+        own = grain(values, array.chunks)
+        for part in tiles(extents(box), own, array.itemsize, limit=limit, split=False):
             block = np.asarray(values[_within(part, place)])
             if block.shape != (wanted := extents(part)):
                 raise ShapeError(f"the data gave shape {block.shape} for a block of {wanted}")

@@ -11,9 +11,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.config import config
 from extarray.grid.chunking import product
+from extarray.grid.tiles import cuts, tiles
 from extarray.numpy_api.reductions import ASSOCIATIVE, all_axes, can_stream, loop_dtype
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source, box_bytes, cuts, run, tiles
+from extarray.streaming.blocks import Source, box_bytes, run
 from extarray.streaming.derived import Computed, Joined, flat
 from extarray.streaming.elementwise import apart, meet, new_result, part_of
 from extarray.streaming.lanes import lane_bytes, lanes, map_lanes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 
 __all__ = ["accumulate", "reduceat"]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.grid.tiles import tiles
 from extarray.numpy_api.indexing import nonzero
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source, box_bytes, run, tiles
+from extarray.streaming.blocks import Source, box_bytes, run
 from extarray.streaming.elementwise import (
     as_mask,
     as_operand,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 
 __all__ = ["set_parts"]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ShapeError
+from extarray.grid.tiles import tiles
 from extarray.numpy_api import order_statistics, reductions, statistics  # noqa: F401 -- has the forms that are called
 from extarray.numpy_api.registry import call, streams
-from extarray.streaming.blocks import Source, box_bytes, run, tiles
+from extarray.streaming.blocks import Source, box_bytes, run
 from extarray.streaming.derived import Computed
 from extarray.streaming.elementwise import chunks_for, part_of
 from extarray.streaming.operands import as_array, chunks_of, in_memory, step_bytes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 __all__: list[str] = []
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.errors import ArgumentError, BoundsError
+from extarray.grid.tiles import tiles
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source, tiles
+from extarray.streaming.blocks import Source
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import new_result, part_of
 from extarray.streaming.limits import check_result

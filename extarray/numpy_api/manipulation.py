@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ShapeError
+from extarray.grid.tiles import tiles
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source, box_bytes, run, tiles
+from extarray.streaming.blocks import Source, box_bytes, run
 from extarray.streaming.derived import flat, widened
 from extarray.streaming.elementwise import chunks_for, meet, part_of
 from extarray.streaming.limits import check_result
@@ -20,7 +21,7 @@ from extarray.streaming.operands import as_array, hollow, separate, store, targe
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 
 __all__ = ["concatenate"]

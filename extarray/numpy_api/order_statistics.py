@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.config import config
+from extarray.grid.tiles import BLOCK_BYTES, tiles
 from extarray.numpy_api.reductions import all_axes
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import BLOCK_BYTES, Source, run, tiles
+from extarray.streaming.blocks import Source, run
 from extarray.streaming.elementwise import part_of
 from extarray.streaming.lanes import lane_bytes, lanes
 from extarray.streaming.meta_arrays import single
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 
 __all__ = ["Ranked", "can_select"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
     from extarray.streaming.folding import State
 
 __all__ = [

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentTypeError, ShapeError
+from extarray.grid.tiles import tiles
 from extarray.numpy_api.reductions import all_axes, given, reduce_part, reduce_with
 from extarray.numpy_api.registry import call, streams
-from extarray.streaming.blocks import Source, tiles
+from extarray.streaming.blocks import Source
 from extarray.streaming.derived import Computed, widened
 from extarray.streaming.elementwise import part_of
 from extarray.streaming.folding import Fold
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
     from extarray.streaming.folding import State
 
 

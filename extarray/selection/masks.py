@@ -15,8 +15,9 @@ import numpy as np
 from extarray._core._lists import true_places
 from extarray.common.config import config
 from extarray.common.errors import SelectionError
+from extarray.grid.tiles import tiles
 from extarray.selection.factors import PART_BYTES, POINT_BYTES, cuts, listed
-from extarray.streaming.blocks import Source, load, tiles
+from extarray.streaming.blocks import Source, load
 from extarray.streaming.elementwise import apart
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.grid.tiles import Box
     from extarray.selection.factors import Factor, Limits
-    from extarray.streaming.blocks import Box
 
     Shape: TypeAlias = tuple[int, ...]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._array import ArrayCore
+    from extarray.grid.tiles import Box
     from extarray.selection.query import Query
-    from extarray.streaming.blocks import Box
 
 __all__ = ["check_values", "read_query", "write_query"]
 

@@ -8,65 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.threads import run_together
-from extarray.grid.chunking import product
+from extarray.grid.tiles import BLOCK_BYTES
 from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import SaidOnce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-    from typing import Self
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from extarray.grid.tiles import Box
+
 __all__ = [
-    "BLOCK_BYTES",
-    "Box",
-    "Grain",
     "Line",
     "Source",
     "box_bytes",
-    "cuts",
     "load",
     "run",
-    "tiles",
 ]
-
-Box = tuple[slice, ...]
 
 #: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
 #: shows them in this order; None: in another one, -1: no axis, but one index.
 Line = tuple[int, int, int, "int | None"]
 
-#: Bytes of a box: its elements stay in the cache between two steps of an operation.
-BLOCK_BYTES = 1 << 21
-#: Chunks of this size are worth a step of their own; smaller ones are taken together.
-_LEAST_BYTES = 1 << 18
 #: The least share of a thread.
 _THREAD_BYTES = 1 << 23
-
-
-class Grain(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
-    """Extents of chunks, which know where the first ones begin.
-
-    Parameters
-    ----------
-    chunks : tuple of int
-    lead : tuple of int
-        Elements of the first chunk of each axis that lie before index 0.
-
-    Attributes
-    ----------
-    lead : tuple of int
-    """
-
-    lead: tuple[int, ...]
-
-    def __new__(cls, chunks: tuple[int, ...], lead: tuple[int, ...]) -> Self:
-        """Make extents with a lead."""
-        self = super().__new__(cls, chunks)
-        self.lead = lead
-        return self
 
 
 class Source:
@@ -157,106 +124,6 @@ class Source:
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
-
-
-def tiles(
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    itemsize: int,
-    whole: Collection[int] = (),
-    limit: int = BLOCK_BYTES,
-) -> Iterator[Box]:
-    """Yield boxes that tile a shape, in C order, each inside a chunk or of whole chunks.
-
-    Parameters
-    ----------
-    shape, chunks : tuple of int
-        Extents, in elements.  The first chunk of each axis begins at index 0, or where a `Grain`
-        says.
-    itemsize : int
-        Bytes of an element (of all operands together).
-    whole : collection of int
-        Axes that are not cut.
-    limit : int
-        Bytes of a box at most, where `whole` allows it.
-
-    Examples
-    --------
-    >>> list(tiles((3, 4), (2, 4), 1, limit=8))
-    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
-    """
-    return product(*cuts(shape, chunks, itemsize, whole, limit))
-
-
-def cuts(
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    itemsize: int,
-    whole: Collection[int] = (),
-    limit: int = BLOCK_BYTES,
-) -> list[list[slice] | _Pieces]:
-    """Return the pieces of each axis, whose products are the boxes of `tiles`.
-
-    Parameters
-    ----------
-    shape, chunks, itemsize, whole, limit
-        As for `tiles`.
-
-    Returns
-    -------
-    list of iterable of slice
-        With a length, as there may be more pieces than memory could hold.
-
-    Examples
-    --------
-    >>> [list(pieces) for pieces in cuts((3, 4), (2, 4), 1, limit=8)]
-    [[slice(0, 2, None), slice(2, 3, None)], [slice(0, 4, None)]]
-    """
-    block = [
-        n if j in whole else min(c, n) for j, (n, c) in enumerate(zip(shape, chunks, strict=True))
-    ]
-    size = math.prod(block) * itemsize
-    if size == 0:
-        return [[slice(0, n)] if n else [] for n in shape]
-    free = [j for j in range(len(shape)) if j not in whole]
-    if size < min(limit, _LEAST_BYTES):
-        for j in reversed(free):
-            more = min(max(1, limit // size), -(-shape[j] // block[j]))
-            size = size * more
-            block[j] *= more
-    for j in free:
-        if size > limit and block[j] > 1:
-            part = max(1, block[j] * limit // size)
-            size = size // block[j] * part
-            block[j] = part
-    lead = chunks.lead if isinstance(chunks, Grain) else (0,) * len(shape)
-    return [
-        [slice(0, n)] if j in whole or (n <= b and not first) else _Pieces(n, c, b, first)
-        for j, (n, c, b, first) in enumerate(zip(shape, chunks, block, lead, strict=True))
-    ]
-
-
-class _Pieces:
-    """Pieces of an axis: of `block` elements, none across the end of a chunk it does not fill."""
-
-    __slots__ = ("_block", "_extent", "_lead", "_outer")
-
-    def __init__(self, extent: int, chunk: int, block: int, lead: int) -> None:
-        self._extent, self._block, self._lead = extent, block, lead
-        self._outer = max(chunk, block)
-
-    def __iter__(self) -> Iterator[slice]:
-        extent, block, outer = self._extent, self._block, self._outer
-        for low in range(-self._lead, extent, outer):
-            high = min(low + outer, extent)
-            for start in range(max(0, low), high, block):
-                yield slice(start, min(start + block, high))
-
-    def __len__(self) -> int:
-        first = min(self._outer - self._lead, self._extent)
-        whole, last = divmod(self._extent - first, self._outer)
-        parts = [-(-n // self._block) for n in (first, self._outer, last)]
-        return parts[0] + whole * parts[1] + parts[2]
 
 
 def box_bytes(kept: int = 0) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 
 from extarray._core._array import is_of_a_chunk
 from extarray.common.errors import ShapeError
-from extarray.streaming.blocks import Grain, Source, box_bytes, load, run, tiles
+from extarray.grid.tiles import Grain, tiles
+from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.limits import check_result, other_way
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.streaming.blocks import Box, Line
+    from extarray.grid.tiles import Box
+    from extarray.streaming.blocks import Line
 
 __all__ = [
     "apart",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.grid.chunking import product
-from extarray.streaming.blocks import BLOCK_BYTES, Source, box_bytes, cuts, run
+from extarray.grid.tiles import BLOCK_BYTES, cuts
+from extarray.streaming.blocks import Source, box_bytes, run
 from extarray.streaming.elementwise import meet, new_result, part_of, shape_of
 from extarray.streaming.meta_arrays import shadow
 from extarray.streaming.operands import chunks_of, store
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
     #: What is known of some elements; each entry keeps the reduced axes, with length 1, or is an
     #: int for all.

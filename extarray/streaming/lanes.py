@@ -9,7 +9,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
-from extarray.streaming.blocks import run, tiles
+from extarray.grid.tiles import tiles
+from extarray.streaming.blocks import run
 from extarray.streaming.elementwise import part_of
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import chunks_of, step_bytes, store
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 __all__ = ["lane_bytes", "lanes", "map_lanes"]
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ArgumentTypeError, CastingError, ShapeError
-from extarray.streaming.blocks import Grain, Source
+from extarray.grid.tiles import Grain
+from extarray.streaming.blocks import Source
 from extarray.streaming.elementwise import copy_of, meet, new_result
 from extarray.streaming.limits import check_result
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.streaming.blocks import Box
+    from extarray.grid.tiles import Box
 
 __all__ = [
     "as_array",

@@ -17,7 +17,7 @@ from streaming import assert_close, small_boxes
 
 import extarray as xa
 from extarray.array.lazy import LazyView
-from extarray.streaming.blocks import tiles
+from extarray.grid.tiles import tiles
 from extarray.streaming.operands import chunks_of
 
 numeric = st.sampled_from([np.dtype(d) for d in ["i4", "f8", ">i2", "u1"]])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from foreign import Array, array_of, expectations, load, take_over
 
-from extarray.streaming.blocks import tiles
+from extarray.grid.tiles import tiles
 
 FOLDER = os.environ.get("EXTARRAY_ZARR_TESTS")
 if FOLDER is None:

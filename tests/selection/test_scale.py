@@ -10,8 +10,8 @@ import pytest
 
 import extarray as xa
 from extarray.grid.chunking import product
+from extarray.grid.tiles import Grain, cuts
 from extarray.storage.checksums import read_sums
-from extarray.streaming.blocks import Grain, cuts
 
 
 @pytest.fixture
