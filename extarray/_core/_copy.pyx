@@ -17,7 +17,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
-from ._axial cimport axial_t, coefficients_of, record_of, segment_of
+from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
