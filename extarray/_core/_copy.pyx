@@ -9,6 +9,9 @@ Two engines move the bytes of a chunk.  Through the mapping, a transfer is a cop
 block.  Through `pread` and `pwrite`, a part of a chunk is moved as the runs of bytes that it is
 made of.  Writes touch the bytes of the elements written and no others, so writers of disjoint
 elements never harm each other, inside one chunk too.
+
+More than 600 lines, as all that a transfer calls for every part of a chunk is one unit, in which the
+compiler inlines it.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
