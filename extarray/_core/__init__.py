@@ -22,9 +22,8 @@ From the top down; each module uses some of those below it, and none above:
     What factors select: points, places in a box and masks, as lists that are sorted by chunk.
 ``_visits``
     Queries carried out chunk by chunk, in the order of their addresses.  ``_gather.h`` has the
-    loops over points, masks and lists, for this module and the one before.
-``_query``
-    What a query is, as the kernels have it.  Declarations alone.
+    loops over points, masks and lists, for this module and the one before.  The ``.pxd`` says what
+    a query is.
 ``_parts``
     Parts of chunks in the order of the file: the runs of bytes of a file view, and the copying
     between its staging buffer and the user's memory.
@@ -34,9 +33,14 @@ From the top down; each module uses some of those below it, and none above:
     through a mapping or by pread and pwrite.  ``_block.h``, which only this module includes, copies
     one strided block.
 ``_axial``
-    `Axial`: the history of growth, F* and its inverse, one at a time and vectorised.  The ``.pxd``
-    has them as inline functions on plain memory (``axial_t``), which kernels read while another
-    thread grows the array: they copy the struct and pin the object.
+    `Axial`: the axial vectors of an array, as Python has them: addresses and indices, one at a time
+    and vectorised.
+``_history``
+    `History`, its base: growth, and the growth log replayed, in memory that kernels read while
+    another thread grows the array: they copy the struct and pin the object.
+``_vectors``
+    The axial vectors as plain memory (``axial_t``): what describes a segment, F* and its inverse.
+    The ``.pxd`` has these as inline functions.
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
     which lives as long as a view of it.  `Touched`: sets of

@@ -18,7 +18,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcpy
 
-from ._axial cimport address_of, as_chunk_index
+from ._vectors cimport address_of, as_chunk_index
 from ._copy cimport layout_t
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,

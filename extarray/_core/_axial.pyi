@@ -1,23 +1,12 @@
-from collections.abc import Iterable, Sequence
-from typing import Literal, SupportsIndex, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self, disjoint_base
 
-_Mark: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
+from extarray._core._history import History
 
-@disjoint_base
-class Axial:
-    def __new__(cls, grid: Iterable[SupportsIndex]) -> Self: ...
-    @property
-    def grid(self) -> tuple[int, ...]: ...
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def segments(self) -> int: ...
+class Axial(History):
     def grow(
         self, axis: SupportsIndex, by: SupportsIndex, side: Literal["end", "start"] = "end"
     ) -> bool: ...
@@ -31,36 +20,3 @@ class Axial:
     def records(
         self, axis: SupportsIndex
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
-
-    # For the array that owns the vectors, and its store.
-    def _own(self) -> None: ...
-    def _grow(
-        self, axis: SupportsIndex, by: SupportsIndex, side: Literal["end", "start"] = "end"
-    ) -> bool: ...
-    def _mark(self) -> _Mark: ...
-    def _rollback(self, mark: _Mark) -> None: ...
-    def _record(self, segment: int) -> tuple[int, int, tuple[int, ...]]: ...
-    def _with_axis(self, position: int) -> Self: ...
-    def _growth(self, segment: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
-    @classmethod
-    def _replay(
-        cls,
-        axes: NDArray[np.uint8],
-        sides: NDArray[np.uint8],
-        grids: NDArray[np.int64],
-        grid: Sequence[int],
-    ) -> Self: ...
-    def _replay_more(
-        self,
-        axes: NDArray[np.uint8],
-        sides: NDArray[np.uint8],
-        grids: NDArray[np.int64],
-        grid: Sequence[int],
-    ) -> None: ...
-    def _starts_after(
-        self,
-        axes: NDArray[np.uint8],
-        sides: NDArray[np.uint8],
-        grids: NDArray[np.int64],
-        grid: Sequence[int],
-    ) -> list[int]: ...

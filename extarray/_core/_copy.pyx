@@ -9,6 +9,9 @@ Two engines move the bytes of a chunk.  Through the mapping, a transfer is a cop
 block.  Through `pread` and `pwrite`, a part of a chunk is moved as the runs of bytes that it is
 made of.  Writes touch the bytes of the elements written and no others, so writers of disjoint
 elements never harm each other, inside one chunk too.
+
+More than 600 lines, as all that a transfer calls for every part of a chunk is one unit, in which the
+compiler inlines it.
 """
 
 from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
@@ -17,7 +20,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport _SC_PAGESIZE, pread, pwrite, sysconf
 
-from ._axial cimport axial_t, coefficients_of, record_of, segment_of
+from ._vectors cimport axial_t, coefficients_of, record_of, segment_of
 from ._mapping cimport populate_alone, populate_ends, reserve_pages, touched_get, touched_set
 from ._selection cimport selection_t
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t

@@ -304,6 +304,16 @@ cdef class FileCore:
             self.leave()
         return exceeds
 
+    cdef int _change(self, change_t change, off_t offset, off_t length) except -1:
+        """Change a range of the file; returns 0, or an errno."""
+        cdef int fd = self.enter(), failure
+        try:
+            with nogil:
+                failure = change(fd, offset, length)
+        finally:
+            self.leave()
+        return failure
+
     def lengthen(self, index_t offset, index_t length):
         """Extend the file by zeros that have their disk space.
 
@@ -316,13 +326,7 @@ cdef class FileCore:
         int
             0, or an errno.
         """
-        cdef int fd = self.enter(), failure
-        try:
-            with nogil:
-                failure = xa_lengthen(fd, offset, length)
-        finally:
-            self.leave()
-        return failure
+        return self._change(xa_lengthen, offset, length)
 
     def reserve(self, index_t offset, index_t length):
         """Give the pages of a range their disk space; what is there stays.
@@ -336,13 +340,7 @@ cdef class FileCore:
         int
             0, or an errno.
         """
-        cdef int fd = self.enter(), failure
-        try:
-            with nogil:
-                failure = xa_reserve(fd, offset, length)
-        finally:
-            self.leave()
-        return failure
+        return self._change(xa_reserve, offset, length)
 
     def punch(self, index_t offset, index_t length):
         """Make the pages that lie in a range a hole, which reads as zeros.
@@ -356,13 +354,7 @@ cdef class FileCore:
         int
             0, or an errno.
         """
-        cdef int fd = self.enter(), failure
-        try:
-            with nogil:
-                failure = xa_punch(fd, offset, length)
-        finally:
-            self.leave()
-        return failure
+        return self._change(xa_punch, offset, length)
 
     def zero(self, index_t offset, index_t length):
         """Have zeros in a range, without writing them; its disk space stays.
@@ -376,13 +368,7 @@ cdef class FileCore:
         int
             0, or an errno.
         """
-        cdef int fd = self.enter(), failure
-        try:
-            with nogil:
-                failure = xa_zero(fd, offset, length)
-        finally:
-            self.leave()
-        return failure
+        return self._change(xa_zero, offset, length)
 
     def write_back_ends(self, index_t start, index_t stop, bint wait):
         """Write the pages around both ends of a range: begin with it, or wait until it is done.

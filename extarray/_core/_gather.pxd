@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 cimport numpy as cnp
 
 from ._axial cimport Axial
-from ._query cimport factor_t, query_t
+from ._visits cimport factor_t, query_t
 from ._types cimport index_t
 
 

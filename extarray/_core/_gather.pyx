@@ -22,7 +22,7 @@ from ._lists cimport (
     OUT_OF_BOUNDS, TOO_MANY, list_mask, list_places, list_points, mask_t, merge_dims, places_t, points_t,
     rank_rows, set_list,
 )
-from ._query cimport factor_t, part_t, query_t
+from ._visits cimport factor_t, part_t, query_t
 from ._types cimport MAX_NDIM, index_t
 from ._visits cimport sort_visits
 

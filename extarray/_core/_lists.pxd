@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from ._copy cimport piece_t
-from ._query cimport factor_t, query_t
+from ._visits cimport factor_t, query_t
 from ._types cimport MAX_NDIM, index_t
 
 

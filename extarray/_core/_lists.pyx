@@ -13,9 +13,9 @@ cimport numpy as cnp
 
 import numpy as np
 
-from ._axial cimport extent_of, segment_of
+from ._vectors cimport extent_of, segment_of
 from ._copy cimport piece_t
-from ._query cimport bit_length, factor_t, part_t, query_t
+from ._visits cimport bit_length, factor_t, part_t, query_t
 from ._types cimport MAX_NDIM, index_t
 
 cnp.import_array()

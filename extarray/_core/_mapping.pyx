@@ -7,6 +7,9 @@ array takes a new, larger region; views keep the old one alive, and both show th
 A memory-resident array lives in an anonymous region: address space reserved without access,
 opened as the array grows.  It grows in place too, and running out of memory is an error at
 growth.
+
+More than 600 lines, as regions and what says when their pages may go (the ring of windows, epochs,
+leases, the chunks that were touched) know each other's memory.
 """
 
 import os

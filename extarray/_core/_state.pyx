@@ -6,7 +6,8 @@ given up, and nothing else of the array is looked at until the transfer has ende
 
 cimport cython
 
-from ._axial cimport END, START, Axial, extent_of, product
+from ._axial cimport Axial
+from ._vectors cimport END, START, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Users
 from ._types cimport (
     MAX_NDIM, ceil_div, floor_div, index_t, xa_add_overflows, xa_mul_overflows,

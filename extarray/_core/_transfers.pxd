@@ -4,7 +4,7 @@ cimport numpy as cnp
 
 from ._copy cimport job_t
 from ._gather cimport Plan
-from ._query cimport query_t
+from ._visits cimport query_t
 from ._selection cimport selection_t
 from ._state cimport ArrayState, Frame
 from ._types cimport index_t

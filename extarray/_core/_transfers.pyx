@@ -14,11 +14,11 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._axial cimport address_of, axial_t
+from ._vectors cimport address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
 from ._gather cimport Plan
 from ._mapping cimport touched_missed, touched_set, touched_take
-from ._query cimport query_t
+from ._visits cimport query_t
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState, Frame, Writes, frame_t
 from ._threads cimport run_pieces, run_plan, worth_threads

@@ -10,12 +10,11 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from ._axial cimport address_of
+from ._vectors cimport address_of
 from ._copy cimport (
     GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, reach, read_bytes,
     stage_of, worker_t, write_bytes,
 )
-from ._query cimport bit_length, factor_t, list_t, part_t, query_t
 from ._types cimport MAX_NDIM, index_t
 
 cdef extern from "_gather.h":

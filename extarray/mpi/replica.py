@@ -20,7 +20,7 @@ from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage.checksums import Sums
-from extarray.storage.engine import choose_engine, maps_no_holes
+from extarray.storage.engine import choose_engine, holes_take_space
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import File, family, file_names
 from extarray.storage.names import open_data
@@ -241,7 +241,7 @@ class ReplicaStore(FileStore):
                     "host than on that of rank 0; open it again, from a place that all hosts share"
                 )
             self.engine = choose_engine(engine, self._data, writable)
-            self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
+            self.hollow = (self.header.sparse or not writable) and holes_take_space(self._data)
             self._take_state(pair.news)
         except BaseException:
             self._close_files()

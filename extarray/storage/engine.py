@@ -10,7 +10,7 @@ from extarray._core._file import FileCore, file_system_of
 from extarray.common.arguments import check_choice
 from extarray.common.config import ENGINES, config
 
-__all__ = ["choose_engine", "is_fuse", "is_remote", "maps_no_holes", "shares_blocks"]
+__all__ = ["choose_engine", "holes_take_space", "is_fuse", "is_remote", "shares_blocks"]
 
 _FUSE = 0x65735546
 
@@ -59,8 +59,8 @@ _IS_LAST, _IS_SHARED = 0x1, 0x2000
 _IN_MEMORY = {0x01021994: "tmpfs", 0x858458F6: "ramfs"}
 
 
-def maps_no_holes(file: FileCore) -> bool:
-    """Whether a load from a hole, through a mapping, needs space and may find none (a SIGBUS).
+def holes_take_space(file: FileCore) -> bool:
+    """Tell whether a load from a hole, through a mapping, takes space, and may find none.
 
     Parameters
     ----------

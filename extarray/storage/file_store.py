@@ -45,7 +45,7 @@ from extarray.format.superblock import LAST_COMMIT, NO_GROUP, Superblock
 from extarray.format.validity import regions_fit
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
-from extarray.storage.engine import choose_engine, maps_no_holes
+from extarray.storage.engine import choose_engine, holes_take_space
 from extarray.storage.filesystem import (
     File,
     absolute_names,
@@ -138,7 +138,7 @@ class FileStore(Member):
                 self._data = create_beside(fresh[1], names[1])
                 self._metadata = create_beside(fresh[0], names[0])
                 self.engine = choose_engine(engine, self._data, True)
-                self.hollow = header.sparse and maps_no_holes(self._data)
+                self.hollow = header.sparse and holes_take_space(self._data)
                 lock.acquire(self._metadata, path, 0)
                 self._write_first(axial, shape, attrs, growth)
             if not hidden:
@@ -366,7 +366,7 @@ class FileStore(Member):
         self.unclean = state.unclean
         self.engine = choose_engine(engine, self._data, writable)
         # A writer may shrink the array, and make holes, while a reader has it open.
-        self.hollow = (self.header.sparse or not writable) and maps_no_holes(self._data)
+        self.hollow = (self.header.sparse or not writable) and holes_take_space(self._data)
         if writable:
             if problem is None and self._orphaned is None and found.slot not in SPARED_SLOTS:
                 # Else they may have what the array lacks.

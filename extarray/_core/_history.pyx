@@ -1,0 +1,611 @@
+"""The history of growth of a grid of chunks: its memory, growth, and the growth log replayed.
+
+Growth appends to memory that kernels may read at the same time, lengthens tables behind their
+published length, or installs new memory and retires the old until the last kernel has left.
+"""
+
+import operator
+
+import numpy as np
+
+from libc.stdint cimport int32_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from ._types cimport MAX_NDIM, index_t, xa_add_overflows
+from ._vectors cimport (
+    END, NO_HISTORY, START, TOO_MANY, as_integer, axial_t, describe, extent_before, extent_of, grid_of,
+    log_t, note_owner, product, record_of, record_t, replay, replay_t, side_t, too_many,
+)
+
+from extarray.common.errors import (
+    ArgumentError,
+    AxisError,
+    BoundsError,
+    CorruptError,
+    LimitError,
+)
+
+# A table is built below the first bound and dropped above the second; far apart, so that no
+# history makes it come and go.
+cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
+cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
+
+_SIDES = ("end", "start")
+
+
+cdef class History:
+    """The segments of a grid of chunks, and what the grid has come to.
+
+    Parameters
+    ----------
+    grid : sequence of int
+        Extents of the initial grid, in chunks, each at least 0.
+    """
+
+    def __cinit__(self, grid):
+        cdef index_t extent, last
+        cdef int j
+        extents = [operator.index(n) for n in grid]
+        if len(extents) > MAX_NDIM:
+            raise ArgumentError(f"{len(extents)} axes; at most {MAX_NDIM} are possible")
+        if any(n < 0 for n in extents):
+            raise ArgumentError(f"negative extent in the grid {tuple(extents)}")
+        if any(n >= 2**63 for n in extents):
+            raise LimitError(f"an extent of the grid {tuple(extents)} exceeds 2**63 - 1 chunks")
+        self.retired = []
+        self.state.ndim = len(extents)
+        self.state.record_bytes = sizeof(record_t) + self.state.ndim * sizeof(index_t)
+        # The initial segment is a growth of axis 0 from nothing.
+        for j in range(1, self.state.ndim):
+            extent = extents[j]
+            self.state.sides[END][j].extent = extent
+        self._add_segment(0, END)
+        if self.state.ndim:
+            last = extents[0]
+            self._lengthen(0, END, last)
+
+    def __dealloc__(self):
+        cdef int j, side
+        free(self.state.start_address)  # and what lies behind it, see _make_room
+        free(self.state.starts)
+        for j in range(self.state.ndim):
+            for side in range(2):
+                free(self.state.sides[side][j].segments)
+                free(self.state.sides[side][j].table)
+        for address in self.retired or ():
+            free(<void *> <size_t> address)
+
+    # -- memory ------------------------------------------------------------------------------
+
+    cdef int pin(self, axial_t *state) except -1:
+        """Copy the state for a kernel; its memory stays valid until `unpin`."""
+        state[0] = self.state
+        self.n_pins += 1
+        return 0
+
+    cdef int unpin(self) except -1:
+        self.n_pins -= 1
+        if self.n_pins == 0 and self.retired:
+            for address in self.retired:
+                free(<void *> <size_t> address)
+            self.retired = []
+        return 0
+
+    cdef void *_allocated(self, size_t wanted) except NULL:
+        cdef void *new = malloc(wanted)
+        if new == NULL:
+            raise MemoryError(f"no memory for {wanted} bytes of axial vectors")
+        return new
+
+    cdef int _retire(self, void *old) except -1:
+        """Free memory, as soon as no kernel reads it."""
+        if old != NULL and self.n_pins:
+            self.retired.append(<size_t> old)
+        else:
+            free(old)
+        return 0
+
+    cdef void *_resized(self, void *old, size_t used, size_t wanted) except NULL:
+        cdef void *new = self._allocated(wanted)
+        if old != NULL:
+            memcpy(new, old, used)
+            self._retire(old)
+        return new
+
+    # -- growth ------------------------------------------------------------------------------
+
+    cdef int _make_room(self, int32_t more) except -1:
+        """Room for more segments."""
+        cdef axial_t *s = &self.state
+        cdef axial_t old
+        cdef size_t n = s.n_segments, ndim = s.ndim, capacity
+        if more > 0x7FFFFFFF - s.n_segments:
+            raise LimitError("2**31 - 1 segments; copy the array into a fresh one")
+        if s.n_segments + more <= self.segment_capacity:
+            return 0
+        capacity = max(4, n + more, min(n + n // 2, 0x7FFFFFFF))
+        old = s[0]
+        if s.starts != NULL:
+            s.starts = <index_t *> self._resized(
+                s.starts, n * ndim * sizeof(index_t), capacity * ndim * sizeof(index_t))
+        # One piece of memory has all.
+        s.start_address = <index_t *> self._allocated(
+            capacity * (sizeof(index_t) + s.record_bytes))
+        s.records = <char *> (s.start_address + capacity)
+        if n:
+            memcpy(s.start_address, old.start_address, n * sizeof(index_t))
+            memcpy(s.records, old.records, n * s.record_bytes)
+        self.segment_capacity = <int32_t> capacity
+        self._retire(old.start_address)
+        return 0
+
+    cdef int _note_starts(self) except -1:
+        """Keep from now on what segments find at the starts; those so far have found nothing."""
+        cdef axial_t *s = &self.state
+        cdef size_t row = s.ndim * sizeof(index_t)
+        if s.starts == NULL:
+            s.starts = <index_t *> self._allocated(self.segment_capacity * row)
+            memset(s.starts, 0, s.n_segments * row)
+        return 0
+
+    cdef int _add_segment(self, int axis, int side) except -1:
+        """Begin a segment on a side of `axis`; the caller lengthens it."""
+        cdef axial_t *s = &self.state
+        cdef int32_t n = s.n_segments
+        cdef index_t grid[MAX_NDIM]
+        cdef index_t starts[MAX_NDIM]
+        cdef int j
+        for j in range(s.ndim):
+            grid[j] = extent_of(s, j)
+            starts[j] = s.sides[START][j].extent
+        if n == self.segment_capacity:
+            self._make_room(1)
+        if side == START:
+            self._note_starts()
+        if not describe(s, s.ndim, n, axis, side, grid, starts):
+            raise too_many()
+        if n == 0:
+            # Segment 0 owns the initial indices of every axis.
+            for j in range(s.ndim):
+                self._make_room_for_owners(j, END, 1)
+                note_owner(s, j, END, n)
+        elif s.ndim:
+            self._make_room_for_owners(axis, side, 1)
+            note_owner(s, axis, side, n)
+        s.n_segments = n + 1
+        return 0
+
+    cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1:
+        """Room for more segments that introduce indices on a side of an axis."""
+        cdef side_t *own = &self.state.sides[side][axis]
+        cdef int32_t m = own.n_segments
+        cdef int32_t capacity
+        if m + more > self.side_capacity[side][axis]:
+            capacity = max(4, m + max(m, more))
+            own.segments = <int32_t *> self._resized(
+                own.segments, m * sizeof(int32_t), capacity * sizeof(int32_t))
+            self.side_capacity[side][axis] = capacity
+        return 0
+
+    cdef int _lengthen(self, int axis, int side, index_t by) except -1:
+        """Lengthen the last segment, which is one of this side of `axis`."""
+        cdef axial_t *s = &self.state
+        cdef side_t *own = &s.sides[side][axis]
+        cdef index_t old = own.extent, extent
+        if xa_add_overflows(extent_of(s, axis), by, &extent):
+            raise LimitError(f"axis {axis} cannot have more than 2**63 - 1 chunks")
+        own.extent = old + by
+        try:
+            product(s)
+            self._update_table(axis, side, old)
+        except BaseException:
+            own.extent = old
+            raise
+        return 0
+
+    cdef int _update_table(self, int axis, int side, index_t first) except -1:
+        """Bring the table of a side up to date for places from `first` on."""
+        cdef axial_t *s = &self.state
+        cdef side_t *own = &s.sides[side][axis]
+        cdef index_t extent = own.extent, n = own.n_segments, i, start, stop, capacity
+        cdef int32_t m, segment
+        if n <= 1:
+            return 0
+        if own.table_length == 0:
+            if extent > BUILD_FACTOR * n + BUILD_FLOOR:
+                return 0
+            first = 0
+        elif extent > DROP_FACTOR * n + DROP_FLOOR:
+            own.table_length = 0
+            return 0
+        if extent > self.table_capacity[side][axis]:
+            capacity = max(64, 2 * extent)
+            own.table = <int32_t *> self._resized(
+                own.table, own.table_length * sizeof(int32_t), capacity * sizeof(int32_t))
+            self.table_capacity[side][axis] = capacity
+        elif first == 0 and self.n_pins:
+            # A kernel may still read the table that was dropped.
+            own.table = <int32_t *> self._resized(
+                own.table, 0, self.table_capacity[side][axis] * sizeof(int32_t))
+        stop = extent
+        for m in range(<int32_t> n - 1, -1, -1):
+            segment = own.segments[m]
+            start = 0 if m == 0 else record_of(s, segment).first
+            for i in range(max(start, first), stop):
+                own.table[i] = segment
+            stop = min(stop, start)
+            if stop <= first:
+                break
+        own.table_length = extent
+        return 0
+
+    def _own(self):
+        """Have `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
+        self.owned = True
+
+    def _grow(self, axis, by, side="end"):
+        """What `grow` does, for the array that owns the vectors."""
+        cdef int j = self._axis(axis), which
+        if side not in _SIDES:
+            raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
+        which = _SIDES.index(side)
+        by = as_integer(by)
+        if by < 0:
+            raise ArgumentError(f"cannot grow axis {j} by {by} chunks: give at least 0")
+        if by >= 2**63:
+            raise LimitError(f"axis {j} cannot have more than 2**63 - 1 chunks")
+        if by == 0:
+            return False
+        return self.extend(j, which, by)
+
+    cdef bint extend(self, int axis, int side, index_t by) except -1:
+        """Grow a side of an axis by at least one chunk; returns whether a segment was added."""
+        cdef axial_t *s = &self.state
+        cdef const record_t *last = record_of(s, s.n_segments - 1)
+        if last.axis == axis and last.side == side:
+            self._lengthen(axis, side, by)
+            return False
+        self._add_segment(axis, side)
+        try:
+            self._lengthen(axis, side, by)
+        except BaseException:
+            s.n_segments -= 1
+            s.sides[side][axis].n_segments -= 1
+            raise
+        return True
+
+    def _mark(self):
+        """Describe the present state for `_rollback`.
+
+        Examples
+        --------
+        >>> history = History((2, 2))
+        >>> mark = history._mark()
+        >>> _ = history._grow(1, 3)
+        >>> history._rollback(mark)
+        >>> history.grid, history.segments
+        ((2, 2), 1)
+        """
+        return self.state.n_segments, self._extents(END), self._extents(START)
+
+    def _rollback(self, mark):
+        """Undo all growth since `_mark`; for a growth that failed before its commit.
+
+        Parameters
+        ----------
+        mark : object
+            What `_mark` returned.
+
+        Examples
+        --------
+        See `_mark`.
+        """
+        cdef axial_t *s = &self.state
+        cdef const record_t *last
+        cdef side_t *own
+        cdef int j, side
+        n_segments, *extents = mark
+        while s.n_segments > n_segments:
+            s.n_segments -= 1
+            last = record_of(s, s.n_segments)
+            s.sides[last.side][last.axis].n_segments -= 1
+        for side in range(2):
+            for j in range(s.ndim):
+                own = &s.sides[side][j]
+                own.extent = extents[side][j]
+                # A side of one segment has no table.
+                own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
+
+    def _record(self, segment):
+        """Record of a segment in the growth log: its axis, its side, and the grid before it.
+
+        Parameters
+        ----------
+        segment : int
+            In [0, segments).
+
+        Returns
+        -------
+        axis, side : int
+            The side is 0 for the end and 1 for the start.
+        grid : tuple of int
+
+        Examples
+        --------
+        >>> history = History((4, 3))
+        >>> _ = history._grow(1, 2), history._grow(0, 1, "start")
+        >>> history._record(0), history._record(1), history._record(2)
+        ((0, 0, (0, 3)), (1, 0, (4, 3)), (0, 1, (4, 5)))
+        """
+        cdef axial_t *s = &self.state
+        cdef int32_t n = self._segment(segment)
+        cdef int j
+        grid = tuple(
+            [extent_before(s, n, j, END) + extent_before(s, n, j, START) for j in range(s.ndim)])
+        return record_of(s, n).axis, record_of(s, n).side, grid
+
+    def _with_axis(self, position):
+        """Axial vectors with one axis more, along which every chunk has index 0.
+
+        Parameters
+        ----------
+        position : int
+            Of the new axis, in [0, ndim].
+
+        Returns
+        -------
+        Axial
+            With the same segments, and the same address for every chunk.
+
+        Notes
+        -----
+        O(E k log E) for E segments.  These vectors stay as they are: who reads by them may go on.
+
+        Examples
+        --------
+        >>> history = History((4, 3))
+        >>> _ = history._grow(1, 2)
+        >>> wider = history._with_axis(0)
+        >>> wider.grid, wider.segments
+        ((1, 4, 5), 2)
+        """
+        cdef axial_t *s = &self.state
+        cdef const record_t *record
+        cdef int at = position, ndim = s.ndim, j
+        cdef int32_t n = s.n_segments, i
+        cdef uint8_t[::1] axes = np.zeros(n, np.uint8)
+        cdef uint8_t[::1] sides = np.zeros(n, np.uint8)
+        cdef index_t[:, ::1] grids = np.ones((n, ndim + 1), np.int64)
+        grid = [*grid_of(s)[:at], 1, *grid_of(s)[at:]]
+        for i in range(n):
+            record = record_of(s, i)
+            axes[i] = record.axis + (record.axis >= at)
+            sides[i] = record.side
+            for j in range(ndim):
+                grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
+        # The initial segment is a growth of axis 0, from nothing to what it had come to when the
+        # next one began.
+        if at == 0 and ndim:
+            grids[0, 1] = grids[1, 1] if n > 1 else grid[1]
+        axes[0] = 0
+        grids[0, 0] = 0
+        return type(self)._replay(axes, sides, grids, grid)
+
+    def _growth(self, segment):
+        """What a segment made of the grid.
+
+        Parameters
+        ----------
+        segment : int
+            In [0, segments).
+
+        Returns
+        -------
+        axis, side : int
+            What grew; the side is 0 for the end and 1 for the start.
+        start, stop : tuple of int
+            The grid after it, as a box of chunk indices, counted as they are now.
+
+        Examples
+        --------
+        >>> history = History((4, 3))
+        >>> _ = history._grow(1, 2), history._grow(0, 1, "start")
+        >>> history._growth(1), history._growth(2)
+        ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
+        """
+        cdef axial_t *s = &self.state
+        cdef int32_t n = self._segment(segment)
+        cdef int j
+        start = []
+        stop = []
+        for j in range(s.ndim):
+            zero = s.sides[START][j].extent
+            start.append(zero - extent_before(s, n + 1, j, START))
+            stop.append(zero + extent_before(s, n + 1, j, END))
+        return record_of(s, n).axis, record_of(s, n).side, tuple(start), tuple(stop)
+
+    cdef int32_t _segment(self, segment) except -1:
+        cdef Py_ssize_t n = segment
+        if not 0 <= n < self.state.n_segments:
+            raise BoundsError(
+                f"segment {segment} is out of bounds for {self.state.n_segments} segments")
+        return <int32_t> n
+
+    @classmethod
+    def _replay(
+        cls, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
+        const index_t[:, :] grids not None, grid
+    ):
+        """Axial vectors from a growth log.
+
+        Parameters
+        ----------
+        axes, sides : (n,) array of uint8
+            Axis of each segment, and its side: 0 for the end, 1 for the start.
+        grids : (n, k) array of int64
+            Grid before each segment, each contiguous.
+        grid : sequence of int
+            Grid after the last.
+
+        Raises
+        ------
+        CorruptError
+            The log is no history of growth.
+
+        Examples
+        --------
+        >>> history = History._replay(
+        ...     np.array([0, 1], np.uint8), np.zeros(2, np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
+        >>> history.grid, history.segments
+        ((4, 5), 2)
+        """
+        cdef History self
+        # The initial segment is a growth of axis 0 from nothing.
+        if (axes.shape[0] == 0 or axes[0] != 0 or sides[0] != 0 or grids.shape[1] != len(grid)
+                or any(n < 0 for n in grids[0]) or (len(grid) > 0 and grids[0, 0] != 0)):
+            raise CorruptError("the growth log does not begin with the initial segment")
+        try:
+            self = cls.__new__(cls, [grids[0, j] for j in range(len(grid))])
+        except LimitError as error:
+            raise CorruptError(f"the growth log is no history of growth: {error}") from None
+        self._replay_more(axes[1:], sides[1:], grids[1:], grid)
+        return self
+
+    def _replay_more(
+        self, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
+        const index_t[:, :] grids not None, grid
+    ):
+        """Replay the segments that a growth log has gained.
+
+        Parameters are those of `_replay`; the first segment given follows the last one known.
+
+        Raises
+        ------
+        CorruptError
+            The log is no history of growth; nothing has changed.
+
+        Examples
+        --------
+        >>> history = History((4, 3))
+        >>> history._replay_more(
+        ...     np.array([1], np.uint8), np.array([0], np.uint8), np.array([[4, 3]]), (4, 5))
+        >>> history.grid
+        (4, 5)
+        """
+        cdef axial_t *s = &self.state
+        cdef index_t extents[MAX_NDIM]      # of the grid, before and after
+        cdef index_t last_grid[MAX_NDIM]
+        cdef index_t starts[MAX_NDIM]
+        cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
+        cdef int32_t owned[2][MAX_NDIM]     # segments that are new to each side
+        cdef log_t log
+        cdef Py_ssize_t i, n = axes.shape[0]
+        cdef int ndim = s.ndim, j, side
+        cdef replay_t outcome
+        if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
+                or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
+            raise CorruptError("the growth log is not one of this array")
+        for j in range(ndim):
+            last_grid[j] = grid[j]
+            extents[j] = extent_of(s, j)
+            starts[j] = s.sides[START][j].extent
+            for side in range(2):
+                known[side][j] = s.sides[side][j].extent
+                owned[side][j] = 0
+        log.n = n
+        log.axes = <const char *> &axes[0] if n else NULL
+        log.sides = <const char *> &sides[0] if n else NULL
+        log.grids = <const char *> &grids[0, 0] if n and ndim else NULL
+        log.axes_step = axes.strides[0]
+        log.sides_step = sides.strides[0]
+        log.grids_step = grids.strides[0]
+        log.grid = last_grid
+        mark = self._mark()
+        try:
+            self._make_room(min(n, 0x7FFFFFFF))
+            for i in range(n):
+                if axes[i] < ndim and sides[i] < 2:
+                    owned[sides[i]][axes[i]] += 1
+            for j in range(ndim):
+                for side in range(2):
+                    self._make_room_for_owners(j, side, owned[side][j])
+                if owned[START][j]:
+                    self._note_starts()
+            outcome = replay(s, &log, extents, starts)
+            if outcome == NO_HISTORY:
+                raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
+            if outcome == TOO_MANY:
+                raise too_many()
+            for j in range(ndim):
+                s.sides[END][j].extent = last_grid[j] - starts[j]
+                s.sides[START][j].extent = starts[j]
+            product(s)
+            for j in range(ndim):
+                for side in range(2):
+                    self._update_table(j, side, known[side][j])
+        except LimitError as error:
+            self._rollback(mark)
+            raise CorruptError(f"the growth log is no history of growth: {error}") from None
+        except BaseException:
+            self._rollback(mark)
+            raise
+
+    def _starts_after(self, axes, sides, grids, grid):
+        """Chunks at the start of each axis, after a growth log that is not replayed here.
+
+        Parameters are those of `_replay_more`.
+
+        Examples
+        --------
+        >>> history = History((4, 3))
+        >>> history._starts_after(
+        ...     np.array([1], np.uint8), np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
+        [0, 2]
+        """
+        cdef axial_t *s = &self.state
+        starts = list(self._extents(START))
+        last = record_of(s, s.n_segments - 1).axis
+        side = record_of(s, s.n_segments - 1).side
+        before = grid_of(s)
+        for next_axis, next_side, after in [*zip(axes, sides, grids), (0, 0, grid)]:
+            if side == START:
+                starts[last] += int(after[last]) - int(before[last])
+            last, side, before = int(next_axis), next_side, after
+        return starts
+
+    cdef int _axis(self, object axis) except -1:
+        axis = as_integer(axis)
+        if not -self.state.ndim <= axis < self.state.ndim:
+            raise AxisError(axis, self.state.ndim)
+        return axis % self.state.ndim
+
+    cdef tuple _extents(self, int side):
+        cdef int j
+        return tuple([self.state.sides[side][j].extent for j in range(self.state.ndim)])
+
+    @property
+    def grid(self):
+        """Extents of the allocated grid, in chunks.
+
+        Examples
+        --------
+        >>> History((4, 3)).grid
+        (4, 3)
+        """
+        return grid_of(&self.state)
+
+    @property
+    def ndim(self):
+        """Number of axes, k."""
+        return self.state.ndim
+
+    @property
+    def size(self):
+        """Number of chunks: the least address that no chunk has."""
+        return product(&self.state)
+
+    @property
+    def segments(self):
+        """Number of segments, the initial one included."""
+        return self.state.n_segments

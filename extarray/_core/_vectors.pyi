@@ -1,0 +1,1 @@
+# Everything of this module is for others of the core.

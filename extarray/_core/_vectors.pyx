@@ -1,0 +1,365 @@
+"""Axial vectors as plain memory: the mapping F* from chunk indices to addresses, and its inverse.
+
+A growth of axis l from N* chunks adjoins one segment at the end of the address space.  Inside it
+axis l varies slowest and the other axes keep row-major order.  The segments that grew an axis,
+ordered by start index, are the axial vector of that axis ([otoo2006]_, [drxmp2009]_ section 3).
+
+More than the papers: an axis grows at its start, too.  The rows of chunks that are added there lie
+in the segment in the order in which they are added, away from the array, so that an uninterrupted
+growth lengthens the segment at either side; a chunk belongs to the latest of the segments that
+introduced one of its indices, whatever the sides.
+
+Faster than the papers: a table for each side of an axis gives, for every chunk index, the segment
+that introduced it.  Segments are numbered in the order of growth, which is the order of their start
+addresses, so a chunk belongs to the greatest of its k entries: k look-ups, a maximum, k
+multiply-adds by one record.  Sides that one segment owns need no table, and sides whose table would
+be absurdly large against the number of their records are searched.
+"""
+
+import operator
+
+
+import operator
+
+import numpy as np
+
+from cpython.long cimport PyLong_CheckExact
+from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from ._types cimport MAX_NDIM, index_t, xa_mul_overflows
+
+from extarray.common.errors import ArgumentTypeError, BoundsError, LimitError, ShapeError
+
+# Chunks whose addresses are looked up together.
+cdef enum:
+    AT_ONCE = 64
+
+
+# -- segments ------------------------------------------------------------------------------------
+
+
+cdef index_t product(const axial_t *s) except -1:
+    """Number of chunks, checked."""
+    cdef index_t result = 1
+    cdef int j
+    for j in range(s.ndim):
+        if xa_mul_overflows(result, extent_of(s, j), &result):
+            raise LimitError(
+                f"a grid of {tuple(extent_of(s, i) for i in range(s.ndim))} chunks has more than "
+                "2**63 - 1 chunks; choose larger chunks"
+            )
+    return result
+
+
+cdef tuple grid_of(const axial_t *s):
+    """Extents of the grid, in chunks."""
+    cdef int j
+    return tuple([extent_of(s, j) for j in range(s.ndim)])
+
+
+cdef inline bint describe_for(
+    axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+) noexcept nogil:
+    """Describe a segment on a side of `axis`, which found a grid with so much of it at the starts.
+
+    There is room for it.  Made once for each `ndim` that is a constant.  Returns whether the grid has
+    fewer than 2**63 chunks.
+    """
+    cdef int j
+    cdef record_t *record = record_of(s, n)
+    cdef index_t *coefficient = coefficients_of(record)
+    cdef index_t total = 0, run = 1
+    cdef uint64_t constant = 0
+    cdef bint overflow = False
+    if s.starts != NULL:
+        memcpy(s.starts + <size_t> n * ndim, starts, ndim * sizeof(index_t))
+    for j in range(ndim - 1, -1, -1):
+        if j != axis:
+            coefficient[j] = run
+            constant += <uint64_t> run * <uint64_t> starts[j]
+            # Beside an axis of length 0 the product may overflow though there is no chunk yet; such
+            # a grid could never be filled.
+            overflow |= xa_mul_overflows(run, grid[j], &run)
+    record.first = 0
+    if ndim:
+        record.first = grid[axis] - starts[axis] if side == END else starts[axis]
+        overflow |= xa_mul_overflows(run, grid[axis], &total)
+        # The row of chunks that is added first stands at the start address.
+        if side == END:
+            coefficient[axis] = run
+            constant += <uint64_t> total - <uint64_t> run * <uint64_t> record.first
+        else:
+            coefficient[axis] = -run
+            constant += <uint64_t> total + <uint64_t> run * <uint64_t> ~record.first
+    record.axis = axis
+    record.side = side
+    record.constant = <index_t> constant
+    s.start_address[n] = total
+    return not overflow
+
+
+cdef bint describe(
+    axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+) noexcept nogil:
+    """`describe_for` any number of axes."""
+    return describe_for(s, ndim, n, axis, side, grid, starts)
+
+
+cdef object too_many():
+    return LimitError("the grid has more than 2**63 - 1 chunks; choose larger chunks")
+
+
+cdef inline replay_t replay_for(
+    axial_t *s, int ndim, const log_t *log, const index_t *grid, index_t *starts
+) noexcept nogil:
+    """`replay` for `ndim` axes; made once for each constant."""
+    cdef const index_t *before = grid
+    cdef const index_t *after
+    cdef int axis = record_of(s, s.n_segments - 1).axis, side = record_of(s, s.n_segments - 1).side
+    cdef int next_axis, next_side, j
+    cdef bint fits = True
+    cdef Py_ssize_t i
+    for i in range(log.n + 1):
+        after = <const index_t *> (log.grids + i * log.grids_step) if i < log.n else log.grid
+        # Between two records only the side that grew last can have grown.
+        for j in range(ndim):
+            fits &= (after[j] == before[j]) | ((j == axis) & (after[j] > before[j]))
+        if not fits:
+            return NO_HISTORY
+        if side == START:
+            starts[axis] += after[axis] - before[axis]
+        before = after
+        if i == log.n:
+            break
+        next_axis = (<const uint8_t *> (log.axes + i * log.axes_step))[0]
+        next_side = (<const uint8_t *> (log.sides + i * log.sides_step))[0]
+        if next_axis >= ndim or next_side > START or (next_axis == axis and next_side == side):
+            return NO_HISTORY
+        axis = next_axis
+        side = next_side
+        if not describe_for(s, ndim, s.n_segments, axis, side, before, starts):
+            return TOO_MANY
+        note_owner(s, axis, side, s.n_segments)
+        s.n_segments += 1
+    return HISTORY
+
+
+cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t *starts) noexcept nogil:
+    """Describe the segments of a growth log, which found `grid` and `starts`; there is room.
+
+    Goes as far as the log is a history of growth; then `starts` is what there is at its end.
+    """
+    if s.ndim == 2:
+        return replay_for(s, 2, log, grid, starts)
+    if s.ndim == 3:
+        return replay_for(s, 3, log, grid, starts)
+    if s.ndim == 4:
+        return replay_for(s, 4, log, grid, starts)
+    return replay_for(s, s.ndim, log, grid, starts)
+
+
+cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:
+    """Extent of a side of axis `j` when segment n began: the next one to grow it found that much."""
+    cdef const side_t *own = &s.sides[side][j]
+    # Segment 0 owns indices of every axis, but has grown axis 0.
+    cdef int32_t low = j > 0 and side == END, high = own.n_segments, middle
+    while low < high:
+        middle = (low + high) // 2
+        if own.segments[middle] < n:
+            low = middle + 1
+        else:
+            high = middle
+    return own.extent if low == own.n_segments else record_of(s, own.segments[low]).first
+
+
+# -- look-up -------------------------------------------------------------------------------------
+
+
+cdef object as_integer(object value):
+    """An integer of Python's, or NumPy's."""
+    if PyLong_CheckExact(value):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(f"an int is needed, not {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentTypeError(f"an int is needed, not {value!r}") from None
+
+
+cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1:
+    """Read a chunk index of Python's."""
+    cdef int j
+    try:
+        n = len(index)
+    except TypeError:
+        raise ArgumentTypeError(f"a chunk index is a tuple of ints, not {index!r}") from None
+    if n != ndim:
+        raise ShapeError(f"a chunk index has {ndim} entries here, not {n}")
+    for j in range(ndim):
+        i = as_integer(index[j])
+        if not 0 <= i < extents[j]:
+            raise BoundsError(
+                f"chunk index {i} is out of bounds for axis {j} with {extents[j]} chunks")
+        chunk[j] = i
+    return 0
+
+
+cdef inline Py_ssize_t by_tables(
+    const axial_t *s, int ndim, const index_t *index, Py_ssize_t n, index_t *address
+) noexcept nogil:
+    """`addresses_of` where the ends of all axes have all chunks, and a table or one segment.
+
+    The compiler makes one of it for each `ndim` that is a constant.
+    """
+    cdef uint64_t extent[MAX_NDIM]
+    cdef const int32_t *table[MAX_NDIM]
+    cdef index_t mask[MAX_NDIM]
+    cdef int32_t owner[AT_ONCE]
+    cdef const index_t *next_index
+    cdef index_t at                 # the caller's may change meanwhile, and this one is checked
+    cdef int32_t latest
+    cdef int j
+    cdef Py_ssize_t done = 0, i, m
+    for j in range(ndim):
+        extent[j] = s.sides[END][j].extent
+        table[j] = s.sides[END][j].table
+        mask[j] = -1
+        if s.sides[END][j].n_segments == 1:     # a table of one entry
+            table[j] = s.sides[END][j].segments
+            mask[j] = 0
+    while done < n:
+        # First the owners and then their records: many loads are under way at a time.
+        m = min(n - done, AT_ONCE)
+        next_index = index
+        for i in range(m):
+            latest = 0
+            for j in range(ndim):
+                at = next_index[j]
+                if <uint64_t> at >= extent[j]:
+                    break
+                latest = max(latest, table[j][at & mask[j]])
+            else:
+                owner[i] = latest
+                next_index += ndim
+                continue
+            n = done + i
+            m = i
+            break
+        for i in range(m):
+            address[i] = address_in(s, ndim, owner[i], index)
+            index += ndim
+        address += m
+        done += m
+    return n
+
+
+cdef Py_ssize_t addresses_of(
+    const axial_t *s, const index_t *index, Py_ssize_t n, index_t *address
+) noexcept nogil:
+    """Addresses of n chunks, whose indices are counted from the first there are now.
+
+    Returns how many come before the first that is out of bounds.
+    """
+    cdef index_t chunk[MAX_NDIM]
+    cdef index_t at                 # as in `by_tables`
+    cdef const side_t *end
+    cdef int j
+    cdef bint have_tables = True
+    cdef Py_ssize_t i
+    for j in range(s.ndim):
+        end = &s.sides[END][j]
+        have_tables &= end.n_segments == 1 or end.table_length > 0
+        have_tables &= s.sides[START][j].extent == 0
+    if have_tables:
+        if s.ndim == 2:
+            return by_tables(s, 2, index, n, address)
+        if s.ndim == 3:
+            return by_tables(s, 3, index, n, address)
+        if s.ndim == 4:
+            return by_tables(s, 4, index, n, address)
+        return by_tables(s, s.ndim, index, n, address)
+    for i in range(n):
+        for j in range(s.ndim):
+            at = index[j]
+            if not 0 <= at < extent_of(s, j):
+                return i
+            chunk[j] = at - s.sides[START][j].extent
+        address[i] = address_of(s, chunk)
+        index += s.ndim
+    return n
+
+
+cdef inline Py_ssize_t by_search(
+    const axial_t *s, int ndim, bint starts, index_t size, const index_t *address, Py_ssize_t n,
+    index_t *index
+) noexcept nogil:
+    """`indices_of` for `ndim` axes, some grown at their `starts`; made once for each constant."""
+    cdef index_t asked[AT_ONCE]     # the caller's may change meanwhile, and these are checked
+    cdef int32_t owner[AT_ONCE]
+    cdef int32_t hint = 0
+    cdef int j
+    cdef bint rising
+    cdef Py_ssize_t done = 0, i, m
+    while done < n:
+        m = min(n - done, AT_ONCE)
+        rising = True
+        for i in range(m):
+            asked[i] = address[i]
+            if <uint64_t> asked[i] >= <uint64_t> size:
+                n = done + i
+                m = i
+                break
+            rising &= i == 0 or asked[i - 1] <= asked[i]
+        # Neighbours are mostly of one segment; of others the searches go on side by side.
+        for i in range(m):
+            hint = owner[i] = segment_at(s, asked[i], hint if rising else -1)
+        for i in range(m):
+            index_in(s, ndim, starts, owner[i], asked[i], index)
+            if starts:
+                for j in range(ndim):
+                    index[j] += s.sides[START][j].extent
+            index += ndim
+        address += m
+        done += m
+    return n
+
+
+cdef Py_ssize_t indices_of(
+    const axial_t *s, index_t size, const index_t *address, Py_ssize_t n, index_t *index
+) noexcept nogil:
+    """Indices of the chunks at n addresses below `size`, counted from the first there are now.
+
+    Returns how many come before the first that no chunk has.
+    """
+    if s.starts != NULL:
+        return by_search(s, s.ndim, True, size, address, n, index)
+    if s.ndim == 2:
+        return by_search(s, 2, False, size, address, n, index)
+    if s.ndim == 3:
+        return by_search(s, 3, False, size, address, n, index)
+    if s.ndim == 4:
+        return by_search(s, 4, False, size, address, n, index)
+    return by_search(s, s.ndim, False, size, address, n, index)
+
+
+cdef void addresses_in_box(
+    const axial_t *s, const index_t *low, const index_t *high, index_t n, index_t but,
+    index_t *addresses
+) noexcept nogil:
+    """Addresses of the n chunks low ... high, but for one."""
+    cdef index_t chunk[MAX_NDIM]
+    cdef index_t i = 0, _visited, address
+    cdef int j
+    memcpy(chunk, low, s.ndim * sizeof(index_t))
+    for _visited in range(n):
+        address = address_of(s, chunk)
+        if address != but:
+            addresses[i] = address
+            i += 1
+        for j in range(s.ndim - 1, -1, -1):
+            chunk[j] += 1
+            if chunk[j] <= high[j]:
+                break
+            chunk[j] = low[j]
