@@ -24,6 +24,7 @@ from extarray.array.follow import LiveMixin
 from extarray.array.growth import Extendible
 from extarray.array.h5py_compat import HabitsMixin
 from extarray.array.lazy import Lazy, everything
+from extarray.array.resizing import give_back_freed
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -521,7 +522,7 @@ class ExtArray(
             try:
                 if not self.closed and self._store.mode == "r+":
                     with contextlib.suppress(OSError):
-                        self._give_back_freed()
+                        give_back_freed(self)
                 if not self.closed and sums is not None and sums.in_doubt:
                     # What fails leaves them in doubt, which costs nothing but certainty.
                     with contextlib.suppress(OSError):
