@@ -28,8 +28,7 @@ From the top down; each module uses some of those below it, and none above:
 ``follow``
     Live data: what arrives in an array while it is read.
 ``growth``
-    Growth and shrinking: room first, then data, then one commit, and last what the commit
-    freed.
+    Growth and shrinking: arguments to a plan, which a transaction carries out.
 ``h5py_compat``
     What users of h5py's datasets are used to, where NumPy has no word for it.
 ``view_functions``
@@ -42,7 +41,7 @@ From the top down; each module uses some of those below it, and none above:
 ``lazy``
     Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
 ``resizing``
-    Bounds that move: what a change of them makes new, and what it cuts off.
+    A change of bounds, carried out step by step or taken back whole.
 ``base``
     What an array is, by what its store says: place, mode, attributes; and whether it may be
     used.

@@ -11,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.growth import as_source
+from extarray.array.growth import as_source, write_values
 from extarray.array.lazy import LazyView
 from extarray.array.shared import SharedArray
 from extarray.array.together import together
@@ -567,7 +567,7 @@ def from_array(
         elif isinstance(source, (np.ndarray, Source)):
             new[...] = source
         else:
-            new._fill_box((0,) * new.ndim, new.shape, source)
+            write_values(new, source, (0,) * new.ndim, new.shape)
     return new
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from extarray.array.array import ExtArray
+from extarray.array.resizing import give_back_freed
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -298,7 +299,7 @@ def _finish(array: ExtArray) -> None:
     """Have what an array has become as any other state, and give back what was cut off."""
     array._store.finish()
     with contextlib.suppress(StorageError):  # what cannot be given back stays taken
-        array._give_back_freed()
+        give_back_freed(array)
 
 
 class _Superseded(Exception):  # noqa: N818 -- no error: look again

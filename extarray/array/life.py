@@ -19,6 +19,7 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray.array.base import Stored
+from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
     ArgumentError,
     ChecksumError,
@@ -74,7 +75,7 @@ __all__ = [
 ]
 
 
-class Living(Stored, Protocol):
+class Living(Stored, Resizable, Protocol):
     """An array that is set up, and told how its store may be used, as the core takes it."""
 
     @property
@@ -117,7 +118,6 @@ class Living(Stored, Protocol):
     # Where several processes have it open together, these are of all.
     def _make_locks(self) -> None: ...
     def _is_still(self) -> bool: ...
-    def _give_back_freed(self) -> None: ...
     def _flush(self, last: bool = False) -> None: ...
     def close(self) -> None: ...
 
@@ -521,7 +521,7 @@ def close(array: Living) -> None:
         try:
             if not array.closed and array._store.mode == "r+":
                 with contextlib.suppress(OSError):
-                    array._give_back_freed()
+                    give_back_freed(array)
             if not array.closed and sums is not None and sums.in_doubt:
                 # What fails leaves them in doubt, which costs nothing but certainty.
                 with contextlib.suppress(OSError):

@@ -1,253 +1,113 @@
-"""Bounds that move: what a change of them makes new, and what it cuts off.
+"""A change of bounds, carried out step by step or taken back whole.
 
-Bounds are boxes here, ``low ... high - 1``, as elements are counted before the change: `low` is
-negative where an axis grows at its start, positive where it shrinks there.
+The steps: room for new chunks; what lies in old chunks, renewed; the elements of an append; the log
+and the superblock; the bounds as readers of this process see them; and last, when all of it counts,
+what the change has cut off is given back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
+import mmap
 import operator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
 
 from extarray.common.arguments import as_int
-from extarray.common.errors import ArgumentError
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, LimitError, ReserveError, StorageError
+from extarray.format.constants import LIMIT
+from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
+from extarray.grid.bounds import Change, outside
+from extarray.grid.policy import EXACT, decode_policy
+from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from typing import SupportsIndex
 
-__all__ = ["Change", "Index", "Side", "count", "grown", "is_start", "moved", "outside"]
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray._core._mapping import Region
+    from extarray.grid.bounds import Index
+
+    Box = tuple[Index, Index]
+    Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # the last is not one of a run
+
+__all__ = [
+    "Resizable",
+    "Side",
+    "carry_out",
+    "count",
+    "filling_error",
+    "give_back_chunks",
+    "give_back_freed",
+    "is_start",
+    "renew",
+]
 
 Side = Literal["end", "start"]
-Index = tuple[int, ...]
+
+# Chunks on either side of what is cut off.
+LOOKED_AT = 1 << 12
+# More chunks than so many are gone through piece by piece, or not one by one at all.
+MANY = 1 << 16
 
 
-class Change(NamedTuple):
-    """A change of bounds, and what it means for the grid.
+class Resizable(Protocol):
+    """An array whose bounds move, as far as that concerns its store and its core."""
 
-    Elements are counted as they were before the change, and chunks as they are after it.
-
-    Attributes
-    ----------
-    shape, offset : tuple of int
-        Bounds before the change, and elements of the grid before them.
-    grid, chunks : tuple of int
-        The grid before the change, in chunks, and their extents.
-    low, high : tuple of int
-        New bounds, as elements were counted before.
-    rows : tuple of int
-        Chunks that the change adds at the start of each axis.
-    """
-
-    shape: Index
-    offset: Index
-    grid: Index
-    chunks: Index
-    low: Index
-    high: Index
-    rows: Index
+    _store: Any
+    _filling: bool
 
     @property
-    def offset_after(self) -> Index:
-        """Elements of the grid before the new bounds."""
-        return tuple(
-            b + n + m * c
-            for b, n, m, c in zip(self.offset, self.low, self.rows, self.chunks, strict=True)
-        )
-
-    def fills(self, grid: Index) -> bool:
-        """Whether the new bounds are those of a grid.
-
-        Parameters
-        ----------
-        grid : tuple of int
-
-        Returns
-        -------
-        bool
-        """
-        ends = map(operator.mul, grid, self.chunks)
-        extents = map(operator.sub, self.high, self.low)
-        return not any(self.offset_after) and all(map(operator.eq, extents, ends))
-
-    def sides(self, outwards: bool) -> set[tuple[int, str]]:
-        """Axes and sides at which the bounds move.
-
-        Parameters
-        ----------
-        outwards : bool
-            Or inwards.
-
-        Returns
-        -------
-        set of (int, str)
-        """
-        sign = 1 if outwards else -1
-        starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
-        ends = zip(self.high, self.shape, strict=True)
-        return starts | {(j, "end") for j, (b, n) in enumerate(ends) if sign * (b - n) > 0}
-
-    def new_parts(self) -> Iterator[tuple[Index, Index]]:
-        """Boxes of elements that the new bounds have and the old ones have not."""
-        return outside(self.low, self.high, (0,) * len(self.shape), self.shape)
-
+    def _growth(self) -> AbstractContextManager[Any]: ...
     @property
-    def chunks_needed(self) -> tuple[Index, Index]:
-        """Chunks of the new grid in which the new bounds lie."""
-        return self.chunks_of(self.low, self.high)
-
-    def old_chunks_of_new_parts(self) -> Iterator[tuple[Index, Index]]:
-        """Boxes of elements of the new parts that the old grid has already."""
-        first = [-b for b in self.offset]
-        last = [g * c - b for g, c, b in zip(self.grid, self.chunks, self.offset, strict=True)]
-        for start, stop in self.new_parts():
-            start, stop = tuple(map(max, start, first)), tuple(map(min, stop, last))
-            if all(map(operator.lt, start, stop)):
-                yield start, stop
-
-    def chunks_of(self, start: Index, stop: Index) -> tuple[Index, Index]:
-        """Chunks of the new grid in which a box of elements of the old one lies.
-
-        Parameters
-        ----------
-        start, stop : tuple of int
-            Elements, as they were counted before the change.
-
-        Returns
-        -------
-        first, last : tuple of int
-        """
-        first, last = [], []
-        for a, z, b, c, m in zip(start, stop, self.offset, self.chunks, self.rows, strict=True):
-            first.append((a + b) // c + m)
-            # Bounds of extent 0 need no chunk.
-            last.append(-(-(z + b) // c) + m if a < z else first[-1])
-        return tuple(first), tuple(last)
-
-    def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
-        """Elements of a box of chunks of the new grid.
-
-        Parameters
-        ----------
-        first, last : tuple of int
-
-        Returns
-        -------
-        start, stop : tuple of int
-            As elements were counted before the change.
-        """
-        start, stop = [], []
-        for a, z, b, c, m in zip(first, last, self.offset, self.chunks, self.rows, strict=True):
-            start.append((a - m) * c - b)
-            stop.append((z - m) * c - b)
-        return tuple(start), tuple(stop)
-
-    def chunks_cut(self) -> Iterator[tuple[Index, Index]]:
-        """Boxes of chunks, in the new grid, that the old bounds need and the new ones do not."""
-        needed = self.chunks_of((0,) * len(self.shape), self.shape)
-        return outside(*needed, *self.chunks_needed)
-
-    def chunks_gained(self, grid: Index) -> Iterator[tuple[Index, Index]]:
-        """Boxes of chunks that the change adds to what is now `grid`, and that growth may need.
-
-        Not those that lie beside the bounds, in rows of chunks that there were before.
-
-        Parameters
-        ----------
-        grid : tuple of int
-
-        Yields
-        ------
-        first, last : tuple of int
-        """
-        before = tuple(map(operator.add, self.grid, self.rows))
-        first, last = self.chunks_needed
-        first = tuple(0 if m else a for a, m in zip(first, self.rows, strict=True))
-        last = tuple(n if n > m else z for z, n, m in zip(last, grid, before, strict=True))
-        return outside(first, last, self.rows, before)
+    def axial(self) -> Axial: ...  # noqa: D102
+    @property
+    def shape(self) -> Index: ...  # noqa: D102
+    @property
+    def grid(self) -> Index: ...  # noqa: D102
+    @property
+    def chunks(self) -> Index: ...  # noqa: D102
+    @property
+    def ndim(self) -> int: ...  # noqa: D102
+    @property
+    def itemsize(self) -> int: ...  # noqa: D102
+    @property
+    def chunk_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+    @property
+    def fill_value(self) -> Any: ...  # noqa: D102
+    @property
+    def _grid_bytes(self) -> int: ...
+    @property
+    def _region(self) -> Region | None: ...
+    def _axis(self, axis: SupportsIndex) -> int: ...
+    def _name(self) -> str: ...
+    def _check(self, what: str | None = None) -> None: ...
+    def _attach_store(self) -> None: ...
+    def _place_elements(self) -> None: ...
+    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
+    def _forget_touched(self) -> None: ...
+    def _note_written(self, addresses: NDArray[np.int64]) -> None: ...
+    def _read_box(self, start: Sequence[int], stop: Sequence[int]) -> NDArray[Any]: ...
+    def _write_box(
+        self, start: Sequence[int], stop: Sequence[int], values: NDArray[Any]
+    ) -> None: ...
 
 
-def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
-    """Boxes that make up what a box has outside another one.
-
-    Parameters
-    ----------
-    start, stop : tuple of int
-        A box, start ... stop - 1.
-    low, high : tuple of int
-        The other one.
-
-    Yields
-    ------
-    start, stop : tuple of int
-        None is empty, and no two of them meet.
-
-    Examples
-    --------
-    >>> list(outside((0, 0), (4, 4), (1, 0), (9, 3)))
-    [((0, 0), (1, 4)), ((1, 3), (4, 4))]
-    """
-    first, last = tuple(map(max, start, low)), tuple(map(min, stop, high))
-    for j, (n, m) in enumerate(zip(start, stop, strict=True)):
-        for a, z in ((n, min(low[j], m)), (max(high[j], n), m)):
-            if a >= z:
-                continue
-            lower, upper = (*first[:j], a, *start[j + 1 :]), (*last[:j], z, *stop[j + 1 :])
-            if all(map(operator.lt, lower, upper)):
-                yield lower, upper
-
-
-def moved(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index | None, Index]:
-    """Bounds after a growth (or, negative, a cut) of one axis.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    axis, by : int
-    at_start : bool
-
-    Returns
-    -------
-    low : tuple of int or None
-        None where the starts stay.
-    high : tuple of int
-
-    Examples
-    --------
-    >>> moved((2, 3), 1, 4, False), moved((2, 3), 0, 1, True)
-    ((None, (2, 7)), ((-1, 0), (2, 3)))
-    """
-    if at_start and by:
-        low = [0] * len(shape)
-        low[axis] = -by
-        return tuple(low), shape
-    high = list(shape)
-    high[axis] += by
-    return None, tuple(high)
-
-
-def grown(low: Index | None, high: Index, shape: Index) -> tuple[Index, Index]:
-    """The box of elements that the growth of one axis adds.
-
-    Parameters
-    ----------
-    low : tuple of int or None
-    high : tuple of int
-        As `moved` gives them.
-    shape : tuple of int
-        Before the growth.
-
-    Returns
-    -------
-    start, stop : tuple of int
-    """
-    if low is None:
-        return tuple(n if b > n else 0 for b, n in zip(high, shape, strict=True)), high
-    return low, tuple(0 if a < 0 else b for a, b in zip(low, high, strict=True))
+# -- arguments -----------------------------------------------------------------------------------
 
 
 def is_start(side: str) -> bool:
-    """Whether a side is the start of an axis.
+    """Tell whether a side is the start of an axis.
 
     Parameters
     ----------
@@ -267,7 +127,7 @@ def is_start(side: str) -> bool:
 
 
 def count(by: SupportsIndex) -> int:
-    """A number of elements, of an argument.
+    """Return a number of elements, of an argument.
 
     Parameters
     ----------
@@ -285,3 +145,408 @@ def count(by: SupportsIndex) -> int:
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
     return n
+
+
+def filling_error(array: Resizable) -> ArgumentError:
+    """Return the error for a change of the bounds by what reads the data that are being appended.
+
+    Parameters
+    ----------
+    array : Resizable
+
+    Returns
+    -------
+    ArgumentError
+    """
+    return ArgumentError(
+        f"cannot change the bounds of {array._name()} in the midst of an append to it"
+    )
+
+
+# -- the transaction -----------------------------------------------------------------------------
+
+
+def carry_out(
+    array: Resizable,
+    change: Change,
+    fill: Callable[[Index, Index], None] | None = None,
+    exactly: bool = False,
+) -> None:
+    """Give an array new bounds; on an error nothing has changed.
+
+    Parameters
+    ----------
+    array : Resizable
+    change : Change
+    fill : callable, optional
+        Writes the elements of the only part that is new, from `start` to `stop`.
+    exactly : bool
+        The growth policy allocates nothing ahead.
+    """
+    if array._filling:  # by what reads the data that are being appended
+        raise filling_error(array)
+    store, axial = array._store, array.axial
+    was_unclean = store.unclean
+    mark, old = (axial._mark(), array._grid_bytes) if change.steps else (None, 0)
+    is_append = False
+    try:
+        if mark is not None:
+            change = _make_room(array, change, mark, old, exactly)
+        if was_unclean:
+            renew(array, change, clean=fill is None)
+        if fill is not None:
+            is_append = True
+            store.begin_append()
+            store.unclean = array._filling = True
+            fill(*change.grown)
+        store.unclean = change.cuts or (was_unclean and not change.fills)
+        store.commit(change.after, axial, array._grid_bytes, change.cuts)
+        _publish(array, change)
+    except BaseException:
+        if (store.shape, store.offset, store.grid) == change.after and axial.grid == store.grid:
+            _publish(array, change)  # interrupted when all was done
+        else:
+            store.unclean = was_unclean or is_append
+            if mark is not None:
+                _take_back_room(array, mark, old)
+        raise
+    finally:
+        array._filling = False
+    if change.cuts:
+        # The bounds count by now: space that cannot be given back stays taken.
+        with contextlib.suppress(StorageError):
+            _give_back(array, change)
+
+
+def _publish(array: Resizable, change: Change) -> None:
+    """Show new bounds, which count: nobody takes up what they cut off from now on."""
+    if change.cuts:
+        array._store.users.turn()
+    array._set_bounds(change.after.shape, change.after.offset)
+
+
+# -- room ----------------------------------------------------------------------------------------
+
+
+def _make_room(array: Resizable, change: Change, mark: Any, old: int, exactly: bool) -> Change:
+    """Grow the grid, further than need be where that is possible, and get it its room.
+
+    Returns the change as it is then.
+    """
+    store, size = array._store, array.chunk_bytes
+    new = math.prod(change.after.grid) * size
+    if new >= LIMIT:
+        raise LimitError(
+            f"cannot grow to {change.after.shape}: its chunks would have {new} bytes, 2**63 or "
+            "nearly"
+        )
+    if new and not old:
+        array._place_elements()
+    ahead = None
+    if not exactly and store.growth != EXACT:
+        ahead = change.ahead(decode_policy(store.growth), LIMIT)
+    if ahead is not None and (longest := math.prod(ahead.after.grid) * size) < LIMIT:
+        try:
+            _take(array, ahead, old, longest)
+        except (LimitError, StorageError, ReserveError):
+            array.axial._rollback(mark)
+            ahead = None
+    else:
+        ahead = None
+    if ahead is None:
+        _take(array, change, old, new)
+    if store.region is not array._region:
+        array._attach_store()
+    return ahead or change
+
+
+def _take(array: Resizable, change: Change, old: int, new: int) -> None:
+    """Grow the grid by the steps of a change, from `old` to `new` bytes."""
+    for step in change.steps:
+        array.axial._grow(*step)
+    if new > old:
+        _reserve(array, change, old, new)
+
+
+def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
+    """Have the grid as it was at a mark, of `old` bytes."""
+    tried = array._grid_bytes
+    array.axial._rollback(mark)
+    if LIMIT > tried > old:
+        array._store.release(old)
+        array._forget_touched()
+
+
+def _reserve(array: Resizable, change: Change, old: int, new: int) -> None:
+    """Have the store make room for the chunks that the grid has gained.
+
+    Where the bounds have moved in before, it has chunks that no growth to come need ever reach, as
+    beside a window that rolls along two axes: those get no room.  Should they be reached, `renew`
+    makes them ready.
+    """
+    store, size = array._store, array.chunk_bytes
+    runs = None
+    if store.unclean and not _grows_by_holes(array):
+        boxes = list(change.chunks_gained())
+        wanted = sum(_volume(*box) for box in boxes)
+        n_runs = sum(count_runs(array.axial, *box) for box in boxes)
+        # Or it is not worth the many calls.
+        if n_runs <= MANY and 4 * wanted < 3 * ((new - old) // size):
+            runs = _in_bytes(array, _addresses(array, boxes))
+    store.reserve(old, new, runs)
+    if runs is not None and store.sums is not None and any(store.header.fill):
+        _note_bytes(array, old, new)  # some are holes, which hold no fill value
+
+
+def _grows_by_holes(array: Resizable) -> bool:
+    """Tell whether new chunks need nothing: there may be far more than anybody could go through."""
+    header = array._store.header
+    return header.sparse and not any(header.fill)
+
+
+# -- what a change makes new in chunks that there were -------------------------------------------
+
+
+def renew(array: Resizable, change: Change, clean: bool) -> None:
+    """Make ready what the old grid has of the new parts: its space, and the fill value.
+
+    Parameters
+    ----------
+    array : Resizable
+    change : Change
+    clean : bool
+        The new parts are to have the fill value.
+    """
+    store = array._store
+    held = store.held
+    if held is not None and not held.cut.isdisjoint(change.sides(outwards=True)):
+        raise ArgumentError(
+            f"cannot grow {array._name()} where this block of extarray.commit has cut it: what was "
+            "cut off is needed until the end of the block; grow behind it"
+        )
+    store.begin_renewal()
+    array._forget_touched()
+    parts = list(change.old_chunks_of_new_parts())
+    if not parts:
+        return
+    known = change.chunks_known
+    # What the block has cut off lies in chunks that the bounds reach, unless nothing is left.
+    needs_none = held is None or all(change.before.shape)
+    for start, stop in parts:
+        # What chunks hold that the bounds do not reach as yet is of no use: it is not read.
+        boxes = outside(*change.chunks_of(start, stop), *known)
+        if _grows_by_holes(array):
+            # Between may lie what the block has cut off, and what other writers append.
+            far = not store.shared and (held is None or not held.cut)
+            pieces = _addresses_around(array, boxes, known, far)
+        else:
+            pieces = _addresses(array, boxes)
+        for run in _in_bytes(array, pieces):
+            store.keep(*run)
+            if clean and needs_none:
+                if store.sums is not None:
+                    _note_bytes(array, *run)
+                store.renew(*run)
+            else:
+                store.reserve_again(*run)
+        if clean:
+            inner = change.elements_of(*known) if needs_none else (start, stop)
+            _restore_fill(array, tuple(map(max, start, inner[0])), tuple(map(min, stop, inner[1])))
+
+
+# -- what a change has cut off -------------------------------------------------------------------
+
+
+def _give_back(array: Resizable, change: Change) -> None:
+    """Have the store give back what a change has cut off, or its last writer later."""
+    store = array._store
+    if store.shared:  # writers that do not know of the cut may store to these chunks
+        array._forget_touched()
+        store.note_seen()
+    else:
+        give_back_chunks(array, change)
+
+
+def give_back_chunks(array: Resizable, change: Change) -> None:
+    """Have the store give back the chunks that hold none of the new bounds.
+
+    Parameters
+    ----------
+    array : Resizable
+    change : Change
+    """
+    store = array._store
+    if store.held is not None:
+        store.held.cut |= change.sides(outwards=False)
+    needed = change.chunks_needed
+    boxes = list(change.chunks_cut())
+    if boxes:
+        store.settle()
+        array._forget_touched()
+        start = stop = 0
+        for run in _in_bytes(array, _addresses_with_pages(array, boxes, needed)):
+            if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
+                start, stop = _with_unneeded(array, *run, needed)
+                if store.sums is not None:
+                    _note_bytes(array, start, stop)
+                store.give_back(start, stop)
+        give_back_freed(array)
+
+
+def _addresses(array: Resizable, boxes: Iterable[Box]) -> Iterator[Runs]:
+    """Runs of addresses, many at a time, that boxes of chunks take."""
+    return itertools.chain.from_iterable(runs_together(array.axial, *box) for box in boxes)
+
+
+def _addresses_around(
+    array: Resizable, boxes: Iterable[Box], needed: Box, far: bool = True
+) -> Iterator[Runs]:
+    """Runs of addresses, many at a time, that boxes of chunks take of which none is needed.
+
+    Where they have many, others that are not needed come with them, for far fewer runs: if
+    `far`, and few are needed, all up to the next of those; or else what lies beside each box.
+    """
+    axial, boxes = array.axial, list(boxes)
+    if sum(_volume(*box) for box in boxes) > MANY and far and _volume(*needed) <= MANY:
+        first = tuple(map(min, zip(*(first for first, _ in boxes), strict=True)))
+        last = tuple(map(max, zip(*(last for _, last in boxes), strict=True)))
+        yield runs_between(axial, first, last, address_runs(axial, *needed))
+        return
+    for box in boxes:
+        if _volume(*box) > MANY:
+            wide = _widened(array, box, needed)
+            box = min(wide, box, key=lambda one: count_runs(axial, *one))
+        yield from runs_together(axial, *box)
+
+
+def _widened(array: Resizable, box: Box, needed: Box) -> Box:
+    """A box around one of which no chunk is needed, with all indices of every axis but one."""
+    (first, last), k = box, array.ndim
+    apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
+    axis = next(apart, None)
+    return (
+        tuple(first[j] if j == axis else 0 for j in range(k)),
+        tuple(last[j] if j == axis else n for j, n in enumerate(array.axial.grid)),
+    )
+
+
+def _addresses_with_pages(array: Resizable, boxes: Iterable[Box], needed: Box) -> Iterator[Runs]:
+    """Runs of addresses around boxes of chunks, but those too small for a page.
+
+    Those lie between chunks that are needed, and may be very many.
+    """
+    size, end = array.chunk_bytes, array.axial.size
+    for firsts, lasts in _addresses_around(array, boxes, needed):
+        if size < mmap.PAGESIZE:
+            small = (lasts - firsts) * size < mmap.PAGESIZE
+            for at, inside in ((firsts - 1, firsts > 0), (lasts, lasts < end)):
+                small &= inside
+                small[small] = _are_in(array, needed, at[small])
+            firsts, lasts = firsts[~small], lasts[~small]
+        yield firsts, lasts
+
+
+def give_back_freed(array: Resizable) -> None:
+    """Have the store give back what was cut off and nobody uses any more."""
+    store = array._store
+    if store.freed.ready:
+        store.begin_cut()
+        runs = store.freed.take()
+        if store.sums is not None:  # what was noted before may have been flushed since
+            for run in runs:
+                _note_bytes(array, *run)
+        store.punch(runs)
+
+
+def _with_unneeded(array: Resizable, start: int, stop: int, needed: Box) -> tuple[int, int]:
+    """Bytes to give back, and what is around them, up to the next chunk that is needed.
+
+    The system gives back whole pages, and in the cache of a file it may have made many out of a
+    hole in which one was written.  So the last chunk that is cut off of a piece of them gives
+    back all of it.
+    """
+    size, piece = array.chunk_bytes, array._store.given_back_together
+    low = max(start - start % piece, start - LOOKED_AT * size)
+    high = min(stop + -stop % piece, stop + LOOKED_AT * size, array.axial.size * size)
+    # Mostly something is needed near by, or nothing at all.
+    first, at, n = low // size, start // size, 8
+    while at > first:
+        at, before = max(first, at - n), at
+        found = _those_in(array, needed, at, before)
+        if found.size:
+            low = (int(found[-1]) + 1) * size
+            break
+        n *= 4
+    last, at, n = -(-high // size), stop // size, 8
+    while at < last:
+        before, at = at, min(last, at + n)
+        found = _those_in(array, needed, before, at)
+        if found.size:
+            high = int(found[0]) * size
+            break
+        n *= 4
+    return low, high
+
+
+def _those_in(array: Resizable, box: Box, first: int, stop: int) -> NDArray[np.int64]:
+    """Which of the chunks first ... stop - 1 lie in a box."""
+    addresses = np.arange(first, stop)
+    return addresses[_are_in(array, box, addresses)]
+
+
+def _are_in(array: Resizable, box: Box, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether chunks lie in a box."""
+    indices = array.axial.indices(addresses)
+    inside: NDArray[np.bool_] = np.all((indices >= box[0]) & (indices < box[1]), axis=1)
+    return inside
+
+
+def _note_bytes(array: Resizable, start: int, stop: int) -> None:
+    """Have chunks count as written in which bytes start ... stop - 1 of the file lie."""
+    first, last = start // array.chunk_bytes, -(-stop // array.chunk_bytes)
+    sums = array._store.sums
+    assert sums is not None
+    if not any(array._store.header.fill):  # beyond the table are holes: their sums stay right
+        last = min(last, sums.reach)
+    for low in range(first, last, MANY):
+        array._note_written(np.arange(low, min(last, low + MANY)))
+
+
+def _in_bytes(array: Resizable, pieces: Iterable[Runs]) -> Iterator[tuple[int, int]]:
+    """Runs of bytes, one by one, of runs of addresses."""
+    size = array.chunk_bytes
+    for firsts, lasts in pieces:
+        yield from zip((firsts * size).tolist(), (lasts * size).tolist(), strict=True)
+
+
+def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:
+    """Give the fill value back to a box of allocated elements, which may be empty."""
+    if not all(map(operator.lt, start, stop)):
+        return
+    fill = np.frombuffer(array._store.header.fill, array.dtype).reshape(())
+    wanted = np.frombuffer(array._store.header.fill, np.uint8)
+    extents = [high - low for low, high in zip(start, stop, strict=True)]
+    limit = config.max_memory // 4
+    for part in tiles(extents, array.chunks, array.itemsize, limit=limit, split=False):
+        low = [n + s.start for n, s in zip(start, part, strict=True)]
+        high = [n + s.stop for n, s in zip(start, part, strict=True)]
+        block = array._read_box(low, high)
+        found = block.reshape(-1).view(np.uint8).reshape(block.size, -1)
+        differ = (found != wanted).any(axis=1).reshape(block.shape)
+        if not differ.any():
+            continue
+        if not array._store.header.sparse:
+            array._write_box(low, high, fill)
+            continue
+        # Elements that differ have disk space; holes around them may have none left.
+        for row in np.argwhere(differ.any(axis=-1)):
+            places = np.flatnonzero(differ[tuple(row)])
+            for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+                first = [*(row + low[:-1]), low[-1] + run[0]]
+                last = [*(row + low[:-1] + 1), low[-1] + run[-1] + 1]
+                array._write_box(first, last, fill)
+
+
+def _volume(start: Index, stop: Index) -> int:
+    """Number of chunks in a box."""
+    return math.prod(map(operator.sub, stop, start))

@@ -8,11 +8,19 @@ import threading
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray.array.array import ExtArray
-from extarray.array.growth import as_source
-from extarray.array.resizing import Change, is_start
+from extarray.array.growth import as_source, length_of, write_values
+from extarray.array.resizing import (
+    carry_out,
+    filling_error,
+    give_back_chunks,
+    is_start,
+    renew,
+)
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
+from extarray.format.constants import LIMIT
 from extarray.format.writers import WriterKind
+from extarray.grid.bounds import Bounds, to_box
 from extarray.grid.tiles import tiles
 from extarray.storage.shared_store import SharedFileStore
 
@@ -24,7 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from extarray.array.resizing import Index, Side
+    from extarray.array.resizing import Side
+    from extarray.grid.bounds import Index
 
 __all__ = ["SharedArray"]
 
@@ -177,7 +186,7 @@ class SharedArray(ExtArray):
             store.begin_turn(WriterKind.WAITS)
         while ticket := store.ahead():
             if self._origin in _appending.origins:
-                raise self._is_filling()  # this thread waits for itself
+                raise filling_error(self)  # this thread waits for itself
             store.end_commit()
             store.wait_turn(ticket)
             self._lock()
@@ -203,7 +212,7 @@ class SharedArray(ExtArray):
             beside = WriterKind.APPENDS, j, at_start
             if any((w.kind, w.axis, w.at_start) != beside for w in self._store.queue):
                 self._wait()
-            by = self._length_of(values, j)
+            by = length_of(self, values, j)
             if by:
                 first = self._begin_append(j, at_start, by)
                 self._store.end_commit()
@@ -224,13 +233,13 @@ class SharedArray(ExtArray):
         if before:
             first = min(w.start for w in before) - by if at_start else max(w.stop for w in before)
         start, stop = self._box(axis, first, by)
-        low, high = (start, shape) if at_start else (None, stop)
+        low, high = (start, shape) if at_start else (zeros, stop)
         if not self._grid_holds(start, stop):
-            self._rebound(zeros if at_start else None, shape, room=(low, high))
+            room = to_box(store.state, self.chunks, zeros, shape, LIMIT, (low, high))
+            carry_out(self, room, exactly=True)
         store.begin_append()
         if store.unclean:
-            change = Change(shape, store.offset, self.grid, self.chunks, low or zeros, high, zeros)
-            self._expose(change, clean=False)
+            renew(self, to_box(store.state, self.chunks, low, high, LIMIT), clean=False)
         store.begin_turn(
             WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
         )
@@ -263,7 +272,7 @@ class SharedArray(ExtArray):
             try:
                 self._filling = True
                 _appending.origins = (*before, self._origin)
-                self._fill_box(*self._box(axis, first, by), values)
+                write_values(self, values, *self._box(axis, first, by))
                 self._filling, _appending.origins = False, before
             except BaseException:
                 self._filling, _appending.origins = False, before
@@ -280,20 +289,12 @@ class SharedArray(ExtArray):
                 self._move_place(axis, first, place, by)
             self._lock()
         start, stop = self._box(axis, place, by)
-        shape, offset = self.shape, store.offset
-        change = Change(
-            shape, offset, self.grid, self.chunks, start if at_start else (0,) * len(shape),
-            shape if at_start else stop, (0,) * len(shape),
-        )  # fmt: skip
-        store.unclean = store.unclean and not change.fills(self.grid)
+        zeros, shape = (0,) * self.ndim, self.shape
+        low, high = (start, shape) if at_start else (zeros, stop)
+        change = to_box(store.state, self.chunks, low, high, LIMIT)
+        store.unclean = store.unclean and not change.fills
         try:
-            store.commit(
-                tuple(map(operator.sub, change.high, change.low)),
-                change.offset_after,
-                self.axial,
-                store.state.data_bytes,
-                False,
-            )
+            store.commit(change.after, self.axial, store.state.data_bytes, False)
         finally:
             self._set_bounds(store.shape, store.offset)  # also if interrupted when all was done
         store.end_turn()
@@ -316,11 +317,6 @@ class SharedArray(ExtArray):
 
     # -- what was cut off --------------------------------------------------------------------
 
-    def _give_back(self, change: Change) -> None:
-        """Do not yet: writers that do not know of the cut may store to these chunks."""
-        self._forget_touched()  # another writer may do it, later
-        self._store.note_seen()
-
     def _give_back_all(self) -> None:
         """Have the store give back all chunks that hold nothing of the bounds and of appends."""
         store, zeros = self._store, (0,) * self.ndim
@@ -335,9 +331,8 @@ class SharedArray(ExtArray):
                 high[writer.axis] = max(high[writer.axis], writer.stop + shift)
         if store.unclean:  # or else the bounds have filled the grid since
             whole = tuple(map(operator.mul, self.grid, self.chunks))
-            super()._give_back(
-                Change(whole, zeros, self.grid, self.chunks, tuple(low), tuple(high), zeros)
-            )
+            bounds = Bounds(whole, zeros, self.grid)
+            give_back_chunks(self, to_box(bounds, self.chunks, tuple(low), tuple(high), LIMIT))
         store.note_given_back()
 
     # -- life --------------------------------------------------------------------------------

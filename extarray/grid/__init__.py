@@ -8,6 +8,8 @@ From the top down; each module uses some of those below it, and none above:
 ``rechunk_axis``
     One axis of a layout transformation: how source chunks, target chunks and steps lie
     along it.
+``bounds``
+    Bounds that move: what a change of them adds to the grid, makes new, and cuts off.
 ``order``
     Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
 ``policy``

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.growth import as_source
-from extarray.array.resizing import count, is_start, moved
+from extarray.array.growth import as_source, grow, length_of
+from extarray.array.resizing import count, is_start
 from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
@@ -173,7 +173,7 @@ class ParallelArray(ParallelIO):
             j, first = as_axis(axis, self.ndim), is_start(side)
             values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")
-            n = self._length_of(values, j)
+            n = length_of(self, values, j)
             step.arguments = f"append data of shape {tuple(values.shape)} along axis {j}, {side}"
         zones = self._zones_of_growth(j, n, first).of(self.comm.rank)
         shift = n if first else -self.shape[j]
@@ -496,7 +496,7 @@ class ParallelArray(ParallelIO):
 
         def change() -> None:
             with self._growth:
-                self._rebound(*moved(self.shape, axis, by, at_start), fill)
+                grow(self, axis, by, at_start, lambda *_: self._fill_parts(fill))
 
         self._change(change, fill)
 
@@ -564,12 +564,12 @@ class ParallelArray(ParallelIO):
             self._place_elements()
         self._forget_touched()
 
-    def _fill_box(self, start: Any, stop: Any, values: Any) -> None:
+    def _fill_parts(self, fill: Callable[[], Transfer]) -> None:
         # On rank 0, in the middle of an append: room is made, and nothing is committed.
         growth = growth_since(self.axial, self._known)
         allocation = _Allocation(growth, self.axial.size * self.chunk_bytes)
         self._agreement.tell(allocation)
-        self._fill_together(allocation, values)
+        self._fill_together(allocation, fill)
 
     def _fill_together(self, allocation: _Allocation, fill: Callable[[], Transfer]) -> None:
         """Write what is appended, each rank its part."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.mpi.fileviews import FileViews, Rounds
 from extarray.mpi.rank_io import OwnEngine, ThroughMPI, accumulate
@@ -503,7 +504,7 @@ class ParallelIO(ZonedArray):
             return
         with contextlib.suppress(ExtArrayError, OSError):
             with self._agreement.step():
-                self._give_back_freed()
+                give_back_freed(self)
             self._sync_together()
             self._flush_together(last=True)
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray._core._state import Trust
     from extarray.format.header import Header
+    from extarray.grid.bounds import Bounds
     from extarray.storage.pending import Held
 
 __all__ = ["Committer"]
@@ -86,14 +87,7 @@ class Committer(Follower):
         self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
         self._blocks_end = 0  # of the optional blocks: before it nothing is free
 
-    def commit(
-        self,
-        shape: tuple[int, ...],
-        offset: tuple[int, ...],
-        axial: Axial,
-        data_bytes: int,
-        cuts: bool,
-    ) -> None:
+    def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
         """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
         state = self.state
         end = self._free_from
@@ -108,9 +102,7 @@ class Committer(Follower):
                     self._metadata, self.header, known, axial, state.n_segments, end
                 )
             self._write_superblock(
-                next_superblock(
-                    state, self.unclean, n_segments, data_bytes, end, shape, offset, axial.grid
-                )
+                next_superblock(state, self.unclean, n_segments, data_bytes, end, *bounds)
             )
         except BaseException as error:
             if self.state is state:

@@ -13,6 +13,7 @@ import numpy as np
 from extarray._core._axial import Axial
 from extarray._core._mapping import Region, Users
 from extarray.common.threads import run_in_shares
+from extarray.grid.bounds import Bounds
 from extarray.storage.pending import Freed, Held, without
 
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ class MemoryStore:
         self.header = header
         self.attrs = attrs
         self.growth = growth
-        self.shape = shape
-        self.offset = (0,) * header.ndim
-        self.grid = axial.grid
+        self.state = Bounds(shape, (0,) * header.ndim, axial.grid)
         self.unclean = False
         self.held: Held | None = None
         data_bytes = axial.size * header.chunk_bytes
@@ -72,6 +71,21 @@ class MemoryStore:
         self._used = 0
         self._shown = 0  # bytes of which views may be left that the array lost again
         self.reserve(0, data_bytes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Bounds that are committed."""
+        return self.state.shape
+
+    @property
+    def offset(self) -> tuple[int, ...]:
+        """Elements of the grid before the bounds."""
+        return self.state.offset
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Grid that is committed, in chunks."""
+        return self.state.grid
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
@@ -95,17 +109,10 @@ class MemoryStore:
             self.region.discard(old, self._used)
             self._used = old
 
-    def commit(
-        self,
-        shape: tuple[int, ...],
-        offset: tuple[int, ...],
-        axial: Axial,
-        data_bytes: int,
-        cuts: bool,
-    ) -> None:
+    def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
         """Make new bounds count; memory has no reader but this process."""
         # In one step, for a process that is forked meanwhile.
-        self.shape, self.offset, self.grid = shape, offset, axial.grid
+        self.state = bounds
 
     def as_committed(self, axial: Axial) -> Axial:
         """Axial vectors without what is not committed.
@@ -141,7 +148,7 @@ class MemoryStore:
     ) -> None:
         """Have an axis more."""
         self.header = replace(self.header, chunks=chunks)
-        self.shape, self.offset, self.grid, self.attrs = shape, offset, axial.grid, attrs
+        self.state, self.attrs = Bounds(shape, offset, axial.grid), attrs
 
     def settle(self) -> None:
         """Nothing to do."""
@@ -189,16 +196,16 @@ class MemoryStore:
 
     def hold(self) -> None:
         """Keep what `roll_back` needs."""
-        self.held = Held((self.shape, self.offset, self.grid, self.attrs, self.unclean))
+        self.held = Held((self.state, self.attrs, self.unclean))
 
     def roll_back(self) -> bool:
         """Go back to before `hold`; returns whether the grid has grown since."""
         held, self.held = self.held, None
         assert held is not None
-        now = self.shape, self.offset, self.grid
-        self.shape, self.offset, self.grid, self.attrs, was_unclean = held.before
-        self.unclean = self.unclean or was_unclean or now != held.before[:3]
-        return now[2] != self.grid
+        now = self.state
+        self.state, self.attrs, was_unclean = held.before
+        self.unclean = self.unclean or was_unclean or now != self.state
+        return now.grid != self.grid
 
     def take_back(self) -> None:
         """Have zeros again where the grid had grown."""

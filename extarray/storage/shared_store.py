@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from extarray._core._axial import Axial
+    from extarray.grid.bounds import Bounds
 
 __all__ = ["SharedFileStore"]
 
@@ -214,19 +215,12 @@ class SharedFileStore(FileStore):
             with family("cannot write to '{}'", f"{self.path}.xmd"):
                 self._write_own(seen=self.state.sequence)
 
-    def commit(
-        self,
-        shape: tuple[int, ...],
-        offset: tuple[int, ...],
-        axial: Axial,
-        data_bytes: int,
-        cuts: bool,
-    ) -> None:
+    def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
         """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
         if cuts:
             with family("cannot commit the new bounds of '{}'", self.path):
                 self._write_head(WritersHead(self.state.sequence + 1, True))
-        super().commit(shape, offset, axial, data_bytes, cuts)
+        super().commit(bounds, axial, data_bytes, cuts)
 
     def _write_superblock(self, state: Superblock) -> None:
         before = self.state

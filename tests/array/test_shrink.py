@@ -18,7 +18,7 @@ from strategies import built, cases, sides
 
 import extarray as xa
 from extarray._core._mapping import Counter
-from extarray.array.growth import Extendible
+from extarray.array import resizing
 from extarray.format.constants import LIMIT
 from extarray.storage.filesystem import File
 
@@ -150,9 +150,9 @@ def test_small_chunks_give_whole_pages_back(place, engine, chunk):
 
 def test_small_chunks_between_others_are_not_looked_at_one_by_one(disk, monkeypatch):
     looked_at = []
-    look = Extendible._with_unneeded
+    look = resizing._with_unneeded
     monkeypatch.setattr(
-        Extendible, "_with_unneeded", lambda *args: looked_at.append(args) or look(*args)
+        resizing, "_with_unneeded", lambda *args: looked_at.append(args) or look(*args)
     )
     with disk.array((1000, 4), "f8", chunks=(1, 2), fill_value=1) as array:
         array.shrink(1, 2)

@@ -16,6 +16,7 @@ from model import Model, sample
 from strategies import cases, sides
 
 import extarray as xa
+from extarray.array.growth import write_values
 from extarray.storage import lock
 
 pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
@@ -75,7 +76,7 @@ class Append:
         def end():
             place = self.array._store._own
             by = place.stop - place.start
-            self.array._fill_box(*self.array._box(place.axis, place.start, by), self.values)
+            write_values(self.array, self.values, *self.array._box(place.axis, place.start, by))
             if how == "die":
                 die(self.array)
 

@@ -1,0 +1,397 @@
+"""Bounds that move: what a change of them adds to the grid, makes new, and cuts off.
+
+Bounds are boxes here, ``low ... high - 1``, as elements are counted before the change: `low` is
+negative where an axis grows at its start, positive where it shrinks there.  Nothing here touches
+an array: a change is planned from what its bounds and its grid are.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from extarray.common.errors import LimitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from extarray.grid.policy import Policy, Step
+
+__all__ = ["Bounded", "Bounds", "Change", "Index", "along_axis", "outside", "to_box"]
+
+Index = tuple[int, ...]
+
+
+class Bounds(NamedTuple):
+    """Bounds, and the grid in which they lie.
+
+    Attributes
+    ----------
+    shape, offset : tuple of int
+        Extents in elements, and elements of the grid before them.
+    grid : tuple of int
+        In chunks.
+    """
+
+    shape: Index
+    offset: Index
+    grid: Index
+
+
+class Bounded(Protocol):
+    """Anything that has bounds, as a committed state."""
+
+    @property
+    def shape(self) -> Index: ...  # noqa: D102
+    @property
+    def offset(self) -> Index: ...  # noqa: D102
+    @property
+    def grid(self) -> Index: ...  # noqa: D102
+
+
+class Change(NamedTuple):
+    """A change of bounds, and what it means for the grid.
+
+    Made by `along_axis` and `to_box`.  Elements are counted as they were before the change, and
+    chunks as they are after it.
+
+    Attributes
+    ----------
+    before : Bounded
+        The bounds as they were.
+    after : Bounds
+        The new ones, and the grid as it is then.
+    chunks : tuple of int
+        Extents of a chunk.
+    low : tuple of int
+        Where the new bounds begin.
+    steps : tuple of (int, int, str)
+        How the grid grows: axes, chunks, and sides ("start" or "end"), in their order.
+    cuts : bool
+        Elements are cut off.
+    """
+
+    before: Bounded
+    after: Bounds
+    chunks: Index
+    low: Index
+    steps: tuple[Step, ...]
+    cuts: bool
+
+    @property
+    def high(self) -> Index:
+        """Where the new bounds end."""
+        return tuple(map(operator.add, self.low, self.after.shape))
+
+    @property
+    def rows(self) -> Index:
+        """Chunks that the grid gains at the start of each axis."""
+        rows = [0] * len(self.low)
+        for axis, by, side in self.steps:
+            rows[axis] += by if side == "start" else 0
+        return tuple(rows)
+
+    def ahead(self, policy: Policy, limit: int) -> Change | None:
+        """Return the change as it is where its grid grows by a policy.
+
+        Parameters
+        ----------
+        policy : Policy
+        limit : int
+            What extents of axes, in elements, must stay below.
+
+        Returns
+        -------
+        Change or None
+            None where an axis would be too long.
+        """
+        before, rows = self.before, self.rows
+        last = [
+            m - n - first for m, n, first in zip(self.after.grid, before.grid, rows, strict=True)
+        ]
+        # Rows at the other end that the bounds have left are no reason to allocate more.
+        extents = list(before.grid)
+        for j, (n, b, c) in enumerate(zip(before.shape, before.offset, self.chunks, strict=True)):
+            if bool(rows[j]) != bool(last[j]):
+                extents[j] = -(-(b + n) // c) if rows[j] else before.grid[j] - b // c
+        longer = self._by(policy.steps(extents, rows, last))
+        if max(map(operator.mul, longer.after.grid, self.chunks)) >= limit:
+            return None
+        return longer
+
+    def _by(self, steps: Iterable[Step]) -> Change:
+        """Return the change with other steps."""
+        before, grid, taken = self.before, list(self.before.grid), tuple(steps)
+        for axis, by, _ in taken:
+            grid[axis] += by
+        longer = self._replace(steps=taken)
+        offset = tuple(
+            b + a + m * c
+            for b, a, m, c in zip(before.offset, self.low, longer.rows, self.chunks, strict=True)
+        )
+        return longer._replace(after=Bounds(self.after.shape, offset, tuple(grid)))
+
+    @property
+    def fills(self) -> bool:
+        """Whether the new bounds are those of the new grid."""
+        ends = map(operator.mul, self.after.grid, self.chunks)
+        return not any(self.after.offset) and all(map(operator.eq, self.after.shape, ends))
+
+    def sides(self, outwards: bool) -> set[tuple[int, str]]:
+        """Return the axes and sides at which the bounds move.
+
+        Parameters
+        ----------
+        outwards : bool
+            Or inwards.
+
+        Returns
+        -------
+        set of (int, str)
+        """
+        sign = 1 if outwards else -1
+        starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
+        ends = zip(self.high, self.before.shape, strict=True)
+        return starts | {(j, "end") for j, (b, n) in enumerate(ends) if sign * (b - n) > 0}
+
+    def new_parts(self) -> Iterator[tuple[Index, Index]]:
+        """Yield boxes of elements that the new bounds have and the old ones have not."""
+        return outside(self.low, self.high, self.zeros, self.before.shape)
+
+    @property
+    def zeros(self) -> Index:
+        """The first index of the old bounds."""
+        return (0,) * len(self.low)
+
+    @property
+    def grown(self) -> tuple[Index, Index]:
+        """The box of elements that the growth of one axis adds."""
+        shape = self.before.shape
+        if any(self.low):
+            ends = zip(self.low, self.high, strict=True)
+            return self.low, tuple(0 if a < 0 else z for a, z in ends)
+        return tuple(n if z > n else 0 for z, n in zip(self.high, shape, strict=True)), self.high
+
+    @property
+    def chunks_known(self) -> tuple[Index, Index]:
+        """Chunks of the new grid in which the old bounds lie."""
+        return self.chunks_of(self.zeros, self.before.shape)
+
+    @property
+    def chunks_needed(self) -> tuple[Index, Index]:
+        """Chunks of the new grid in which the new bounds lie."""
+        return self.chunks_of(self.low, self.high)
+
+    def old_chunks_of_new_parts(self) -> Iterator[tuple[Index, Index]]:
+        """Yield boxes of elements of the new parts that the old grid has already."""
+        offset, grid = self.before.offset, self.before.grid
+        first = [-b for b in offset]
+        last = [g * c - b for g, c, b in zip(grid, self.chunks, offset, strict=True)]
+        for start, stop in self.new_parts():
+            start, stop = tuple(map(max, start, first)), tuple(map(min, stop, last))
+            if all(map(operator.lt, start, stop)):
+                yield start, stop
+
+    def chunks_of(self, start: Index, stop: Index) -> tuple[Index, Index]:
+        """Return the chunks of the new grid in which a box of elements of the old one lies.
+
+        Parameters
+        ----------
+        start, stop : tuple of int
+            Elements, as they were counted before the change.
+
+        Returns
+        -------
+        first, last : tuple of int
+        """
+        offset, chunks = self.before.offset, self.chunks
+        first, last = [], []
+        for a, z, b, c, m in zip(start, stop, offset, chunks, self.rows, strict=True):
+            first.append((a + b) // c + m)
+            # Bounds of extent 0 need no chunk.
+            last.append(-(-(z + b) // c) + m if a < z else first[-1])
+        return tuple(first), tuple(last)
+
+    def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
+        """Return the elements of a box of chunks of the new grid.
+
+        Parameters
+        ----------
+        first, last : tuple of int
+
+        Returns
+        -------
+        start, stop : tuple of int
+            As elements were counted before the change.
+        """
+        offset, chunks = self.before.offset, self.chunks
+        start, stop = [], []
+        for a, z, b, c, m in zip(first, last, offset, chunks, self.rows, strict=True):
+            start.append((a - m) * c - b)
+            stop.append((z - m) * c - b)
+        return tuple(start), tuple(stop)
+
+    def chunks_cut(self) -> Iterator[tuple[Index, Index]]:
+        """Yield boxes of chunks of the new grid that the old bounds need, the new ones not."""
+        return outside(*self.chunks_known, *self.chunks_needed)
+
+    def chunks_gained(self) -> Iterator[tuple[Index, Index]]:
+        """Yield boxes of chunks that the change adds to the grid, and that growth may need.
+
+        Not those that lie beside the bounds, in rows of chunks that there were before.
+
+        Yields
+        ------
+        first, last : tuple of int
+        """
+        before = tuple(map(operator.add, self.before.grid, self.rows))
+        first, last = self.chunks_needed
+        rows = self.rows
+        first = tuple(0 if m else a for a, m in zip(first, rows, strict=True))
+        last = tuple(
+            n if n > m else z for z, n, m in zip(last, self.after.grid, before, strict=True)
+        )
+        return outside(first, last, rows, before)
+
+
+def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
+    """Yield boxes that make up what a box has outside another one.
+
+    Parameters
+    ----------
+    start, stop : tuple of int
+        A box, start ... stop - 1.
+    low, high : tuple of int
+        The other one.
+
+    Yields
+    ------
+    start, stop : tuple of int
+        None is empty, and no two of them meet.
+
+    Examples
+    --------
+    >>> list(outside((0, 0), (4, 4), (1, 0), (9, 3)))
+    [((0, 0), (1, 4)), ((1, 3), (4, 4))]
+    """
+    first, last = tuple(map(max, start, low)), tuple(map(min, stop, high))
+    for j, (n, m) in enumerate(zip(start, stop, strict=True)):
+        for a, z in ((n, min(low[j], m)), (max(high[j], n), m)):
+            if a >= z:
+                continue
+            lower, upper = (*first[:j], a, *start[j + 1 :]), (*last[:j], z, *stop[j + 1 :])
+            if all(map(operator.lt, lower, upper)):
+                yield lower, upper
+
+
+def along_axis(
+    before: Bounded, chunks: Index, axis: int, by: int, at_start: bool, limit: int
+) -> Change:
+    """Plan a growth (or, negative, a cut) of one axis.
+
+    Parameters
+    ----------
+    before : Bounded
+    chunks : tuple of int
+    axis, by : int
+        Which axis, and elements.
+    at_start : bool
+    limit : int
+        What extents of axes, in elements, must stay below.
+
+    Returns
+    -------
+    Change
+
+    Raises
+    ------
+    LimitError
+
+    Examples
+    --------
+    >>> change = along_axis(Bounds((2, 3), (0, 0), (1, 1)), (2, 3), 1, 4, False, 2**63)
+    >>> change.high, change.steps, change.after.grid
+    ((2, 7), ((1, 2, 'end'),), (1, 3))
+    """
+    shape, offset, grid = before.shape, before.offset, before.grid
+    n, b, c = shape[axis], offset[axis], chunks[axis]
+    low = (0,) * len(shape)
+    if at_start:
+        low = _with(low, axis, -by)
+        more = max(0, -((b - by) // c))
+        offset = _with(offset, axis, b - by + more * c)
+    else:
+        more = -(-(b + n + by) // c) - grid[axis]
+    steps: tuple[Step, ...] = ()
+    if more > 0:
+        extent = grid[axis] + more
+        _check_length(axis, extent, c, limit)
+        steps = ((axis, more, "start" if at_start else "end"),)
+        grid = _with(grid, axis, extent)
+    after = Bounds(_with(shape, axis, n + by), offset, grid)
+    return Change(before, after, chunks, low, steps, by < 0)
+
+
+def to_box(
+    before: Bounded,
+    chunks: Index,
+    low: Index,
+    high: Index,
+    limit: int,
+    room: tuple[Index, Index] | None = None,
+) -> Change:
+    """Plan a change to other bounds, of any axes at once.
+
+    Parameters
+    ----------
+    before : Bounded
+    chunks : tuple of int
+    low, high : tuple of int
+        New bounds.
+    limit : int
+        What extents of axes, in elements, must stay below.
+    room : (tuple of int, tuple of int), optional
+        Bounds that the grid shall hold, instead of the new ones.
+
+    Returns
+    -------
+    Change
+
+    Raises
+    ------
+    LimitError
+
+    Examples
+    --------
+    >>> change = to_box(Bounds((2, 3), (0, 0), (1, 1)), (2, 3), (-1, 0), (2, 4), 2**63)
+    >>> change.after.shape, change.after.offset, change.steps
+    ((3, 4), (1, 0), ((0, 1, 'start'), (1, 1, 'end')))
+    """
+    steps: list[Step] = []
+    for j, (a, z, b, n, c) in enumerate(
+        zip(*(room or (low, high)), before.offset, before.grid, chunks, strict=True)
+    ):
+        first = max(0, -((a + b) // c))
+        last = max(0, -(-(z + b) // c) - n)
+        if first or last:
+            _check_length(j, first + n + last, c, limit)
+        if first:
+            steps.append((j, first, "start"))
+        if last:
+            steps.append((j, last, "end"))
+    shape = tuple(map(operator.sub, high, low))
+    cuts = any(a > 0 for a in low) or any(map(operator.lt, high, before.shape))
+    after = Bounds(shape, before.offset, before.grid)
+    return Change(before, after, chunks, low, (), cuts)._by(steps)
+
+
+def _with(values: Index, axis: int, value: int) -> Index:
+    return values[:axis] + (value,) + values[axis + 1 :]
+
+
+def _check_length(axis: int, extent: int, chunk: int, limit: int) -> None:
+    if extent * chunk >= limit:
+        raise LimitError(
+            f"cannot grow axis {axis} so far: with its chunks it would have 2**63 elements, or "
+            "nearly"
+        )
