@@ -1,4 +1,4 @@
-"""The compiled core, a map.
+"""The compiled core: what runs for every element, every chunk or every index.
 
 What runs for every element, every chunk or every index is here, and of each growth what Python is
 slow at; what else runs once an array or once a growth is Python, one folder up.  The core opens no

@@ -1,4 +1,4 @@
-"""`ExtArray`: how it is made, grows, is viewed and shown.
+"""`ExtArray`: how it is made, grows, is viewed, shown, copied and closed.
 
 From the top down; each module uses some of those below it, and none above:
 

@@ -1,4 +1,4 @@
-"""The command line: ``extarray COMMAND ...``, also ``python -m extarray COMMAND ...``.
+"""The command line: ``extarray COMMAND ...``.
 
 A command is a module of this package with two functions: ``add_parser(subparsers)`` describes its
 arguments, ``run(args)`` does the work and returns the exit status.  A new command is such a module

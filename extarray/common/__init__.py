@@ -1,4 +1,4 @@
-"""What every room may use: errors, settings, threads, progress.
+"""Settings, errors, threads and progress, for all rooms.
 
 From the top down; each module uses some of those below it, and none above:
 

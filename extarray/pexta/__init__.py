@@ -1,4 +1,4 @@
-"""PEXTA, disk resident arrays that grow: the interface of Global Arrays' DRA, over our files.
+"""PEXTA: the interface of Global Arrays' disk resident arrays, over our files.
 
 The routines of DRA and PEXTA by their published names, without the prefix, and with their arguments
 in the published order; what they return through a pointer, they return.  Instead of a status they

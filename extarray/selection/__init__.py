@@ -1,4 +1,4 @@
-"""Brackets to queries: what stands between ``[`` and ``]`` becomes what the core carries out.
+"""From brackets to queries: an index becomes a plan that the core carries out.
 
 From the top down; each module uses some of those below it, and none above:
 

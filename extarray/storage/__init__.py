@@ -1,4 +1,4 @@
-"""An array's files, or its memory: commits, space, locks, checksums, several writers.
+"""An array's files, or its memory: commits, space, locks, checksums.
 
 From the top down; each module uses some of those below it, and none above:
 

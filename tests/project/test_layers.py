@@ -62,6 +62,26 @@ def listed(room: str) -> list[str]:
 MAPS = {p.parent.name: listed(p.parent.name) for p in ROOT.glob("*/__init__.py")}
 
 
+def purpose(room: str) -> str:
+    """The first sentence of what a room, or a module beside the rooms, says of itself."""
+    path = {"extarray": "__init__.py", "__main__": "__main__.py"}.get(room, f"{room}/__init__.py")
+    text = ast.get_docstring(ast.parse((ROOT / path).read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split()).replace("`", "")
+
+
+def picture() -> str:
+    """The rooms on their floors, as `docs/design.md` shows them; `python FILE` prints it."""
+    rows = []
+    for floor, rooms in zip(range(len(FLOORS), 0, -1), FLOORS, strict=True):
+        for room in rooms:
+            number = str(floor) if room == rooms[0] else " "
+            name = "the face" if room == "extarray" else room
+            rows.append(f"│ {number} │ {name:<11} │ {purpose(room):<86} │")
+        rows.append(f"├───┼─{'─' * 11}─┼─{'─' * 86}─┤")
+    rows[-1] = rows[-1].translate(str.maketrans("├┼┤", "└┴┘"))
+    return "\n".join([rows[-1].translate(str.maketrans("└┴┘", "┌┬┐")), *rows])
+
+
 def imports(text: str, path: Path):
     """Yield (line, full name) of what a source imports: at its head, in its functions, lazily.
 
@@ -138,6 +158,11 @@ def test_rooms():
     files = {"__init__.py", "__main__.py", "py.typed"}
     assert inside - files == set(FLOOR) - {"extarray", "__main__"}
     assert len(inside - files) <= 17
+
+
+def test_the_page_on_the_design_shows_the_rooms():
+    page = ROOT.parent / "docs" / "design.md"
+    assert picture() in page.read_text(encoding="utf-8"), "put in what this file prints"
 
 
 @pytest.mark.parametrize("room", sorted(MAPS))
@@ -297,3 +322,7 @@ def test_the_extra_that_an_error_names_installs_the_package():
     calls = set(required_packages())
     assert calls
     assert sorted(call for call in calls if not installs(call[1], call[0])) == []
+
+
+if __name__ == "__main__":
+    print(picture())
