@@ -50,7 +50,7 @@ _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 
 
 def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
-    """HTML element that shows an array.
+    """Return the HTML element that shows an array.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], G
 
 
 def _names(facts: Mapping[str, Any]) -> list[str]:
-    """Names of the axes, or their numbers."""
+    """Return the names of the axes, or their numbers."""
     return [
         name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
         for name in axis_names(facts["dims"] or None, len(facts["shape"]))
@@ -101,7 +101,7 @@ def _names(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _table(facts: Mapping[str, Any]) -> str:
-    """Facts that matter at a glance, of the array and of a chunk."""
+    """Return the facts that matter at a glance, of the array and of a chunk."""
     count, segments = math.prod(facts["grid"]), facts["segments"]
     chunk_bytes = math.prod(facts["chunks"]) * facts["dtype"].itemsize
     order = "" if facts["order"] == "C" else f", order {facts['order']}"
@@ -146,7 +146,7 @@ def _where(facts: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Text of a value, cut where it is long."""
+    """Return the text of a value, cut where it is long."""
     text = str(value)
     if len(text) > 240:
         text = f"{text[:160]} … {text[-60:]}"
@@ -157,7 +157,7 @@ def _text(value: Any) -> str:
 
 
 def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
-    """The file as a strip of segments, and the growths in words."""
+    """Return the file as a strip of segments, and the growths in words."""
     width, height = _STRIP
     pieces, x = [], 0.0
     for shade, share in enumerate(growths.shares()):
@@ -197,7 +197,7 @@ def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
 
 
 def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> tuple[str, float]:
-    """The grid of chunks: a row, a plane, or a box of the three axes with most chunks.
+    """Return the grid of chunks: a row, a plane, or a box of the three axes with most chunks.
 
     Also the pixels that it has at the left for a label.
     """
@@ -254,7 +254,7 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> t
 
 
 def _face(face: Face, growths: Growths) -> str:
-    """A side of the box: cells of one colour as one path, lines between chunks, an outline."""
+    """Return a side of the box: a path for each colour, lines between chunks, an outline."""
     rows, columns = face.rows, face.columns
     (x, y), (dx, dy), (rx, ry) = face.corner, face.down, face.right
 
@@ -296,7 +296,7 @@ def _face(face: Face, growths: Growths) -> str:
 
 
 def _nothing() -> str:
-    """The place of a grid without a chunk."""
+    """Return the place of a grid without a chunk."""
     return (
         f'<svg width="{_STRIP[0]:g}" height="60" style="display:block" role="img" '
         'aria-label="No chunk">'
@@ -316,10 +316,10 @@ def _label(text: str, x: float, y: float, anchor: str, turned: bool = False) -> 
 
 
 def _width(text: str) -> float:
-    """Pixels of a label, nearly."""
+    """Return the pixels of a label, nearly."""
     return _LETTER * len(text)
 
 
 def _n(value: float) -> str:
-    """A number of pixels, short."""
+    """Return a number of pixels, short."""
     return f"{value:.1f}".removesuffix(".0")

@@ -98,7 +98,7 @@ def axis_names(names: Sequence[str] | None, ndim: int) -> list[str]:
 
 
 class Segment(NamedTuple):
-    """What one growth adjoined, or several of the same axis with nothing in between.
+    """The chunks that one growth adjoined, or several of the same axis with nothing in between.
 
     All values are in chunks.
     """
@@ -412,7 +412,7 @@ def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, 
 
 
 def panel_axis(axis: int, free: list[int], ndim: int) -> int | None:
-    """The axis with one panel for each index, where there are three to show."""
+    """Return the axis with one panel for each index, where there are three to show."""
     if len(free) < 3:
         return None
     if not -ndim <= axis < ndim or axis % ndim not in free:

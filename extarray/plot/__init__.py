@@ -257,7 +257,7 @@ def _new_figure(
     title: str | None,
     aside: float | None,
 ) -> tuple[Any, list[Any], int]:
-    """A figure whose cells are large enough for addresses of so many digits.
+    """Make a figure whose cells are large enough for addresses of so many digits.
 
     `aside` is the width in inches that a legend at the side needs, None where it lies below.
     Returns the figure, its axes, and how many panels lie side by side.
@@ -283,7 +283,7 @@ def _new_figure(
 def _draw_cells(
     ax: Any, panel: Panel, cells: NDArray[np.float64], outer: tuple[bool, bool]
 ) -> None:
-    """The coloured cells and what stands around them."""
+    """Draw the coloured cells and what stands around them."""
     height, width = panel.addresses.shape
     ax.imshow(cells, interpolation="nearest", aspect="equal")
     ax.xaxis.tick_top()
@@ -306,7 +306,7 @@ def _draw_cells(
 def _draw_lines_and_addresses(
     ax: Any, panel: Panel, owner: NDArray[np.int64], colours: NDArray[np.float64], digits: int
 ) -> None:
-    """Lines between cells, heavy between segments, and the addresses where there is room."""
+    """Draw lines between cells, heavy between segments, and addresses where there is room."""
     collections = require("matplotlib.collections", "plot", "extarray.plot.growth_map")
     height, width = owner.shape
     box = ax.get_window_extent()
@@ -346,7 +346,7 @@ def _ticks(count: int) -> range:
 def _draw_legend(
     figure: Any, history: list[Segment], colours: NDArray[np.float64], names: list[str]
 ) -> None:
-    """A line a segment while they are few, else a line an axis with its range of shades."""
+    """Draw a line a segment while they are few, else a line an axis with its range of shades."""
     patches = require("matplotlib.patches", "plot", "extarray.plot.growth_map")
     handler = require("matplotlib.legend_handler", "plot", "extarray.plot.growth_map")
 
@@ -381,7 +381,7 @@ def _draw_legend(
 
 
 def _legend_width(history: list[Segment], names: list[str]) -> float | None:
-    """Inches that a legend at the side needs: a line a segment while they are few, else None."""
+    """Return the inches that a legend at the side needs; None where it has a line an axis."""
     if len(history) > _MAX_LEGEND:
         return None
     return 0.5 + 0.055 * max(len(label) for label in segment_labels(history, names))
