@@ -9,37 +9,34 @@ from __future__ import annotations
 
 import html
 import math
-from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.grid.drawing import (
+    SHORTEST,
+    CellAxis,
+    Face,
+    Growth,
+    Growths,
+    axis_names,
+    cell_axis,
+    runs_of_equals,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
 
 __all__ = ["describe"]
 
-Growth = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-
-# From the first growth to the last: dark blue, teal, green, yellow; apart also without colour.
-_RAMP = [(58, 76, 139), (40, 122, 142), (53, 163, 124), (134, 200, 84), (240, 214, 73)]
-_SHADES = 16  # colours; of more growths, neighbours share one
-
 # Pixels.
-_LONGEST, _SHORTEST = 190.0, 24.0  # of an axis
-_LEAST_CELL = 4.0  # or the grid has no lines
 _MARGIN = 24.0  # at the left, for a label that is turned
 _LETTER = 6.0
 _STRIP = (230.0, 12.0)
 
 _DEPTH = (0.42, -0.30)  # what a pixel of the axis that points away is on paper
-_MOST_CELLS = 48  # along an axis; more chunks are drawn together
-_LISTED = 4  # growths told in words, of which the last is the array's last
 _LONGEST_NAME = 16  # letters of the name of an axis
 
 _LINES = 'fill="none" stroke="#fff" stroke-opacity=".55" stroke-width=".8"'
@@ -53,7 +50,7 @@ _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 
 
 def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
-    """HTML element that shows an array.
+    """Return the HTML element that shows an array.
 
     Parameters
     ----------
@@ -78,14 +75,14 @@ def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], G
     >>> text.startswith("<div"), text.count("<svg"), "(4, 3)" in text
     (True, 1, True)
     """
-    history = _History(n_growths, growth)
+    growths = Growths(n_growths, growth)
     names = _names(facts)
-    if history.is_empty or 0 in facts["shape"]:
+    if growths.is_empty or 0 in facts["shape"]:
         picture = _nothing()
     else:
-        picture, left = _grid(facts, names, history)
-        if history.n_shades > 1:
-            picture += _growth(names, history, left)
+        picture, left = _grid(facts, names, growths)
+        if growths.n_shades > 1:
+            picture += _growth(names, growths, left)
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:8px 32px;align-items:center;'
         f'margin:4px 0 8px;line-height:1.4">{_table(facts)}<div>{picture}</div></div>'
@@ -93,10 +90,10 @@ def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], G
 
 
 def _names(facts: Mapping[str, Any]) -> list[str]:
-    """Names of the axes, or their numbers."""
-    dims = facts["dims"] or [f"axis {j}" for j in range(len(facts["shape"]))]
+    """Return the names of the axes, or their numbers."""
     return [
-        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in dims
+        name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+        for name in axis_names(facts["dims"] or None, len(facts["shape"]))
     ]
 
 
@@ -104,7 +101,7 @@ def _names(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _table(facts: Mapping[str, Any]) -> str:
-    """Facts that matter at a glance, of the array and of a chunk."""
+    """Return the facts that matter at a glance, of the array and of a chunk."""
     count, segments = math.prod(facts["grid"]), facts["segments"]
     chunk_bytes = math.prod(facts["chunks"]) * facts["dtype"].itemsize
     order = "" if facts["order"] == "C" else f", order {facts['order']}"
@@ -149,7 +146,7 @@ def _where(facts: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Text of a value, cut where it is long."""
+    """Return the text of a value, cut where it is long."""
     text = str(value)
     if len(text) > 240:
         text = f"{text[:160]} … {text[-60:]}"
@@ -159,84 +156,18 @@ def _text(value: Any) -> str:
 # -- growth --------------------------------------------------------------------------------------
 
 
-class _History:
-    """Which growth adjoined which chunk, by the colour that it is drawn in.
-
-    A chunk was there as soon as the grid had become large enough along every axis: of the growths
-    that share a colour, the grid after the last is all that has to be known.
-    """
-
-    def __init__(self, n: int, growth: Callable[[int], Growth]) -> None:
-        # Before all axes have an extent there is no chunk.
-        first = bisect_left(range(n), True, key=lambda number: 0 not in _extents(growth(number)))
-        self._growth = growth
-        self._first = first
-        self._n = n = n - first
-        self.is_empty = n == 0
-        self.n_shades = min(n, _SHADES)
-        self._lasts = [(shade + 1) * n // self.n_shades - 1 for shade in range(self.n_shades)]
-        grids = [growth(first + last) for last in self._lasts]
-        self.starts = np.array([start for *_, start, _ in grids], np.int64)
-        self.stops = np.array([stop for *_, stop in grids], np.int64)
-
-    def shades(self, axis: int, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first shade in which an axis had these chunk indices."""
-        return np.maximum(
-            np.searchsorted(self.stops[:, axis], indices, side="right"),
-            np.searchsorted(-self.starts[:, axis], -indices, side="left"),
-        )
-
-    def colour(self, shade: int) -> str:
-        """Colour of a shade, in CSS."""
-        place = shade / max(1, self.n_shades - 1) * (len(_RAMP) - 1)
-        low = min(int(place), len(_RAMP) - 2)
-        part = place - low
-        mixed = [round(a + (b - a) * part) for a, b in zip(_RAMP[low], _RAMP[low + 1], strict=True)]
-        return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}"
-
-    def shares(self) -> list[float]:
-        """Part of the file that ends with each shade."""
-        totals = [math.prod(extents) for extents in (self.stops - self.starts).tolist()]
-        return [total / totals[-1] for total in totals]
-
-    def told(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Colours and words for a few growths; no colour for those that are left out."""
-        n = self._n
-        numbers = range(n) if n <= _LISTED + 1 else [*range(_LISTED - 1), n - 1]
-        words = []
-        for k in numbers:
-            axis, side, *_ = growth = self._growth(self._first + k)
-            extents = _extents(growth)
-            if k == 0:
-                text = f"first {'×'.join(map(str, extents))}"
-            else:
-                before = _extents(self._growth(self._first + k - 1))
-                where = " at its start" if side else ""
-                text = f"{names[axis]} +{extents[axis] - before[axis]:,}{where}"
-            words.append((self.colour(bisect_left(self._lasts, k)), text))
-        if len(words) < n:
-            words.insert(-1, ("", f"… {n - len(words):,} more"))
-        return words
-
-
-def _extents(growth: Growth) -> list[int]:
-    """Extents of the grid after a growth."""
-    *_, start, stop = growth
-    return [b - a for a, b in zip(start, stop, strict=True)]
-
-
-def _growth(names: Sequence[str], history: _History, left: float) -> str:
-    """The file as a strip of segments, and the growths in words."""
+def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
+    """Return the file as a strip of segments, and the growths in words."""
     width, height = _STRIP
     pieces, x = [], 0.0
-    for shade, share in enumerate(history.shares()):
+    for shade, share in enumerate(growths.shares()):
         end = share * width
         # What is too small to be seen goes with what follows.
         if end - x < 0.25 and share < 1:
             continue
         pieces.append(
             f'<rect x="{_n(x)}" width="{_n(end - x)}" height="{height:g}" '
-            f'fill="{history.colour(shade)}"/>'
+            f'fill="{growths.colour(shade)}"/>'
         )
         if 0 < x and end - x > 1.5:
             pieces.append(f'<path d="M{_n(x)} 0v{height:g}" {_LINES}/>')
@@ -250,7 +181,7 @@ def _growth(names: Sequence[str], history: _History, left: float) -> str:
         f'border-radius:2px;margin-right:4px;background:{colour}"></span>{_text(text)}</span>'
         if colour
         else f"<span>{text}</span>"
-        for colour, text in history.told(names)
+        for colour, text in growths.told(names)
     ]
     return (
         f'<div style="margin:6px 0 0 {left:g}px">'
@@ -265,35 +196,8 @@ def _growth(names: Sequence[str], history: _History, left: float) -> str:
 # -- the grid ------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Axis:
-    """An axis as it is drawn: cells between edges, in pixels, and the first shade of each."""
-
-    label: str
-    edges: list[float]
-    shades: NDArray[np.int64]
-    has_lines: bool
-
-    @property
-    def length(self) -> float:
-        return self.edges[-1]
-
-
-@dataclass
-class _Face:
-    """A side of the box: its first corner, and for both axes what a pixel of them is on paper."""
-
-    corner: tuple[float, float]
-    rows: _Axis
-    down: tuple[float, float]
-    columns: _Axis
-    right: tuple[float, float]
-    shades: NDArray[np.int64]  # of each cell
-    veil: str  # a colour over it, so that the sides stand apart
-
-
-def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> tuple[str, float]:
-    """The grid of chunks: a row, a plane, or a box of the three axes with most chunks.
+def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> tuple[str, float]:
+    """Return the grid of chunks: a row, a plane, or a box of the three axes with most chunks.
 
     Also the pixels that it has at the left for a label.
     """
@@ -301,14 +205,14 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> 
     most = sorted(sorted(range(len(shape)), key=lambda j: -grid[j])[:3])
     longest = max((shape[j] for j in most), default=1)
     axes = [
-        _axis(j, names[j], shape[j], facts["offset"][j], facts["chunks"][j], longest, history)
+        cell_axis(j, names[j], shape[j], facts["offset"][j], facts["chunks"][j], longest, growths)
         for j in most
     ]
     while len(axes) < 2:  # a row, or one cell
-        axes.insert(0, _Axis("", [0.0, _SHORTEST], np.zeros(1, np.int64), False))
+        axes.insert(0, CellAxis("", [0.0, SHORTEST], np.zeros(1, np.int64), False))
     rows, columns = axes[-2:]
     front = np.maximum.outer(rows.shades, columns.shades)
-    faces = [_Face((0.0, 0.0), rows, (0.0, 1.0), columns, (1.0, 0.0), front, "none")]
+    faces = [Face((0.0, 0.0), rows, (0.0, 1.0), columns, (1.0, 0.0), front, "none")]
     is_turned = _width(rows.label) < rows.length
     left = _MARGIN if is_turned else 12 + _width(rows.label)
     labels = [
@@ -327,8 +231,8 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> 
         side = np.maximum.outer(rows.shades, np.maximum(depth.shades, columns.shades[-1]))
         at = columns.length
         faces += [
-            _Face((0.0, 0.0), depth, _DEPTH, columns, (1.0, 0.0), top, "#fff"),
-            _Face((at, 0.0), rows, (0.0, 1.0), depth, _DEPTH, side, "#000"),
+            Face((0.0, 0.0), depth, _DEPTH, columns, (1.0, 0.0), top, "#fff"),
+            Face((at, 0.0), rows, (0.0, 1.0), depth, _DEPTH, side, "#000"),
         ]
         labels.append(_label(depth.label, at + far_x / 2 + 7, rows.length + far_y / 2 + 9, "start"))
         right = max(far_x, far_x / 2 + 7 + _width(depth.label))
@@ -343,39 +247,14 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], history: _History) -> 
         f'<svg width="{_n(left + columns.length + right)}" height="{_n(bottom - far_y + 4)}" '
         'style="display:block;overflow:visible" role="img" aria-label="Grid of chunks">'
         f'<g transform="translate({_n(left)} {_n(4 - far_y)})">'
-        + "".join([_face(face, history) for face in faces] + labels)
+        + "".join([_face(face, growths) for face in faces] + labels)
         + "</g></svg>"
     )
     return svg, left
 
 
-def _axis(
-    axis: int,
-    name: str,
-    extent: int,
-    offset: int,
-    chunk: int,
-    longest: int,
-    history: _History,
-) -> _Axis:
-    """An axis with a bounded number of cells, of the chunks that hold the elements."""
-    first, lead = divmod(offset, chunk)
-    n = -(-(extent + lead) // chunk)
-    length = max(_SHORTEST, _LONGEST * extent / longest)
-    cells = min(n, _MOST_CELLS)
-    stops = [(cell + 1) * n // cells for cell in range(cells)]
-    # Of several chunks in a cell, the one in the middle.
-    middles = [(low + high) // 2 for low, high in zip([0, *stops], stops, strict=False)]
-    return _Axis(
-        label=f"{name} · {extent:,}",
-        edges=[0.0, *(min(stop * chunk - lead, extent) / extent * length for stop in stops)],
-        shades=history.shades(axis, first + np.array(middles, np.int64)),
-        has_lines=cells == n and length / n >= _LEAST_CELL,
-    )
-
-
-def _face(face: _Face, history: _History) -> str:
-    """A side of the box: cells of one colour as one path, lines between chunks, an outline."""
+def _face(face: Face, growths: Growths) -> str:
+    """Return a side of the box: a path for each colour, lines between chunks, an outline."""
     rows, columns = face.rows, face.columns
     (x, y), (dx, dy), (rx, ry) = face.corner, face.down, face.right
 
@@ -391,8 +270,8 @@ def _face(face: _Face, history: _History) -> str:
 
     shades = face.shades
     paths: dict[int, str] = {}
-    for first, last in _runs([row.tobytes() for row in shades]):
-        for left, right in _runs(shades[first].tolist()):
+    for first, last in runs_of_equals([row.tobytes() for row in shades]):
+        for left, right in runs_of_equals(shades[first].tolist()):
             piece = block(
                 rows.edges[first], rows.edges[last], columns.edges[left], columns.edges[right]
             )
@@ -401,7 +280,7 @@ def _face(face: _Face, history: _History) -> str:
     whole = block(0.0, rows.length, 0.0, columns.length)
     drawn = [
         f'<path d="{cells}" fill="{colour}" stroke="{colour}" stroke-width=".4"/>'
-        for cells, colour in ((paths[shade], history.colour(shade)) for shade in sorted(paths))
+        for cells, colour in ((paths[shade], growths.colour(shade)) for shade in sorted(paths))
     ]
     if face.veil != "none":
         drawn.append(f'<path d="{whole}" fill="{face.veil}" fill-opacity=".2"/>')
@@ -416,14 +295,8 @@ def _face(face: _Face, history: _History) -> str:
     return "".join(drawn)
 
 
-def _runs(values: Sequence[Any]) -> list[tuple[int, int]]:
-    """Ranges of equal neighbours."""
-    starts = [i for i, value in enumerate(values) if i == 0 or value != values[i - 1]]
-    return list(zip(starts, [*starts[1:], len(values)], strict=True))
-
-
 def _nothing() -> str:
-    """The place of a grid without a chunk."""
+    """Return the place of a grid without a chunk."""
     return (
         f'<svg width="{_STRIP[0]:g}" height="60" style="display:block" role="img" '
         'aria-label="No chunk">'
@@ -443,10 +316,10 @@ def _label(text: str, x: float, y: float, anchor: str, turned: bool = False) -> 
 
 
 def _width(text: str) -> float:
-    """Pixels of a label, nearly."""
+    """Return the pixels of a label, nearly."""
     return _LETTER * len(text)
 
 
 def _n(value: float) -> str:
-    """A number of pixels, short."""
+    """Return a number of pixels, short."""
     return f"{value:.1f}".removesuffix(".0")

@@ -48,7 +48,7 @@ COMMANDS = ("check", "demo", "info")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line."""
     from extarray import __version__
 
     parser = argparse.ArgumentParser(

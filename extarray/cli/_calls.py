@@ -11,12 +11,12 @@ __all__ = ["WrongCall", "wrong_calls"]
 
 
 class WrongCall(Exception):  # noqa: N818 -- the exit status says so
-    """What was given to the command is not possible, whatever the files are."""
+    """A call of the command that is not possible, whatever the files are."""
 
 
 @contextlib.contextmanager
 def wrong_calls() -> Iterator[None]:
-    """Have what extarray says of arguments be said of the call."""
+    """Say of the call what extarray says of arguments."""
     try:
         yield
     except ArgumentError as error:

@@ -91,7 +91,7 @@ class Checker:
 
 
 def grid_addresses(axial: Any) -> NDArray[np.int64]:
-    """The address of every chunk, in the shape of the grid."""
+    """Return the address of every chunk, in the shape of the grid."""
     grid = tuple(int(n) for n in axial.grid)
     indices = np.indices(grid, dtype=np.int64).reshape(len(grid), -1).T
     addresses: NDArray[np.int64] = np.asarray(axial.addresses(np.ascontiguousarray(indices)))
@@ -99,7 +99,7 @@ def grid_addresses(axial: Any) -> NDArray[np.int64]:
 
 
 def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of each element: NaN equals itself, and 0.0 is not -0.0."""
+    """Return the bytes of each element: NaN equals itself, and 0.0 is not -0.0."""
     flat = np.ascontiguousarray(values).reshape(-1, 1)
     return flat.view(np.uint8)
 

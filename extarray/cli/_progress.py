@@ -44,7 +44,7 @@ class Progress:
             self._bar = tqdm.tqdm(total=total, desc=what, unit=f" {unit}", ncols=width)
 
     def step(self, text: str, by: int = 1) -> None:
-        """One step (or several) is done; `text` says what it led to."""
+        """Note that one step (or several) is done; `text` says what it led to."""
         self._done += by
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)

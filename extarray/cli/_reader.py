@@ -162,7 +162,7 @@ class Reader:
             self._changed.notify_all()
 
     def _status(self) -> int | None:
-        """Its exit status; None if it has said its last word and yet does not end."""
+        """Return its exit status; None if it has said its last word and yet does not end."""
         try:
             return self._process.wait(_REAP)
         except subprocess.TimeoutExpired:

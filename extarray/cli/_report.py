@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Growth(NamedTuple):
-    """What one growth cost."""
+    """The cost of one growth."""
 
     axis: int
     nbytes: int  # of the new data
@@ -35,7 +35,7 @@ class Growth(NamedTuple):
 def print_start(
     scene: Scene, path: Path, chunks: Sequence[int], arrivals: Sequence[Arrival], seed: int
 ) -> None:
-    """What is about to happen."""
+    """Print what is about to happen."""
     data = scene.data
     print(f"Scene    {scene.title}: {by(data.shape)} {data.dtype}, {format_bytes(data.nbytes)}")
     if scene.credit:
@@ -50,7 +50,7 @@ def print_start(
 
 
 def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
-    """What was compared, and by whom."""
+    """Print what was compared, and by whom."""
     print("\nChecked against the scene, and found equal")
     print(
         f"  writer: every piece, a random box after each, and all at the end: "
@@ -64,7 +64,7 @@ def print_checks(writer: Checker, report: dict[str, Any], states: int) -> None:
 
 
 def print_history(a: Any) -> None:
-    """The growth history, a line a segment."""
+    """Print the growth history, a line a segment."""
     from extarray.plot import segments
 
     print("\nGrowth history, in chunks: one segment for each uninterrupted growth of an axis")
@@ -78,7 +78,7 @@ def print_history(a: Any) -> None:
 
 
 def print_storage(info: dict[str, Any]) -> None:
-    """What the array takes on disk."""
+    """Print what the array takes on disk."""
     print("\nStorage")
     logical, allocated, metadata, files = (
         format_bytes(info[f"{name}_bytes"]) for name in ("logical", "allocated", "metadata", "file")
@@ -91,7 +91,7 @@ def print_storage(info: dict[str, Any]) -> None:
 
 
 def print_times(growths: Sequence[Growth]) -> None:
-    """What growing cost, by axis and in all, against rewriting."""
+    """Print what growing cost, by axis and in all, against rewriting."""
     print("\nTime to grow, against rewriting a .npy file at each growth (the same data; no fsync)")
     rows = [("axis", "growths", "new data", "extarray", "rewriting", "ratio")]
     timed = [growth for growth in growths if growth.rewriting is not None]
@@ -123,7 +123,7 @@ def print_times(growths: Sequence[Growth]) -> None:
 
 
 def _print_table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> None:
-    """Columns as wide as their widest entry, to the right but for those in `left`."""
+    """Print columns as wide as their widest entry, to the right but for those in `left`."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (
@@ -134,5 +134,5 @@ def _print_table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> None:
 
 
 def by(values: Sequence[int], between: str = " x ") -> str:
-    """Numbers with something between them: ``145 x 145 x 200``."""
+    """Join numbers with something between them: ``145 x 145 x 200``."""
     return between.join(map(str, values))

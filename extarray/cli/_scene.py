@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
 
 
 def default_path() -> Path:
-    """The file of AVIRIS Indian Pines in the installed package `tensorly`.
+    """Return the file of AVIRIS Indian Pines in the installed package `tensorly`.
 
     The package is found, not imported: it would import SciPy, and the demo needs one file of it.
     """
@@ -107,7 +107,7 @@ def load(path: str | os.PathLike[str] | None = None, variable: str | None = None
 
 
 def _read(path: Path, variable: str | None) -> NDArray[Any]:
-    """The array that the file holds, or the named one of several."""
+    """Return the array that the file holds, or the named one of several."""
     suffix = path.suffix.lower()
     try:
         if suffix == ".npy":
@@ -201,7 +201,7 @@ def schedule(
 
 
 class Layout:
-    """Which rows, columns and bands of the scene an array holds, in the array's order.
+    """The rows, columns and bands of the scene that an array holds, in the array's order.
 
     The array grows at the end of its axes, the pieces of the scene arrive in any order: the array
     holds them in the order of their arrival, and this is the map back.
@@ -226,11 +226,11 @@ class Layout:
         return tuple(sum(stop - start for start, stop in axis) for axis in self.pieces)
 
     def indices(self, axis: int) -> NDArray[np.int64]:
-        """The index in the scene of each index of the array."""
+        """Return the index in the scene of each index of the array."""
         parts = [np.arange(start, stop) for start, stop in self.pieces[axis]]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
     def expected(self, scene: NDArray[Any], box: Sequence[slice]) -> NDArray[Any]:
-        """What the array must hold in a box of it: a copy, cut from the scene."""
+        """Return what the array must hold in a box of it: a copy, cut from the scene."""
         chosen = (self.indices(axis)[part] for axis, part in enumerate(box))
         return scene[np.ix_(*chosen)]

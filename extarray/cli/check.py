@@ -85,7 +85,7 @@ def _is_fine(report: Any) -> bool:
 
 
 def _is_array(path: str) -> bool:
-    """Whether files beside a folder have its name."""
+    """Tell whether files beside a folder have its name."""
     return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
 
 

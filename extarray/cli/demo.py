@@ -210,7 +210,7 @@ class _Conventional:
         np.save(self._path, data)
 
     def grow(self, data: NDArray[Any], axis: int) -> float | None:
-        """Adjoin `data` along `axis` and rewrite the file; the seconds that it took."""
+        """Adjoin `data` along `axis` and rewrite the file; return the seconds that it took."""
         if self._left < 0:
             return None
         began = time.perf_counter()
@@ -282,14 +282,14 @@ def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
 
 
 def _in_order(stored: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """The array with its rows, columns and bands in the scene's order."""
+    """Return the array with its rows, columns and bands in the scene's order."""
     ordered = np.empty_like(stored)
     ordered[np.ix_(*(layout.indices(axis) for axis in range(stored.ndim)))] = stored
     return ordered
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether an array at this path is from an earlier demo; any other one is left alone."""
+    """Tell whether an array at this path is from an earlier demo; any other is left alone."""
     import extarray as xa
 
     if not any(path.with_name(path.name + suffix).exists() for suffix in (".xmd", ".xta")):
@@ -316,7 +316,7 @@ def _choose_chunks(given: Sequence[int] | None, shape: Sequence[int]) -> tuple[i
 
 
 def _choose_bands(given: Sequence[int] | None, scene: Scene) -> tuple[Sequence[int], str]:
-    """The bands of the composite, and what to call it."""
+    """Return the bands of the composite, and what to call it."""
     if given is None:
         return scene.composite, scene.composite_title
     count = scene.data.shape[2]
@@ -334,7 +334,7 @@ def _draw(
     bands: tuple[Sequence[int], str],
     out: Path,
 ) -> list[Path]:
-    """The composite, as stored and as it is, and the growth map."""
+    """Draw the composite, as stored and as it is, and the growth map."""
     from extarray.plot import composite, growth_map
 
     figures = require("matplotlib.figure", "demo", "extarray demo")

@@ -51,7 +51,7 @@ def _mapped_memory(value: Any) -> int | None:
 
 
 def _half_of_memory() -> int:
-    """Half of the physical memory, in bytes."""
+    """Return half of the physical memory, in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, OSError, ValueError):  # not on this system

@@ -210,7 +210,7 @@ class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818
 
 
 def storage_error(error: OSError, what: str, path: object) -> StorageError:
-    """The family's error for one of the operating system.
+    """Return the family's error for one of the operating system.
 
     Parameters
     ----------

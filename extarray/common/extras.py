@@ -14,7 +14,7 @@ __all__ = ["missing", "require"]
 
 
 def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraError:
-    """The error for a package that is not installed, ready to raise.
+    """Return the error for a package that is not installed, ready to raise.
 
     Parameters
     ----------

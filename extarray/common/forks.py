@@ -25,7 +25,7 @@ _heirs: dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]] = {}
 
 
 def in_children(heir: _T, method: Callable[[_T], None]) -> None:
-    """Have a method of an object called in each forked child, as long as the object lives.
+    """Call a method of an object in each forked child, as long as the object lives.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ _MOST_PARTS = 100
 
 
 def format_fill(value: Any) -> str:
-    """Text of a fill value; of a long record only what it takes.
+    """Return the text of a fill value; of a long record only what it takes.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def format_fill(value: Any) -> str:
 
 
 def _parts(dtype: Any) -> int:
-    """Values in an element; an extent of 0 counts 1, as for what prints them."""
+    """Return the number of values in an element; an extent of 0 counts 1, as in printing."""
     if dtype.subdtype is not None:
         base, extents = dtype.subdtype
         n: int = math.prod(max(1, n) for n in extents)
@@ -64,7 +64,7 @@ def _parts(dtype: Any) -> int:
 
 
 def format_bytes(n: int) -> str:
-    """Number of bytes in words of the user.
+    """Return a number of bytes in words of the user.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def format_bytes(n: int) -> str:
 
 
 def format_attrs(facts: Mapping[str, Any]) -> list[str]:
-    """Names and values of the attributes, each cut to a line; without ``"dims"``, which are shown.
+    """Return names and values of the attributes, a line each; not ``"dims"``, where they are shown.
 
     Parameters
     ----------

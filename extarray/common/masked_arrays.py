@@ -15,7 +15,7 @@ __all__ = ["unmasked"]
 
 
 def unmasked(values: Any, dtype: np.dtype[Any], fill: Any) -> NDArray[Any]:
-    """Elements of an array; what is masked has the fill value.
+    """Return the elements of an array; what is masked has the fill value.
 
     Parameters
     ----------

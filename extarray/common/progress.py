@@ -48,7 +48,7 @@ class Progress:
         self._width = 0
 
     def add(self, nbytes: int) -> None:
-        """So many bytes more are done."""
+        """Note that so many bytes more are done."""
         self.done += nbytes
         if not self._shown:
             return
@@ -58,7 +58,7 @@ class Progress:
             self._show(now)
 
     def skip(self, nbytes: int) -> None:
-        """So many bytes were done before this began: they say nothing about its speed."""
+        """Note that so many bytes were done before this began: they say nothing about its speed."""
         self.done += nbytes
         self._first += nbytes
 
@@ -112,7 +112,7 @@ def say(text: str, end: str = "\n") -> bool:
 
 
 def _has_terminal() -> bool:
-    """Whether stderr is a terminal: it may be None, closed, or an object of the program's own."""
+    """Tell whether stderr is a terminal: it may be None, closed, or any object."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
     except (AttributeError, ValueError):

@@ -144,11 +144,11 @@ def _wait(ends: list[threading.Event], takers: dict[int, int]) -> None:
 
 
 def _goes_on(ends: list[threading.Event], takers: dict[int, int]) -> bool:
-    """Whether there is anything left to wait for."""
+    """Tell whether there is anything left to wait for."""
     return any(
         takers.setdefault(number, 0) and not end.is_set() for number, end in enumerate(ends, 1)
     )
 
 
 def _nothing() -> None:
-    """Nothing can come to an early end."""
+    """Do nothing: there is nothing that could come to an early end."""

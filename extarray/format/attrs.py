@@ -24,7 +24,7 @@ _LONGEST = 2**32 - 1
 
 
 def _checked(value: Any, where: str) -> Any:
-    """A copy of a JSON value; anything else raises."""
+    """Copy a JSON value; refuse anything else."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
@@ -53,7 +53,7 @@ def _type_name(value: Any) -> str:
 
 
 def _advice(value: Any) -> str:
-    """How to have a value of JSON instead of one that is none."""
+    """Return how to have a value of JSON instead of one that is none."""
     if isinstance(value, np.ndarray):
         return "give its .tolist()"
     if isinstance(value, (np.datetime64, np.timedelta64)):
@@ -77,7 +77,7 @@ def _check_key(key: Any, where: str) -> None:
 
 
 def encode_attrs(values: Any) -> str:
-    """JSON text of attributes.
+    """Return the JSON text of attributes.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def encode_attrs(values: Any) -> str:
 
 
 def decode_attrs(text: str) -> dict[str, Any]:
-    """Attributes from their JSON text.
+    """Return the attributes from their JSON text.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def decode_attrs(text: str) -> dict[str, Any]:
 
 
 def check_attrs(blob: bytes) -> str:
-    """JSON text of attributes from the bytes of a file.
+    """Return the JSON text of attributes from the bytes of a file.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class Attributes(MutableMapping[str, Any]):
         return value
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Value of an attribute, which is set where there is none.
+        """Return the value of an attribute, which is set where there is none.
 
         Parameters
         ----------

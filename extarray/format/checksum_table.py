@@ -22,7 +22,7 @@ _IN_DOUBT = 1
 
 
 def sums_capacity(number: int) -> int:
-    """Sums that an extent of the table of checksums holds: each twice as many as the one before.
+    """Return the sums that an extent of their table holds: each twice as many as the one before.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def sums_capacity(number: int) -> int:
 
 
 def sums_bytes(n_extents: int) -> int:
-    """Bytes that tell where the table of checksums is.
+    """Return the bytes that tell where the table of checksums is.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def sums_bytes(n_extents: int) -> int:
 
 
 def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
-    """Bytes that tell where the table of checksums is, and whether they are up to date.
+    """Return the bytes that tell where the table of checksums is, and whether they are up to date.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
 
 
 def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
-    """What `encode_sums` encoded, or None where the bytes are none of that.
+    """Return what `encode_sums` encoded, or None where the bytes are none of that.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ __all__ = ["check_dims", "known_dims", "wider_dims"]
 
 
 def check_dims(dims: Any, ndim: int) -> list[str]:
-    """Names of the axes that a user gives.
+    """Return the names of the axes that a user gives.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def check_dims(dims: Any, ndim: int) -> list[str]:
 
 
 def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
-    """Names of the axes from the attribute ``"dims"``, or None where it holds something else.
+    """Return the names of the axes from the attribute ``"dims"``; None where it holds others.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
 
 
 def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:
-    """Names of the axes with one axis more.
+    """Return the names of the axes with one axis more.
 
     Parameters
     ----------

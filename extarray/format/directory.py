@@ -26,7 +26,7 @@ __all__ = [
 
 
 class BlockKind(enum.IntEnum):
-    """What a block is for; its entry in the directory has this number.
+    """The kinds of optional blocks; the entry of a block in the directory has the number.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ _ENTRY = struct.Struct("<IIQ")
 
 
 def entry_offset(header: Header, kind: BlockKind) -> int:
-    """Offset of an entry of the directory.
+    """Return the offset of an entry of the directory.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def entry_offset(header: Header, kind: BlockKind) -> int:
 
 
 def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
-    """Bytes of an entry: where a block is.
+    """Return the bytes of an entry: where a block is.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
 
 
 def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind, int]:
-    """Offsets of the blocks that there are.
+    """Return the offsets of the blocks that there are.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind
 
 
 def pending_offset(group: int, slot: int) -> int:
-    """Offset of a pending state.
+    """Return the offset of a pending state.
 
     Parameters
     ----------

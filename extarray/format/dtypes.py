@@ -32,7 +32,7 @@ _OF_LONG = {"longdouble", "digits"}, set[str]()
 
 
 def check_dtype(dtype: Any) -> np.dtype[Any]:
-    """A data type that can be stored.
+    """Return a data type that can be stored.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _understood(dtype: Any) -> np.dtype[Any]:
-    """What NumPy understands, and the names that it knows as soon as `ml_dtypes` is imported."""
+    """Return the dtype that NumPy understands, with the names that `ml_dtypes` adds."""
     understood: np.dtype[Any]
     try:
         understood = np.dtype(dtype)
@@ -96,7 +96,7 @@ def _understood(dtype: Any) -> np.dtype[Any]:
 
 
 def _depth(dtype: np.dtype[Any]) -> int:
-    """How many types lie around the innermost, not counted far beyond what is allowed."""
+    """Return how many types lie around the innermost, not counted far beyond what is allowed."""
     depth, level = -1, [dtype]
     while level and depth <= _DEEPEST:
         parts = [part for outer in level for part in _parts(outer)]
@@ -106,14 +106,14 @@ def _depth(dtype: np.dtype[Any]) -> int:
 
 
 def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """The types that a record or a sub-array consists of."""
+    """Return the types that a record or a sub-array consists of."""
     if dtype.subdtype is not None:
         return [dtype.subdtype[0]]
     return [entry[0] for entry in (dtype.fields or {}).values()]
 
 
 def encode_dtype(dtype: np.dtype[Any]) -> Any:
-    """JSON value that describes a data type.
+    """Return the JSON value that describes a data type.
 
     Parameters
     ----------
@@ -157,12 +157,12 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
 
 
 def _long_digits() -> int:
-    """Binary digits of this machine's `long double`: 64 on x86, 113 on others."""
+    """Return the binary digits of this machine's `long double`: 64 on x86, 113 on others."""
     return int(np.finfo(np.longdouble).nmant) + 1
 
 
 def decode_dtype(value: Any) -> np.dtype[Any]:
-    """Data type from its description.
+    """Return the data type from its description.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
 
 
 def _decoded(value: Any, depth: int) -> np.dtype[Any]:
-    """Data type of a description, or of a part of one that lies so deep in it."""
+    """Return the data type of a description, or of a part of one that lies so deep in it."""
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):

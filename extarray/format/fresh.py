@@ -61,7 +61,7 @@ def encode_fresh(
     slots: Sequence[int],
     blocks: Mapping[BlockKind, bytes] | None = None,
 ) -> Fresh:
-    """A fresh ``.xmd`` that tells of one state.
+    """Return a fresh ``.xmd`` that tells of one state.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def encode_fresh(
 
 
 def attrs_room(length: int) -> int:
-    """Bytes of a room for attributes, and for longer ones to come.
+    """Return the bytes of a room for attributes, and for longer ones to come.
 
     Parameters
     ----------

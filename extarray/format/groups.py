@@ -47,7 +47,7 @@ class Pending(NamedTuple):
 
 
 def encode_pending(pending: Pending) -> bytes:
-    """Bytes of a pending state: its superblock, and where its decision is.
+    """Return the bytes of a pending state: its superblock, and where its decision is.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def encode_pending(pending: Pending) -> bytes:
 
 
 def decode_pending(data: bytes, ndim: int) -> Pending | None:
-    """Pending state from its bytes, or None where they are none (torn, or never written).
+    """Return the pending state from its bytes; None where they are none (torn, or never written).
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def decode_pending(data: bytes, ndim: int) -> Pending | None:
 
 
 def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Bytes of the list of those who took part in a commit of several arrays.
+    """Return the bytes of the list of those who took part in a commit of several arrays.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Uuids and paths of those who took part in a commit of several arrays.
+    """Return the uuids and paths of those who took part in a commit of several arrays.
 
     Parameters
     ----------

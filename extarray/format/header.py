@@ -51,7 +51,7 @@ _WORK_BYTES = 32
 
 @dataclass(frozen=True)
 class Header:
-    """What never changes in the life of an array."""
+    """The header: all that never changes in the life of an array."""
 
     uuid: bytes
     dtype: np.dtype[Any]
@@ -109,14 +109,14 @@ class Header:
         return self.header_bytes + DIRECTORY_AT
 
     def superblock_offset(self, slot: int) -> int:
-        """Offset of a superblock."""
+        """Return the offset of a superblock."""
         if slot < len(LIVE_SLOTS):
             return self.header_bytes + slot * CELL
         return self.header_bytes + SPARED_AT + (slot - len(LIVE_SLOTS)) * CELL
 
 
 def encode_header(header: Header) -> bytes:
-    """Bytes of a header, without the zeros that follow them up to `header_bytes`.
+    """Return the bytes of a header, without the zeros that follow them up to `header_bytes`.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def header_bytes_of(data: bytes) -> int:
-    """Bytes of a header, unchecked.
+    """Return the bytes of a header, unchecked.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def header_bytes_of(data: bytes) -> int:
 
 
 def decode_header(data: bytes) -> Header:
-    """Header from the first bytes of ``.xmd``.
+    """Return the header from the first bytes of ``.xmd``.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def decode_header(data: bytes) -> Header:
 
 
 def header_content(data: bytes) -> bytes:
-    """The part of a header that means something: what its checksum covers, and the checksum.
+    """Return the part of a header that means something: what its checksum covers, and the checksum.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ DATASET_ORIGIN = "dataset_origin"
 
 
 class Taken(NamedTuple):
-    """What a copy has of an axis.
+    """The part of an axis that a copy has.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Taken(NamedTuple):
 
 
 def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """Names of the axes that coordinates refer to: xarray has some where there are none.
+    """Return the names of the axes that coordinates refer to: xarray has some where there are none.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
 
 
 def form_dims(form: Mapping[str, Any]) -> list[str]:
-    """Names of the axes of a coordinate.
+    """Return the names of the axes of a coordinate.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def form_dims(form: Mapping[str, Any]) -> list[str]:
 
 
 def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int | None]:
-    """Place of the label of index 0, along each axis of a coordinate.
+    """Return the place of the label of index 0, along each axis of a coordinate.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int
 
 
 def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
-    """The attribute ``"dataset_origin"``, or None where it holds something else.
+    """Return the attribute ``"dataset_origin"``, or None where it holds something else.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
 
 
 def attrs_of_whole(text: str, dims: Sequence[str] | None, origin: Sequence[int]) -> str:
-    """Attributes of a copy of a whole array.
+    """Return the attributes of a copy of a whole array.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def attrs_of_copy(
     taken: Sequence[Taken],
     new_names: Sequence[str],
 ) -> dict[str, Any]:
-    """Attributes of a copy, whose indices count from its own start: labels go with their elements.
+    """Return the attributes of a copy, whose indices count from its own start.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _copied(
     origin: Mapping[str, int],
     new_names: Sequence[str],
 ) -> Any:
-    """A coordinate of a copy; None: it does not label all elements."""
+    """Return a coordinate of a copy; None: it does not label all elements."""
     try:
         old = form_dims(form)
         firsts = first_labels(form, origin)
@@ -250,7 +250,7 @@ def _copied(
 
 
 def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
-    """The values of a coordinate, as JSON has them."""
+    """Return the values of a coordinate, as JSON has them."""
     data = np.array(form["data"], object)
     if "shape" in form:
         data = data.reshape(form["shape"])
@@ -262,7 +262,7 @@ def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
 def _take(
     data: NDArray[Any], axis: int, first: int | None, places: range | NDArray[Any], drop: bool
 ) -> NDArray[Any]:
-    """The labels of some elements; an IndexError where one has none."""
+    """Return the labels of some elements; an IndexError where one has none."""
     if first is None:
         raise IndexError("no label is known")
     wanted = np.asarray(places, np.int64) + first
@@ -275,7 +275,7 @@ def _take(
 def with_new_axis(
     values: Mapping[str, Any], dims: Sequence[str] | None, ndim: int, at: int
 ) -> dict[str, Any]:
-    """Attributes of an array that gets a new axis.
+    """Return the attributes of an array that gets a new axis.
 
     Parameters
     ----------

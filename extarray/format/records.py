@@ -39,7 +39,7 @@ def _record_type(ndim: int) -> np.dtype[Any]:
 
 
 def record_bytes(ndim: int) -> int:
-    """Bytes of a record of the growth log.
+    """Return the bytes of a record of the growth log.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def record_bytes(ndim: int) -> int:
 
 
 def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
-    """Bytes of the record of a segment.
+    """Return the bytes of the record of a segment.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
 def decode_records(
     rows: np.ndarray[Any, Any],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Axes, sides and grids from the bytes of records, which `check_records` has seen.
+    """Return the axes, sides and grids from the bytes of records, which `check_records` has seen.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _as_records(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def extent_capacity(number: int) -> int:
-    """Records that an extent of the growth log holds: each twice as many as the one before.
+    """Return the records that an extent of the growth log holds: twice as many as the one before.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def extent_capacity(number: int) -> int:
 
 
 def extent_of_record(number: int) -> int:
-    """Number of the extent that holds a record of the growth log.
+    """Return the number of the extent that holds a record of the growth log.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def extent_of_record(number: int) -> int:
 
 
 def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
-    """The 16 bytes before the records of an extent: where the next extent is.
+    """Return the 16 bytes before the records of an extent: where the next extent is.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
 
 
 def decode_extent_head(data: bytes, uuid: bytes) -> int:
-    """Offset of the next extent, 0 where there is none.
+    """Return the offset of the next extent, 0 where there is none.
 
     Parameters
     ----------

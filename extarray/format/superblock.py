@@ -85,7 +85,7 @@ class Superblock(NamedTuple):
 
 
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
-    """Superblock from its bytes, or None where they are none (torn, or never written).
+    """Return the superblock from its bytes, or None where they are none (torn, or never written).
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
 
 
 def latest_sequence(data: bytes, places: Sequence[int]) -> int:
-    """The greatest number that superblocks or pending states say they have, unchecked.
+    """Return the greatest number that superblocks or pending states say they have, unchecked.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ _WRITER = struct.Struct("<IBBBxQQqq24s")
 
 
 class WritersHead(NamedTuple):
-    """What the writers that share an array tell each other, once for all.
+    """The head of the table: what the writers that share an array tell each other.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class WritersHead(NamedTuple):
 
 
 class WriterKind(enum.IntEnum):
-    """What a writer is about.
+    """The kinds of work that a writer is about.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Writer(NamedTuple):
 
 
 def encode_writers_head(head: WritersHead) -> bytes:
-    """Bytes of the head of the table of writers.
+    """Return the bytes of the head of the table of writers.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def encode_writers_head(head: WritersHead) -> bytes:
 
 
 def encode_writer(writer: Writer) -> bytes:
-    """Bytes of an entry of the table of writers.
+    """Return the bytes of an entry of the table of writers.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def encode_writer(writer: Writer) -> bytes:
 
 
 def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
-    """Head and entries of the table of writers.
+    """Return the head and entries of the table of writers.
 
     Parameters
     ----------

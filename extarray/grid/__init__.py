@@ -2,6 +2,9 @@
 
 From the top down; each module uses some of those below it, and none above:
 
+``drawing``
+    The geometry of pictures of a grid: where cells, lines, colours of growth and labels come
+    from.
 ``address_runs``
     Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a
     region.

@@ -46,7 +46,7 @@ _LOOKED_UP = 1 << 16
 
 
 def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
-    """Boxes of chunks that the segments are, in order of their addresses.
+    """Yield the boxes of chunks that the segments are, in order of their addresses.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
 
 
 def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iterator[Index]:
-    """Indices of the chunks in a box of the grid.
+    """Yield the indices of the chunks in a box of the grid.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iter
 
 
 def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[int, int]]:
-    """Runs of addresses that a box of the grid takes.
+    """Yield the runs of addresses that a box of the grid takes.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[in
 def runs_together(
     axial: History, start: Index, stop: Index
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """As `address_runs`, many runs at a time.
+    """Yield what `address_runs` does, many runs at a time.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def runs_together(
 
 
 def count_runs(axial: History, start: Index, stop: Index) -> int:
-    """Number of runs of addresses that a box of the grid takes, at most: one segment's may touch.
+    """Return the most runs of addresses that a box of the grid takes: one segment's may touch.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def count_runs(axial: History, start: Index, stop: Index) -> int:
 def runs_between(
     axial: History, start: Index, stop: Index, kept: Iterable[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Runs of all addresses, in each segment, from the first of a box to its last one, but some.
+    """Yield runs of all addresses, in each segment, from the first of a box to its last, but some.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def runs_between(
 def _parts(
     axial: History, start: Index, stop: Index
 ) -> Iterator[tuple[list[int], list[int], list[int], list[int], bool]]:
-    """What a box has of each segment that it meets, and which axes tell its runs apart.
+    """Yield what a box has of each segment that it meets, and which axes tell its runs apart.
 
     A run has one index of each of the axes that are given first, a range of the first of the
     others, and all that the segment has of those behind it.  The last value tells whether the axis
@@ -281,7 +281,7 @@ def _parts(
 
 
 def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
-    """Indices of n elements from one on, in row-major order."""
+    """Return the indices of n elements from one on, in row-major order."""
     rest = np.arange(first, first + n)
     indices = np.empty((n, len(shape)), np.int64)
     for j in reversed(range(len(shape))):
@@ -290,7 +290,7 @@ def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
-    """Box of elements that integers and slices of step 1 select.
+    """Return the box of elements that integers and slices of step 1 select.
 
     Parameters
     ----------

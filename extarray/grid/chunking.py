@@ -39,7 +39,7 @@ _HELD = 1 << 12
 def elements_of_chunk(
     index: Sequence[int], chunks: Sequence[int], offset: Sequence[int], shape: Sequence[int]
 ) -> tuple[slice, ...]:
-    """Box of the elements inside the bounds that a chunk has; perhaps an empty one.
+    """Return the box of the elements inside the bounds that a chunk has; perhaps an empty one.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def elements_of_chunk(
 
 
 def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
-    """Shape as a tuple of ints.
+    """Return the shape as a tuple of ints.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ..
 def check_chunks(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None, shape: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...]:
-    """Chunk shape as a tuple of ints; chosen for `shape` where `chunks` is None.
+    """Return the chunk shape as a tuple of ints; choose one for `shape` where `chunks` is None.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def check_chunks(
 
 
 def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes; less for less.
+    """Choose a chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
-    """Chunks along each axis that hold a shape.
+    """Return the number of chunks along each axis that hold a shape.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
 
 
 def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
-    """Extents of the pieces in which an object is best read: those of its own chunks.
+    """Return the extents of the pieces in which an object is best read: those of its own chunks.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ class _Counted(Protocol[_T_co]):
 
 
 def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
-    """As `itertools.product`, which holds all elements of the factors, of which there may be 2**60.
+    """Yield what `itertools.product` does, and hold no factor: one may have 2**60 elements.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def check_order(order: str) -> str:
 
 
 def table_bytes(chunks: Sequence[int], order: str) -> int:
-    """Bytes of the table of positions by which readers and writers apply an order.
+    """Return the bytes of the table of positions by which readers and writers apply an order.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def table_bytes(chunks: Sequence[int], order: str) -> int:
 
 
 def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
-    """Stored position of every element of a chunk.
+    """Return the stored position of every element of a chunk.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
 
 
 def morton_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
-    """Morton ("Z order") keys of points: the bits of their coordinates, interleaved.
+    """Return the Morton ("Z order") keys of points: the bits of their coordinates, interleaved.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def morton_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
 
 
 def hilbert_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
-    """Hilbert keys of points: how many points precede each on the Hilbert curve.
+    """Return the Hilbert keys of points: how many points precede each on the Hilbert curve.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def _check_chunks(chunks: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_points(points: ArrayLike, bits: int) -> _Words:
-    """The coordinates of (n, k) points as (k, n) unsigned words, one row an axis."""
+    """Return the coordinates of (n, k) points as (k, n) unsigned words, one row an axis."""
     try:
         bits = operator.index(bits)
     except TypeError:
@@ -280,7 +280,7 @@ def _check_points(points: ArrayLike, bits: int) -> _Words:
 
 
 def _chunk_keys(shape: tuple[int, ...], bits: int, key: Callable[[_Words, int], _Words]) -> _Words:
-    """Keys of all elements of a chunk in C order, (words, n), a block of elements at a time."""
+    """Return the keys of all elements of a chunk in C order, (words, n), computed in blocks."""
     count = math.prod(shape)
     words = np.empty((_word_count(len(shape), bits), count), dtype=np.uint64)
     for start in range(0, count, _BLOCK):
@@ -300,7 +300,7 @@ def _hilbert(coordinates: _Words, bits: int) -> _Words:
 
 
 def _digits(coordinates: _Words, bits: int) -> Iterator[_Words]:
-    """The Morton digits of (k, n) coordinates, the most significant first."""
+    """Yield the Morton digits of (k, n) coordinates, the most significant first."""
     one = np.uint64(1)
     for level in reversed(range(bits)):
         digit = np.zeros(coordinates.shape[1], dtype=np.uint64)
@@ -311,7 +311,7 @@ def _digits(coordinates: _Words, bits: int) -> Iterator[_Words]:
 
 
 def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
-    """The Hilbert digits of points whose Morton digits are `digits`.
+    """Yield the Hilbert digits of points whose Morton digits are `digits`.
 
     The cell of a level is traversed along a Gray code of its corners, which is reflected and
     turned so that the curve enters it where it left the cell before: `entry` is the corner where

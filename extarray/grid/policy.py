@@ -35,7 +35,7 @@ _UNIT = 1000  # of an exponent
 
 
 def encode_policy(growth: Any) -> int:
-    """A policy as it is stored: the kind in the lowest 4 bits, its parameter in the 24 above.
+    """Return a policy as it is stored: the kind in the lowest 4 bits, the parameter in 24 above.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _thousandths(value: Any) -> int:
 
 
 def decode_policy(value: int) -> Policy:
-    """Policy from what `encode_policy` returned.
+    """Return the policy from what `encode_policy` returned.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class Policy(NamedTuple):
     def steps(
         self, extents: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]
     ) -> Iterator[Step]:
-        """Growths that give room to at least so many chunks at the starts and ends of the axes.
+        """Yield the growths that give room to so many chunks at the starts and ends of the axes.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class Policy(NamedTuple):
                 yield axis, last + ahead, "end"
 
     def _least(self, n: int) -> int:
-        """Chunks that an axis of `n` chunks gains at least, if any."""
+        """Return the chunks that an axis of `n` chunks gains at least, if any."""
         if self.kind == "linear":
             return self.parameter
         if self.kind == "exponential":
@@ -235,5 +235,5 @@ def _cubical(
 
 
 def _to_power(n: int) -> int:
-    """The least power of two that is not less than `n`, which is at least 1."""
+    """Return the least power of two that is not less than `n`, which is at least 1."""
     return 1 << (n - 1).bit_length()

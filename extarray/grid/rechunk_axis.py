@@ -72,7 +72,7 @@ class Axis:
 
     @cached_property
     def is_short(self) -> bool:
-        """Whether one block has the whole axis."""
+        """Tell whether one block has the whole axis."""
         return self.source >= self.extent + self.lead or self.target >= self.extent
 
     @cached_property
@@ -103,21 +103,21 @@ class Axis:
         return min(whole, self.extent + self.shift)
 
     def count(self, template: int) -> int:
-        """Number of templates."""
+        """Return the number of templates."""
         return -(-(self.extent + self.shift % template) // template)
 
     def reaches_all(self, template: int) -> bool:
-        """Whether one template has the whole axis."""
+        """Tell whether one template has the whole axis."""
         return template >= self.extent + self.shift
 
     def is_aligned(self, template: int) -> bool:
-        """Whether no source chunk lies across the edge of a template."""
+        """Tell whether no source chunk lies across the edge of a template."""
         if self.reaches_all(template):
             return True
         return template % self.source == 0 and (self.lead - self.shift) % self.source == 0
 
     def elements_read(self, template: int) -> int:
-        """Elements that are read when every template reads all chunks it meets, whole.
+        """Return the number of elements read when every template reads all chunks it meets.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Axis:
         return total - cut * (self.source - last)
 
     def elements_met(self, start: int, stop: int) -> int:
-        """Elements of the source chunks that a part of the axis meets.
+        """Return the number of elements of the source chunks that a part of the axis meets.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Axis:
         return min(high, self.extent) - max(low, 0)
 
     def windows(self, template: int) -> list[tuple[int, int]]:
-        """Where templates begin and end.
+        """Yield where templates begin and end.
 
         Parameters
         ----------
@@ -197,15 +197,15 @@ class Axis:
         return [(max(0, n), min(n + template, self.extent)) for n in starts]
 
     def room(self, blocks: int) -> int:
-        """Elements that are held and read in a step of so many max-blocks, at most."""
+        """Return the most elements that are held and read in a step of so many max-blocks."""
         return blocks * self.block + self.unused
 
     def fresh(self, blocks: int) -> int:
-        """Elements that are read in a step of so many max-blocks, at most."""
+        """Return the most elements that are read in a step of so many max-blocks."""
         return blocks * self.source if self.source >= self.target else self.room(blocks)
 
     def steps(self, start: int, stop: int, blocks: int) -> Iterator[Step]:
-        """The steps through a template.
+        """Yield the steps through a template.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class Axis:
 
 
 def _count(step: int, offset: int, modulus: int, n: int) -> int:
-    """How many i in 1 ... n have ``i * step + offset`` divisible by `modulus`."""
+    """Count the i in 1 ... n that have ``i * step + offset`` divisible by `modulus`."""
     common = math.gcd(step, modulus)
     if offset % common:
         return 0

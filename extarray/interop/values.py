@@ -28,7 +28,7 @@ __all__ = ["decode", "decode_array", "encode", "encode_array"]
 
 
 def encode_array(x: NDArray[Any]) -> dict[str, Any]:
-    """JSON form of an array.
+    """Return the JSON form of an array.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def encode_array(x: NDArray[Any]) -> dict[str, Any]:
 
 
 def _each(data: Any, convert: Any) -> Any:
-    """Nested lists with every element converted."""
+    """Return nested lists with every element converted."""
     return [_each(item, convert) for item in data] if isinstance(data, list) else convert(data)
 
 
 def decode_array(form: dict[str, Any]) -> NDArray[Any]:
-    """Array from its JSON form.
+    """Return the array from its JSON form.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def decode_array(form: dict[str, Any]) -> NDArray[Any]:
 
 
 def encode(value: Any) -> Any:
-    """JSON form of an attribute.
+    """Return the JSON form of an attribute.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """Attribute from its JSON form.
+    """Return the attribute from its JSON form.
 
     Parameters
     ----------

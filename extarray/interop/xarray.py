@@ -47,7 +47,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     description: ClassVar[str] = "Open extendible arrays (.xmd and .xta), and folders of them"
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether a path is that of an array, or of a folder of arrays.
+        """Tell whether a path is that of an array, or of a folder of arrays.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
 
 @xr.register_dataarray_accessor("extarray")
 class ExtArrayDataArray:
-    """What the accessor ``extarray`` of a DataArray offers.
+    """The accessor ``extarray`` of a DataArray.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class ExtArrayDataArray:
 
 @xr.register_dataset_accessor("extarray")
 class ExtArrayDataset:
-    """What the accessor ``extarray`` of a Dataset offers.
+    """The accessor ``extarray`` of a Dataset.
 
     Parameters
     ----------

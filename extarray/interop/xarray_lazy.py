@@ -66,13 +66,13 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _product(self, key: tuple[Any, ...]) -> Any:
-        """Elements where integers, slices, and arrays of indices of one axis each meet."""
+        """Return the elements where integers, slices and arrays of indices of an axis each meet."""
         with self._array() as (a, lows):
             brackets = a.oindex if any(isinstance(item, np.ndarray) for item in key) else a
             return self._known(brackets[_inside(key, self.shape, lows)])
 
     def _points(self, key: tuple[Any, ...]) -> Any:
-        """Elements at points, whose dimensions come first; those of slices are the last."""
+        """Return the elements at points, whose dimensions come first, those of slices last."""
         left = n_slices = sum(isinstance(item, slice) for item in key)
         indices = []
         for item, n in zip(key, self.shape, strict=True):
@@ -93,7 +93,7 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
 
     @contextmanager
     def _array(self) -> Iterator[tuple[xa.ExtArray, tuple[int, ...]]]:
-        """The array, and where index 0 is by now."""
+        """Return the array, and where index 0 is by now."""
         with self._manager.acquire_context() as a:
             lows = tuple(map(operator.add, self._first, a.origin))
             if a.ndim != len(self.shape) or any(map(operator.gt, self.shape, a.shape)):
@@ -112,7 +112,7 @@ class LazyArray(xr.backends.BackendArray):  # type: ignore[misc]
 
 
 def _varying(index: Any) -> Any:
-    """An array of indices, with extent 1 along the dimensions along which it is constant."""
+    """Return an array of indices, with extent 1 along the dimensions along which it is constant."""
     for dim in range(index.ndim):
         first = index.take([0], dim)
         if (index == first).all():
@@ -121,7 +121,7 @@ def _varying(index: Any) -> Any:
 
 
 def _inside(key: tuple[Any, ...], shape: tuple[int, ...], lows: tuple[int, ...]) -> tuple[Any, ...]:
-    """The same index of a larger array, as which an array may be opened again."""
+    """Return the same index of a larger array, as which an array may be opened again."""
     return tuple(map(_inside_axis, key, shape, lows, range(len(shape))))
 
 

@@ -116,12 +116,12 @@ class Entry(NamedTuple):
         return dict(zip(self.dims, self.shape, strict=True))
 
     def shift(self, dim: str) -> int:
-        """How much higher indices along a dimension are than in the dataset."""
+        """Return how much higher indices along a dimension are than in the dataset."""
         j = self.dims.index(dim)
         return self.origin[j] - (self.dataset_origin[j] if self.dataset_origin else 0)
 
     def variable(self, starts: Mapping[str, int], sizes: Mapping[str, int]) -> Any:
-        """The array as a lazy variable: its elements from some indices on, so many of them."""
+        """Return the array as a lazy variable: so many of its elements, from some indices on."""
         shape = tuple(sizes[d] for d in self.dims)
         first = tuple(starts[d] - n for d, n in zip(self.dims, self.origin, strict=True))
         data = LazyArray(self.manager, first, shape, _known_dtype(self.dtype))
@@ -185,7 +185,7 @@ def _warn(message: str) -> None:
 
 
 def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that xarray has for one of an array: its times are of s, ms, us or ns."""
+    """Return the dtype that xarray has for one of an array: its times are of s, ms, us or ns."""
     # Years and months have seconds where they are dates, and none where they are differences.
     coarse = {"M": ("Y", "M", "W", "D", "h", "m"), "m": ("W", "D", "h", "m")}.get(dtype.kind)
     if coarse is not None and np.datetime_data(dtype)[0] in coarse:
@@ -194,7 +194,7 @@ def _known_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def of_dtype(value: Any, dtype: np.dtype[Any], default: Any) -> Any:
-    """Scalar of a dtype, or the default where a value cannot be one."""
+    """Return the scalar of a dtype, or the default where a value cannot be one."""
     item = np.zeros((), dtype)
     try:
         item[()] = value
@@ -204,7 +204,7 @@ def of_dtype(value: Any, dtype: np.dtype[Any], default: Any) -> Any:
 
 
 def coordinate(form: Any, where: str) -> Any:
-    """Variable of the JSON form of a coordinate."""
+    """Return the variable of the JSON form of a coordinate."""
     try:
         x = decode_array(form)
         return xr.Variable(form.get("dims", []), x, decode(form.get("attrs", {})))
@@ -213,7 +213,7 @@ def coordinate(form: Any, where: str) -> Any:
 
 
 def coordinate_form(variable: Any, origin: list[int]) -> dict[str, Any]:
-    """JSON form of a coordinate: of its encoded variable, and of the origin of each dimension."""
+    """Return the JSON form of a coordinate, of its encoded variable and its dimensions' origins."""
     form = {"dims": list(variable.dims), "origin": origin, **encode_array(variable.to_numpy())}
     return {**form, "attrs": encode(variable.attrs)} if variable.attrs else form
 
@@ -368,7 +368,7 @@ class FolderStore(_Store):
             )
 
     def starts(self, entry: Entry) -> dict[str, int]:
-        """Index of an array at which each dimension begins."""
+        """Return the index of an array at which each dimension begins."""
         return {d: self.lows[d] + entry.shift(d) if d in self.lows else 0 for d in entry.dims}
 
     def get_variables(self) -> dict[str, Any]:
@@ -403,7 +403,7 @@ class FolderStore(_Store):
         return set(self.sizes) - set(self.lows)
 
     def _listed(self, variables: Mapping[str, Any]) -> set[str]:
-        """Names of the coordinates that attributes name, by the CF conventions."""
+        """Return the names of the coordinates that attributes name, by the CF conventions."""
         attrs = [self.get_attrs(), *(v.attrs for v in variables.values())]
         texts = [each[key] for each in attrs for key in _NAMING if isinstance(each.get(key), str)]
         return set(" ".join(texts).split())
@@ -414,12 +414,12 @@ class FolderStore(_Store):
 
 
 def arrays_in(folder: Path) -> list[Path]:
-    """Paths of the arrays of a folder, sorted."""
+    """Return the paths of the arrays of a folder, sorted."""
     return sorted(path.with_suffix("") for path in folder.glob("*.xmd"))
 
 
 def read_dataset_attrs(folder: Path) -> dict[str, Any]:
-    """Attributes of a dataset; none where ``dataset.json`` is not there."""
+    """Return the attributes of a dataset; none where ``dataset.json`` is not there."""
     file = folder / DATASET
     try:
         text = file.read_text(encoding="utf-8")

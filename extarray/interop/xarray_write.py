@@ -62,7 +62,7 @@ _PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", 
 
 
 def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Variables as they are stored: by the CF conventions, of dtypes that arrays have.
+    """Return the variables as they are stored: by the CF conventions, of dtypes that arrays have.
 
     Dates, time differences and truth values stay what they are, unless the encoding asks for
     numbers: with units, for example.  Appending to numbers of a unit that is too coarse would lose
@@ -78,7 +78,7 @@ def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _stays(variable: Any) -> bool:
-    """Whether xarray would encode a variable that arrays hold as it is."""
+    """Tell whether xarray would encode a variable that arrays hold as it is."""
     kind = variable.dtype.kind
     dtype = variable.encoding.get("dtype") or variable.dtype
     return (
@@ -94,7 +94,7 @@ def _packing(encoding: Mapping[str, Any]) -> set[str]:
 
 
 def _keep(variable: Any) -> Any:
-    """A variable that is stored as it is, with the attributes that its encoding has."""
+    """Return a variable that is stored as it is, with the attributes that its encoding has."""
     variable = variable.copy(deep=False)
     encoding = {key: value for key, value in variable.encoding.items() if key != "dtype"}
     for key in conventions.CF_RELATED_DATA:
@@ -105,7 +105,7 @@ def _keep(variable: Any) -> Any:
 
 
 def _of_fixed_size(variable: Any, name: Any) -> Any:
-    """A variable whose texts and byte strings have a fixed size."""
+    """Return a variable whose texts and byte strings have a fixed size."""
     variable = common.ensure_dtype_not_object(variable, name)
     variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name)
     variable = strings.ensure_fixed_length_bytes(variable)
@@ -165,7 +165,7 @@ class New(NamedTuple):
 
     @property
     def fill_value(self) -> Any:
-        """What growth leaves behind: what means "missing"."""
+        """The value that growth leaves behind: it means "missing"."""
         dtype = self.variable.dtype
         missing = self.variable.attrs.get("_FillValue", "NaT" if dtype.kind in "mM" else 0)
         return of_dtype(missing, dtype, 0)
@@ -184,7 +184,7 @@ class New(NamedTuple):
 
 
 def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Attributes of an array: those of the variable, and those with a meaning of their own."""
+    """Return the attributes of an array: the variable's, and those with a meaning of their own."""
     for key in RESERVED:
         if key in variable.attrs:
             raise ArgumentError(
@@ -196,7 +196,7 @@ def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[st
 
 
 def _chunk_shape(variable: Any, chunks: Any) -> Any:
-    """Chunk shape for a variable: of the argument, or of the encoding, or None."""
+    """Return the chunk shape for a variable: of the argument, or of the encoding, or None."""
     if chunks is None:
         found = variable.encoding.get("chunks")
         return found if found is not None and len(found) == variable.ndim else None
@@ -231,7 +231,7 @@ def _check_mode(mode: str, modes: tuple[str, ...], append_dim: Any, **others: An
 
 
 def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Variables encoded as those with the same names are."""
+    """Return the variables encoded as those with the same names are."""
     decoded, _, _ = conventions.decode_cf_variables(dict(stored), {}, concat_characters=False)
     alike = {}
     for name, variable in variables.items():
@@ -252,7 +252,7 @@ def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dic
 
 
 def _aligned(name: Any, new: Any, stored: Any, dim: str) -> Any:
-    """An encoded variable with the order of dimensions of the stored one, which it has to fit."""
+    """Return an encoded variable with the dimensions in the order of the stored one."""
     if set(new.dims) != set(stored.dims):
         raise ShapeError(
             f"cannot append {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
@@ -284,7 +284,7 @@ def _check_cast(name: Any, new: Any, dtype: np.dtype[Any]) -> None:
 
 
 def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
-    """Whatever grows has to be given, and nothing else is new."""
+    """Refuse variables that are new, and the lack of one that grows."""
     if not any(dim in variable.dims for variable in stored.values()):
         raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
     for name in sorted(map(str, new - set(stored))):
@@ -460,7 +460,7 @@ def check_name(name: Any) -> None:
 def _what_is_there(
     folder: Path, mode: str, variables: Mapping[Any, Any]
 ) -> tuple[dict[Any, Path], dict[Any, int | None]]:
-    """Paths of the arrays of a folder by their names; checks what the mode allows.
+    """Return the paths of the arrays of a folder by their names; check what the mode allows.
 
     Also where the dimensions begin that stay, None where that is not known.
     """
@@ -498,7 +498,7 @@ def _what_is_there(
 def _places(
     folder: Path, mode: str, names: Iterable[Any], there: Mapping[Any, Path]
 ) -> dict[Any, Path]:
-    """Path of the array of each variable: what is added takes no other's place."""
+    """Return the path of the array of each variable: what is added takes no other's place."""
     if mode != "a":
         return {name: folder / name for name in names}
     owners = {path: name for name, path in there.items()}
@@ -535,7 +535,7 @@ def _write_folder(folder: Path, new: list[New], mode: str, there: Mapping[Any, P
 
 
 def _metadata(path: Path) -> Path:
-    """File of a pair without which it is none."""
+    """Return the file of a pair without which it is none."""
     return path.with_name(f"{path.name}.xmd")
 
 

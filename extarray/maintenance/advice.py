@@ -99,7 +99,7 @@ def advise_chunks(
     block_bytes: int | str = "256 KiB",
     measure: Literal["chunks", "bytes", "pages"] | str = "chunks",
 ) -> Advice:
-    """Chunk shape for which the expected requests read the fewest chunks.
+    """Return the chunk shape for which the expected requests read the fewest chunks.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _axis(axis: Any, ndim: int) -> int:
 def _requests(
     access: Any, shape: tuple[int, ...], growing: frozenset[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Extents of the requests, a row each, and their weights, which sum to 1."""
+    """Return the extents of the requests, a row each, and their weights, which sum to 1."""
     try:
         pairs = list(getattr(access, "access", access))
     except TypeError:
@@ -241,7 +241,7 @@ def _requests(
 
 
 def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> list[int]:
-    """Extents of a request along each axis."""
+    """Return the extents of a request along each axis."""
     # What is not there yet counts as one index.
     whole = [max(n, 1) for n in shape]
     if isinstance(request, (tuple, list)) and request[:1] in (("plane",), ["plane"]):
@@ -270,7 +270,7 @@ def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> l
 
 
 def _chunks_met(extent: int, request: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean number of chunks along an axis that a request meets, over all its places.
+    """Return the mean number of chunks along an axis that a request meets, over all its places.
 
     The chunks of the last elements, less those before the first, summed over the places; the sum of
     ``i // c`` for i < n is known.
@@ -288,7 +288,7 @@ def _floors(n: int, c: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _rounded(cost: float) -> float:
-    """Costs that differ in the last digits only are the same."""
+    """Round costs, so that those that differ in the last digits only are the same."""
     return float(f"{cost:.12g}")
 
 
@@ -308,7 +308,7 @@ class _Problem:
     measure: str
 
     def met(self, j: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Mean numbers of chunks along an axis, (requests, extents of chunks)."""
+        """Return the mean numbers of chunks along an axis, (requests, extents of chunks)."""
         extent = max(self.shape[j], 1)
         if j in self.growing:
             return 1 + (self.requests[:, j, np.newaxis] - 1) / chunks
@@ -318,21 +318,21 @@ class _Problem:
         return np.array(rows)[which.reshape(-1)]
 
     def waste(self, j: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What is allocated along an axis over what is used, in the mean while it grows."""
+        """Return what is allocated along an axis over what is used, in the mean while it grows."""
         if j not in self.growing:
             return np.ones(len(chunks))
         horizon = max(self.shape[j], int(self.requests[:, j].max()))
         return 1 + (chunks - 1) / (2 * horizon)
 
     def size(self, elements: Any) -> Any:
-        """What a chunk counts."""
+        """Return what a chunk counts."""
         if self.measure == "chunks":
             return np.ones_like(elements, float)
         nbytes = elements * self.itemsize
         return nbytes if self.measure == "bytes" else -(-nbytes // _PAGE)
 
     def cost(self, chunks: tuple[int, ...]) -> float:
-        """Expected number of chunks (or bytes, or pages) that a request reads."""
+        """Return the expected number of chunks (or bytes, or pages) that a request reads."""
         met = self.weights.copy()
         for j, c in enumerate(chunks):
             met *= self.met(j, np.array([c]))[:, 0]
@@ -341,7 +341,7 @@ class _Problem:
     def rest(
         self, head: tuple[int, ...], last: NDArray[np.int64]
     ) -> Iterable[tuple[int, float, int]]:
-        """By what shapes of the same cost are compared: pages, what is allocated, the larger."""
+        """Return what compares shapes of the same cost: pages, what is allocated, the larger."""
         elements = math.prod(head) * last
         pages = -(-elements * self.itemsize // _PAGE)
         *shape, end = [max(n, 1) for n in self.shape]
@@ -350,13 +350,13 @@ class _Problem:
         return zip(pages.tolist(), allocated.tolist(), (-elements).tolist(), strict=True)
 
     def compared(self, chunks: tuple[int, ...]) -> tuple[float, int, float, int]:
-        """By what shapes are compared."""
+        """Return what shapes are compared by."""
         waste = math.prod(float(self.waste(j, np.array([c]))[0]) for j, c in enumerate(chunks))
         (rest,) = self.rest(chunks[:-1], np.array(chunks[-1:]))
         return (_rounded(self.cost(chunks) * waste), *rest)
 
     def solve(self, limit: int) -> tuple[int, ...]:
-        """The best shape of at most so many elements."""
+        """Return the best shape of at most so many elements."""
         tried = self._candidates(limit)
         tables = [(self.met(j, values), self.waste(j, values)) for j, values in enumerate(tried)]
         everything = [range(len(values)) for values in tried[:-1]]
@@ -367,7 +367,7 @@ class _Problem:
     def _by_pairs(
         self, limit: int, tried: list[NDArray[np.int64]], tables: list[_Table]
     ) -> tuple[int, ...]:
-        """A shape that is not better with other extents of two axes, or of one and the last."""
+        """Return a shape that no other extents of two axes, or of one and the last, make better."""
         found: tuple[int, ...] = (1,) * len(tried)
         while True:
             before = found
@@ -387,7 +387,7 @@ class _Problem:
         tables: list[_Table],
         places: Sequence[Sequence[int]],
     ) -> tuple[int, ...]:
-        """The best shape that has one of some extents along each axis, and any along the last."""
+        """Return the best shape of some extents along each axis, and any along the last."""
         last = tried[-1]
         *firsts, (met_last, waste_last) = tables
         best = (math.inf, 0, 0.0, 0)
@@ -413,13 +413,13 @@ class _Problem:
         return found
 
     def longest(self, limit: int) -> list[int]:
-        """Extents of chunks that make sense along each axis, at most."""
+        """Return the extents of chunks that make sense along each axis, at most."""
         return [
             limit if j in self.growing else min(limit, max(n, 1)) for j, n in enumerate(self.shape)
         ]
 
     def _candidates(self, limit: int) -> list[NDArray[np.int64]]:
-        """Extents of chunks to try along each axis, in rising order."""
+        """Return the extents of chunks to try along each axis, in rising order."""
         lengths = self.longest(limit)
         rows = len(lengths) - 1
         most = _MOST_ROWS if rows <= 1 else max(4, int(_MOST_ROWS ** (1 / rows)))
@@ -439,7 +439,7 @@ class _Problem:
         return result
 
     def _descend(self, chunks: tuple[int, ...], limit: int) -> tuple[int, ...]:
-        """The shape to which neighbours lead that are better."""
+        """Return the shape to which neighbours lead that are better."""
         best = (self.compared(chunks), chunks)
         longest = self.longest(limit)
         while True:
@@ -455,7 +455,7 @@ class _Problem:
             chunks = best[1]
 
     def explain(self, chunks: tuple[int, ...]) -> str:
-        """Why this shape, in words."""
+        """Return why this shape, in words."""
         grid = grid_of([max(n, 1) for n in self.shape], chunks)
         nbytes = math.prod(chunks) * self.itemsize
         lines = [f"chunks of {chunks}, {format_bytes(nbytes)} each, in a grid of {grid}"]

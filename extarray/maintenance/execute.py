@@ -28,14 +28,14 @@ Piece = tuple[Index, "NDArray[Any]"]
 
 
 class Readable(Protocol):
-    """What a pass reads from."""
+    """A source of a pass."""
 
     def _fetch(self, selection: Any, out: NDArray[Any]) -> Any:
         """Read a box into memory."""
 
 
 class Writable(Protocol):
-    """What a pass writes to."""
+    """A target of a pass."""
 
     def _put(self, selection: Any, values: Any) -> None:
         """Write a box from memory."""
@@ -142,7 +142,7 @@ class Mover:
 
     @staticmethod
     def _split(pieces: list[Piece], j: int, complete: int) -> tuple[list[Piece], list[Piece]]:
-        """Parts of pieces before and from an index of an axis on."""
+        """Return the parts of pieces before and from an index of an axis on."""
         before, after = [], []
         for origin, values in pieces:
             n = min(max(complete - origin[j], 0), values.shape[j])
@@ -154,7 +154,7 @@ class Mover:
         return before, after
 
     def _old(self, j: int, steps: list[Step], start: Index) -> Piece:
-        """What an axis holds, where the faster axes are complete."""
+        """Return what an axis holds, where the faster axes are complete."""
         origin = [s.read for s in steps]
         shape = [s.end - s.read for s in steps]
         origin[j], shape[j] = steps[j].written, steps[j].read - steps[j].written
@@ -168,7 +168,7 @@ class Mover:
     def _place(
         self, j: int, steps: list[Step], start: Index, origin: Index, shape: Index
     ) -> NDArray[Any]:
-        """Where an axis holds elements from an index on."""
+        """Return the part of what an axis holds, from an index on."""
         zero = [s.read for s in steps]
         zero[j] = steps[j].complete
         for i in self._faster(j):
@@ -177,12 +177,12 @@ class Mover:
         return self._held[j][index]
 
     def _faster(self, j: int) -> list[int]:
-        """The axes that are swept faster than one."""
+        """Return the axes that are swept faster than one."""
         assert self._fastest is not None
         return [self._fastest, *self._slower[: self._slower.index(j)]]
 
 
 def _part(values: NDArray[Any], j: int, start: int, stop: int) -> NDArray[Any]:
-    """Part of an array along an axis."""
+    """Return part of an array along an axis."""
     part: NDArray[Any] = values[(slice(None),) * j + (slice(start, stop),)]
     return part

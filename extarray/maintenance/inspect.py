@@ -108,7 +108,7 @@ class Survey(MetadataSurvey):
             close_all(*files)
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """What differs where a writer has been at work meanwhile."""
+        """Return what differs where a writer has been at work meanwhile."""
         found: list[Any] = []
         for name, file in zip(self.names, (self.metadata, self.data), strict=True):
             with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ class Survey(MetadataSurvey):
         return "ours" if right == len(header.uuid) else "damaged"
 
     def _look_at_table(self, header: Header) -> None:
-        """The table of checksums."""
+        """Look at the table of checksums."""
         if not header.checksum:
             return
         at = header.sums_offset
@@ -256,7 +256,7 @@ class Survey(MetadataSurvey):
 
     @property
     def unseen(self) -> list[str]:
-        """What was not looked at, and how it can be."""
+        """Return what was not looked at, and how it can be."""
         if self.header is None or self.state is None or self.compared:
             return []
         if not self.state.data_bytes:
@@ -322,7 +322,7 @@ class Survey(MetadataSurvey):
 
 
 def _text_of_boxes(boxes: tuple[tuple[slice, ...], ...], n: int) -> str:
-    """Behind a finding: which elements `n` chunks have, of which some are told."""
+    """Return what follows a finding: the elements of `n` chunks, of which some are told."""
     if not boxes:
         return ""
     texts = [

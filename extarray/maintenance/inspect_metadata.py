@@ -64,7 +64,7 @@ _MISPLACED = "what it points to overlaps, or lies beyond the end of what is used
 
 
 class Unreadable(Exception):  # noqa: N818 -- no error: nothing more can be looked at
-    """What was found makes the rest unreadable."""
+    """The damage is such that the rest cannot be read."""
 
 
 @dataclass

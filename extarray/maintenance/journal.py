@@ -24,7 +24,7 @@ _INTERVAL = 10.0
 
 
 def first_notes(job: dict[str, Any]) -> str:
-    """Attributes of an array that a pass is about to write.
+    """Return the attributes of an array that a pass is about to write.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def _notes(job: dict[str, Any], done: int, complete: bool) -> str:
 
 
 def has_notes(store: FileStore) -> bool:
-    """Whether a pass has made an array.
+    """Tell whether a pass has made an array.
 
     Parameters
     ----------
@@ -86,14 +86,14 @@ class Journal:
         self.is_complete: bool = self.is_of_this and notes.get("complete", False)
 
     def note(self, done: int) -> None:
-        """So many templates are done; now and then this is brought to the disk."""
+        """Note that so many templates are done; now and then this is brought to the disk."""
         self.done = done
         if self.is_due:
             self.save()
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to bring what is done to the disk."""
+        """Tell whether it is time to bring what is done to the disk."""
         return time.monotonic() - self._last >= _INTERVAL
 
     def save(self) -> None:
@@ -109,7 +109,7 @@ class Journal:
         self._store.flush()
 
     def save_quietly(self) -> None:
-        """As `save`, after an error: another one adds nothing."""
+        """Save as `save` does, after an error: another one adds nothing."""
         with contextlib.suppress(StorageError):
             self.save()
 

@@ -63,7 +63,7 @@ class Task:
         return tuple(map(Axis, self.shape, self.source_chunks, self.target_chunks, self.lead))
 
     def in_one_step(self, template: Index) -> Pass:
-        """The pass that has all of each template in one step.
+        """Return the pass that has all of each template in one step.
 
         Parameters
         ----------
@@ -154,17 +154,17 @@ class Pass:
         return math.prod(axis.count(n) for axis, n in pairs)
 
     def templates(self) -> Iterator[tuple[tuple[int, int], ...]]:
-        """Where each template begins and ends along each axis, in C order."""
+        """Yield where each template begins and ends along each axis, in C order."""
         windows = [axis.windows(n) for axis, n in zip(self.axes, self.template, strict=True)]
         return itertools.product(*windows)
 
     def room(self, j: int) -> int:
-        """Elements along an axis that are held and read in a step, at most."""
+        """Return the most elements along an axis that are held and read in a step."""
         axis, blocks = self.axes[j], self.blocks[j]
         return axis.room(blocks) if blocks else min(self.template[j], axis.extent)
 
     def fresh(self, j: int) -> int:
-        """Elements along an axis that are read in a step, at most."""
+        """Return the most elements along an axis that are read in a step."""
         axis, blocks = self.axes[j], self.blocks[j]
         return axis.fresh(blocks) if blocks else min(self.template[j], axis.extent)
 

@@ -47,7 +47,7 @@ _MOST_ORDERS = 24
 
 
 def _templates(axis: Axis, most: int, least: int) -> list[int]:
-    """Templates to try along an axis, from `least` on, in rising order: whole target chunks."""
+    """Return templates to try along an axis, from `least` on, rising: whole target chunks."""
     end = axis.extent + axis.shift
     unit = axis.target
     count = -(-end // unit) - least // unit + 1
@@ -68,7 +68,7 @@ def _templates(axis: Axis, most: int, least: int) -> list[int]:
 def _search(
     axes: Sequence[Axis], lists: list[list[int]], fits: Callable[[Index], bool]
 ) -> Index | None:
-    """The templates that fit and read least; among these, the smallest.
+    """Return the templates that fit and read least; among these, the smallest.
 
     Along the last axis the largest template that fits is found by bisection (the feasible
     boundary), for all templates of the others.  From the best point of the boundary, steps of one
@@ -105,7 +105,7 @@ def _search(
 
 
 def _shortened(lists: list[list[int]]) -> list[list[int]]:
-    """Templates to try, fewer where many axes together have too many; the smallest stay."""
+    """Return templates to try, fewer where many axes have too many; the smallest stay."""
     lists = list(lists)
     while math.prod(map(len, lists[:-1])) > _TRIED_TOGETHER:
         j = max(range(len(lists) - 1), key=lambda j: len(lists[j]))
@@ -116,7 +116,7 @@ def _shortened(lists: list[list[int]]) -> list[list[int]]:
 def _descend(
     axes: Sequence[Axis], least: list[int], start: tuple[int, Index], fits: Callable[[Index], bool]
 ) -> Index:
-    """Templates to which steps of one target chunk lead down from a point."""
+    """Return the templates to which steps of one target chunk lead down from a point."""
     best = start
     while True:
         cost, point = best
@@ -131,7 +131,7 @@ def _descend(
 
 
 def _most_tried(n_axes: int, n_orders: int = 1) -> int:
-    """Templates to try along each of several axes, of which the last one is searched apart."""
+    """Return how many templates to try along each of several axes; the last is searched apart."""
     if n_axes <= 2:
         return _TRIED
     return max(3, int((_TRIED_TOGETHER / n_orders) ** (1 / (n_axes - 1))))
@@ -141,7 +141,7 @@ def _most_tried(n_axes: int, n_orders: int = 1) -> int:
 
 
 def swept_pass(task: Task, budget: int) -> Pass | None:
-    """The pass that reads least among those that sweep templates of max-blocks or more.
+    """Return the pass that reads least of those that sweep templates of max-blocks or more.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def swept_pass(task: Task, budget: int) -> Pass | None:
 
 
 def resident_pass(task: Task, budget: int) -> Pass | None:
-    """The pass that reads least among those whose templates lie in memory as a whole.
+    """Return the pass that reads least of those whose templates lie in memory as a whole.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def resident_pass(task: Task, budget: int) -> Pass | None:
 
 
 def _enlarged(p: Pass, budget: int) -> Pass:
-    """The same pass in larger steps, while these are small: each call costs something."""
+    """Return the same pass in larger steps, while these are small: each call costs something."""
     while True:
         room = min(budget, SWEPT_BYTES if len(p.traversal) > 1 else STEP_BYTES)
         for j in reversed(range(len(p.shape))):
@@ -257,7 +257,7 @@ def _enlarged(p: Pass, budget: int) -> Pass:
 
 
 def _larger(p: Pass, j: int) -> Pass | None:
-    """The same pass with a step that is larger along an axis, or the template if a step has it."""
+    """Return the same pass with a step that is larger along an axis, or has the whole template."""
     axis, n, blocks = p.axes[j], p.template[j], p.blocks[j]
     if blocks == 0 or axis.room(blocks) >= n:
         if axis.reaches_all(n) or not axis.is_aligned(n):
@@ -269,7 +269,7 @@ def _larger(p: Pass, j: int) -> Pass | None:
 
 
 def _whole(p: Pass, j: int, template: int) -> Pass:
-    """The same pass with one step for the whole template along an axis."""
+    """Return the same pass with one step for the whole template along an axis."""
     return replace(
         p,
         template=(*p.template[:j], template, *p.template[j + 1 :]),
@@ -282,7 +282,7 @@ def _whole(p: Pass, j: int, template: int) -> Pass:
 
 
 def intermediates(source: Index, target: Index, n: int, fitting: bool = False) -> list[Index]:
-    """Chunk shapes on the way from one to another in n passes: geometric means, rounded down.
+    """Return chunk shapes on the way from one to another in n passes: geometric means, rounded.
 
     Parameters
     ----------
@@ -312,12 +312,12 @@ def intermediates(source: Index, target: Index, n: int, fitting: bool = False) -
 
 
 def _means(source: int, target: int, n: int) -> list[int]:
-    """Extents on the way from one to another."""
+    """Return the extents on the way from one to another."""
     return [_root(source ** (n - i) * target**i, n) for i in range(n + 1)]
 
 
 def _fitting_means(source: int, target: int, n: int) -> list[int]:
-    """Extents of which each is a multiple of its smaller neighbour; the largest one need not be."""
+    """Return extents, each a multiple of its smaller neighbour; the largest need not be one."""
     if source > target:
         return _fitting_means(target, source, n)[::-1]
     extents = _means(source, target, n)
@@ -327,7 +327,7 @@ def _fitting_means(source: int, target: int, n: int) -> list[int]:
 
 
 def _root(value: int, n: int) -> int:
-    """The n-th root of an integer, rounded down."""
+    """Return the n-th root of an integer, rounded down."""
     low, high = 1, 1 << (value.bit_length() // n + 1)
     while high - low > 1:
         middle = (low + high) // 2
@@ -341,7 +341,7 @@ def _root(value: int, n: int) -> int:
 def plan_passes(
     task: Task, budget: int, most: int = MOST_PASSES, tables: tuple[int, int] = (0, 0)
 ) -> list[Pass]:
-    """The passes that read and write the least bytes in a given memory.
+    """Return the passes that read and write the least bytes in a given memory.
 
     Parameters
     ----------

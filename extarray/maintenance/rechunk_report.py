@@ -19,7 +19,7 @@ _MOST_LINES = 200
 
 @dataclass(frozen=True, repr=False)
 class RechunkPlan:
-    """How a layout transformation goes on: made by `extarray.rechunk_plan`.
+    """The way of a layout transformation: made by `extarray.rechunk_plan`.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class RechunkPlan:
 
 
 def _picture(p: Pass) -> str:
-    """The chunks in a template, along the last two axes: source ones grey, target ones red."""
+    """Draw the chunks in a template, along the last two axes: source ones grey, target ones red."""
     axes = range(len(p.shape))[-2:]
     if len(axes) < 2:
         return ""

@@ -235,7 +235,7 @@ class Repair:
     # -- the state ---------------------------------------------------------------------------
 
     def _plan(self) -> TargetState | None:
-        """The best state there is."""
+        """Return the best state there is."""
         there = self.survey.chunk_bytes_there
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
         states = [(slot, block) for slot, block in states if slot.fault is None]
@@ -302,7 +302,7 @@ class Repair:
         )
 
     def _other_attrs(self) -> tuple[str | None, int]:
-        """The newest attributes that are whole, also where their superblock, of this slot, is not.
+        """Return the newest attributes that are whole, even where their superblock is not.
 
         None where there are no attributes; then the slot means nothing.
         """
@@ -327,7 +327,7 @@ class Repair:
         return None, LIVE_SLOTS[0]
 
     def _has_elements(self, first: int) -> bool:
-        """Whether ``.xta`` has anything but the fill value from a byte on."""
+        """Tell whether ``.xta`` has anything but the fill value from a byte on."""
         header = self.survey.header
         assert header is not None
         size = len(header.fill)
@@ -340,7 +340,7 @@ class Repair:
         return False
 
     def _plan_from_log(self, there: int) -> TargetState | None:
-        """A state from the growth log and the length of ``.xta``, where no superblock is whole."""
+        """Return a state from the growth log and the length of ``.xta``; no superblock is whole."""
         header, log = self.survey.header, self.survey.log
         assert header is not None
         if log is None:
@@ -424,7 +424,7 @@ class Repair:
         return True
 
     def _doubt_sums(self, plan: TargetState, header: Header) -> Sums:
-        """The checksums of the state, in doubt in the files for as long as it is returned to."""
+        """Return the checksums of the state, in doubt until the files have returned to it."""
         survey = self.survey
         table = read_table(survey.metadata, header, plan.block.end or survey.metadata_bytes)
         if table is None:
@@ -438,7 +438,7 @@ class Repair:
         return sums
 
     def _give_up(self, runs: tuple[tuple[int, int], ...], sums: Sums | None) -> None:
-        """Have chunks that lie outside of the bounds to come hold the fill value."""
+        """Fill chunks that lie outside of the bounds to come with the fill value."""
         header, file = self.survey.header, self.survey.data
         assert header is not None
         for first, stop in runs:
@@ -497,7 +497,7 @@ class Repair:
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 
     def _take_back_pending(self, header: Header) -> None:
-        """Have a commit of several arrays that was not finished not count for this one."""
+        """Take back a commit of several arrays that was not finished, for this one."""
         self._save_metadata()
         for at in self.survey.pending_offsets().values():
             self.survey.metadata.write(bytes(superblock_bytes(header.ndim)), at)
@@ -505,7 +505,7 @@ class Repair:
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
 
     def _end_to_save(self, block: Superblock) -> int:
-        """Where what is cut off ``.xta`` ends: before the seal, if that stays in place."""
+        """Return where what is cut off ``.xta`` ends: before the seal, if that stays in place."""
         sealed = self.survey.seal == "ours"
         stays = sealed and self.survey.data_bytes == block.data_bytes + SEAL_BYTES
         return block.data_bytes if stays else self.survey.data_bytes
@@ -520,7 +520,7 @@ class Repair:
         self.survey.metadata.datasync()
 
     def _free_from(self) -> int:
-        """Where nothing in ``.xmd`` is that could still be needed."""
+        """Return where ``.xmd`` has nothing more that could still be needed."""
         header, log = self.survey.header, self.survey.log
         assert header is not None
         assert log is not None
@@ -549,7 +549,7 @@ class Repair:
     # -- checksums ---------------------------------------------------------------------------
 
     def _mend_sums(self, header: Header) -> None:
-        """Have checksums fit the chunks."""
+        """Make checksums fit the chunks."""
         survey = self.survey
         assert survey.present is not None
         assert survey.present.block is not None
@@ -584,7 +584,7 @@ class Repair:
 
 
 def _new_file(name: str, mode: int) -> tuple[File, str]:
-    """A new file of that name, or with a number behind it; nobody may read it who may not now."""
+    """Create a file of that name, or with a number behind it, for those who may read it now."""
     for number in count(1):
         full = name if number == 1 else f"{name}-{number}"
         with contextlib.suppress(FileExistsError):

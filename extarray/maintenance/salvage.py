@@ -121,12 +121,12 @@ class Slot:
 
     @property
     def torn(self) -> bool:
-        """Whether it was written, and is not whole by its checksum."""
+        """Tell whether it was written, and is not whole by its checksum."""
         return self.block is None and not self.blank
 
     @property
     def whole(self) -> bool:
-        """Whether `open` can take the state, as far as ``.xmd`` goes."""
+        """Tell whether `open` can take the state, as far as ``.xmd`` goes."""
         sound = self.fault is None and not self.misplaced
         return self.block is not None and sound and self.attrs is not None
 
@@ -171,7 +171,7 @@ def read_log(file: File, header: Header, stop: int) -> Log:
 
 
 class Salvage(NamedTuple):
-    """What a file that is too short has of an array.
+    """The rest of an array whose file is too short.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Salvage(NamedTuple):
 
     @property
     def told(self) -> str:
-        """Which elements are lost."""
+        """The elements that are lost."""
         if not self.lost:
             return "no element is lost"
         more = len(self.lost) - _MOST_BOUNDS
@@ -207,7 +207,7 @@ class Salvage(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no element can be kept."""
+        """Tell whether no element can be kept."""
         return self.whole is None or not _size(self.whole)
 
     @property

@@ -61,7 +61,7 @@ def passes_between(
     most: int = MOST_PASSES,
     tables: tuple[int, int] = (0, 0),
 ) -> list[Pass]:
-    """The passes from an array to chunks of another shape.
+    """Return the passes from an array to chunks of another shape.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Transformation:
     ranks: int = 1
 
     def in_memory(self) -> Any:
-        """The target, in memory.
+        """Make the target, in memory.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Transformation:
     def on_disk(
         self, path: Path, overwrite: bool = False, resume: bool = False, keep: bool = False
     ) -> Any:
-        """The target, in files that appear when they are complete.
+        """Make the target, in files that appear when they are complete.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class Transformation:
         return new
 
     def paths(self, path: Path) -> list[Path]:
-        """Where the passes write.
+        """Return where the passes write.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class Transformation:
         return [pass_path(path, i) for i in range(max(1, len(self.passes)))]
 
     def _pass_by_pass(self, paths: list[Path], first: int, new: Any) -> Any:
-        """The array of the last pass, complete; `new` is the one to go on with, if any."""
+        """Make the array of the last pass, complete; `new` is the one to go on with, if any."""
         with self.told() as progress:
             progress.skip(sum(p.bytes_written for p in self.passes[:first]))
             for i in range(first, len(paths)):
@@ -262,7 +262,7 @@ class Transformation:
     # -- passes ------------------------------------------------------------------------------
 
     def told(self) -> Progress:
-        """The line that tells of the work.
+        """Return the line that tells of the work.
 
         Returns
         -------
@@ -309,11 +309,11 @@ class Transformation:
 
     @property
     def what(self) -> list[Any]:
-        """Which elements are moved, in which order of axes: JSON values."""
+        """The elements that are moved, in which order of axes: JSON values."""
         return [self.source._origin.hex(), *self.source._extract]
 
     def journal(self, i: int, store: FileStore) -> Journal:
-        """The notes of a pass.
+        """Return the notes of a pass.
 
         Parameters
         ----------
@@ -329,7 +329,7 @@ class Transformation:
         return Journal(store, self._job(i))
 
     def first_notes(self, i: int) -> str:
-        """Attributes with which the array of a pass is made.
+        """Return the attributes with which the array of a pass is made.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class Transformation:
         return first_notes(self._job(i))
 
     def _job(self, i: int) -> dict[str, Any]:
-        """What tells a pass from any other, as JSON has it."""
+        """Return what tells a pass from any other, as JSON has it."""
         job = {
             "source": self.what,
             "pass": i,
@@ -358,7 +358,7 @@ class Transformation:
         return same
 
     def header_of(self, i: int) -> Header:
-        """Of the array that a pass writes.
+        """Return the header of the array that a pass writes.
 
         Parameters
         ----------
@@ -384,12 +384,12 @@ class Transformation:
         )
 
     def _begin(self, paths: list[Path], i: int) -> Any:
-        """The array of a pass, fresh."""
+        """Create the array of a pass."""
         header, notes = self.header_of(i), self.first_notes(i)
         return self.kind._create(paths[i], self.shape, header, notes, growth=self.growth)
 
     def beginning(self, paths: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
-        """Where to begin; what earlier work has left on the way from there is removed.
+        """Find where to begin; remove what earlier work has left on the way from there.
 
         Parameters
         ----------
@@ -436,12 +436,12 @@ class Transformation:
             remove_left_overs(file_names(one), None)  # but what is younger than a minute
 
     def _has_made(self, store: FileStore) -> bool:
-        """Whether an array is of a pass: it has notes, until it is complete and like the target."""
+        """Tell whether a pass made an array: it has notes until it is complete."""
         header = replace(store.header, uuid=self.header.uuid)
         return has_notes(store) or (header, store.attrs) == (self.header, self.attrs)
 
     def _left(self, paths: list[Path]) -> tuple[int, Any] | None:
-        """What earlier work of the same kind has left: the pass to go on with, and its array."""
+        """Return what earlier work of the same kind left: the pass to go on with, and its array."""
         for i in reversed(range(len(paths))):
             try:
                 found = self.kind._open(paths[i], "r+", 0, "auto")
@@ -521,7 +521,7 @@ class Transformation:
 
 
 def _agree(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    """Whether checksums are the same, of all bytes that have a meaning: casts leave others open."""
+    """Tell whether all bytes that have a meaning are the same: casts leave others open."""
     if one.dtype.names is not None:
         return all(_agree(one[name], other[name]) for name in one.dtype.names)
     if one.dtype.char in "gG":  # 16 bytes for a number of 10

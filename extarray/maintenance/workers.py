@@ -134,7 +134,7 @@ class Crew:
             yield
 
     def _moved(self) -> int:
-        """Elements that were moved since this was asked."""
+        """Return the number of elements that were moved since this was asked."""
         with self._lock:
             elements, self._elements = self._elements, 0
         return elements

@@ -8,91 +8,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError, ShapeError
 from extarray.common.extras import require
+from extarray.grid.drawing import (
+    Panel,
+    Segment,
+    axis_names,
+    cell_lines,
+    held_axes,
+    panel_axis,
+    panels_of,
+    segment_colours,
+    segment_labels,
+    segments,
+    text_colour,
+)
 
 __all__ = ["Segment", "composite", "growth_map", "segments", "stretch"]
 
-# The colour of the axis that grew, by Okabe and Ito: they stay apart for colour-blind readers as
-# well.  Axes beyond the sixth begin again.
-_AXIS_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
-_FIRST_COLOUR = "#F2F2F2"
 _INK = "#1A1A1A"
 
 _CELL = 0.36  # side of a cell, inches
 _MAX_PANEL = 11.0  # side of a panel, inches; more chunks make smaller cells
 _MAX_FIGURE = 16.0  # width of the panels side by side, inches
-_MAX_PANELS = 40
-_MAX_CELLS = 1 << 20  # of a panel: its side has about as many pixels as that has cells
 _MIN_LINED = 2.0  # points; the thin lines around cells that are smaller could not be seen
 _MIN_FONT = 4.5  # points; addresses that would be smaller are left out
 _MAX_TEXTS = 10_000  # addresses in a panel; text is slow
 _MAX_LEGEND = 10  # segments; more are summed up, one line an axis
-
-
-class Segment(NamedTuple):
-    """What one growth adjoined, or several of the same axis with nothing in between.
-
-    All values are in chunks.
-    """
-
-    axis: int
-    start_index: int  # the lowest chunk index of the segment along its axis
-    by: int  # how many chunk indices it adds there
-    start_address: int
-    size: int  # how many chunks it holds
-
-
-def segments(a: Any) -> list[Segment]:
-    """The growth history of an array, from its axial vectors.
-
-    Parameters
-    ----------
-    a : ExtArray or Axial
-        The array, or its ``axial``.
-
-    Returns
-    -------
-    list of Segment
-        In order of allocation, which is the order of the start addresses.  Segments without a
-        chunk (axes of length 0 at the time) are left out.
-
-    Notes
-    -----
-    O(s log s) for s segments.
-
-    Examples
-    --------
-    >>> import extarray as xa
-    >>> with xa.create(None, shape=(4, 3), dtype="u1", chunks=1) as a:
-    ...     a.extend(axis=1, by=2)
-    ...     segments(a)  # doctest: +NORMALIZE_WHITESPACE
-    [Segment(axis=0, start_index=0, by=4, start_address=0, size=12),
-     Segment(axis=1, start_index=3, by=2, start_address=12, size=8)]
-    """
-    axial = getattr(a, "axial", a)
-    found = []
-    for axis, bound in enumerate(axial.grid):
-        start_index, start_address, coefficients = axial.records(axis)
-        starts = start_index.tolist()
-        for m, (start, address, one) in enumerate(
-            # One index along the axis of growth is as many chunks as its coefficient says.
-            zip(starts, start_address.tolist(), coefficients[:, axis].tolist(), strict=True)
-        ):
-            if one < 0:  # grown at the start of the axis, downwards
-                low = starts[m - 1] + 1 if m else 0
-                by = start + 1 - low
-            else:
-                low = start
-                by = (starts[m + 1] if m + 1 < len(starts) else bound) - start
-            if by * one:
-                found.append(Segment(axis, low, by, address, by * abs(one)))
-    return sorted(found, key=lambda segment: segment.start_address)
 
 
 def growth_map(
@@ -158,8 +105,8 @@ def growth_map(
     figure_module = require("matplotlib.figure", "plot", "extarray.plot.growth_map")
     axial = getattr(a, "axial", a)
     grid = tuple(int(n) for n in axial.grid)
-    names = _axis_names(names, len(grid))
-    held = _held(at, grid)
+    names = axis_names(names, len(grid))
+    held = held_axes(at, grid)
     free = [j for j in range(len(grid)) if j not in held]
     if not free or len(free) > 3:
         raise ArgumentError(
@@ -170,7 +117,7 @@ def growth_map(
         raise ArgumentError(f"cannot draw the grid {grid}: it has no chunk; grow the array first")
 
     history = segments(axial)
-    panels = _panels(axial, grid, held, free, _panel_axis(axis, free, len(grid)), names)
+    panels = panels_of(axial, grid, held, free, panel_axis(axis, free, len(grid)), names)
     digits = len(str(max(int(panel.addresses.max()) for panel in panels)))
     if ax is None:
         figure, axes, across = _new_figure(
@@ -181,7 +128,7 @@ def growth_map(
         if len(axes) < len(panels):
             raise ArgumentError(f"ax has {len(axes)} axes, and there are {len(panels)} panels")
         figure = axes[0].figure.figure  # of a subfigure: the figure that it lies in
-    colours = _segment_colours(history)
+    colours = segment_colours(history)
     starts = np.array([segment.start_address for segment in history])
     drawn = []
     for number, (panel, one) in enumerate(zip(panels, axes, strict=False)):
@@ -303,96 +250,14 @@ def composite(
     return figure
 
 
-class _Panel(NamedTuple):
-    """One picture of cells: rows downward, columns to the right."""
-
-    addresses: NDArray[np.int64]
-    row_name: str
-    column_name: str
-    title: str
-
-
-def _axis_names(names: Sequence[str] | None, ndim: int) -> list[str]:
-    if names is None:
-        return [f"axis {j}" for j in range(ndim)]
-    if len(names) != ndim:
-        raise ArgumentError(f"names has {len(names)} entries, and the array has {ndim} axes")
-    return [str(name) for name in names]
-
-
-def _held(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, int]:
-    held: dict[int, int] = {}
-    for axis, index in (at or {}).items():
-        if not -len(grid) <= axis < len(grid):
-            raise ArgumentError(f"at names axis {axis}, and the array has {len(grid)} axes")
-        j = axis % len(grid)
-        if not -grid[j] <= index < grid[j]:
-            raise ArgumentError(f"at asks for chunk index {index} of axis {j}, which has {grid[j]}")
-        held[j] = index % grid[j]
-    return held
-
-
-def _panel_axis(axis: int, free: list[int], ndim: int) -> int | None:
-    """The axis with one panel for each index, where there are three to show."""
-    if len(free) < 3:
-        return None
-    if not -ndim <= axis < ndim or axis % ndim not in free:
-        raise ArgumentError(f"axis {axis} has no panels: choose one of {free}")
-    return axis % ndim
-
-
-def _panels(
-    axial: Any,
-    grid: tuple[int, ...],
-    held: dict[int, int],
-    free: list[int],
-    panel_axis: int | None,
-    names: list[str],
-) -> list[_Panel]:
-    plane = [j for j in free if j != panel_axis]
-    count = 1 if panel_axis is None else grid[panel_axis]
-    if count > _MAX_PANELS:
-        raise ArgumentError(
-            f"axis {panel_axis} has {count} chunk indices, and {_MAX_PANELS} panels is the most; "
-            f"choose another axis, or one index with at={{{panel_axis}: index}}"
-        )
-    height = grid[plane[0]] if len(plane) == 2 else 1
-    width = grid[plane[-1]]
-    if height * width > _MAX_CELLS:
-        raise ArgumentError(
-            f"cannot draw {height} x {width} chunks of the grid {grid}: {_MAX_CELLS} is the most "
-            "that could be seen; hold an axis at one chunk index with at={axis: index}"
-        )
-    panels = []
-    for number in range(count):
-        indices = np.zeros((height, width, len(grid)), dtype=np.int64)
-        for j, index in held.items():
-            indices[..., j] = index
-        if panel_axis is not None:
-            indices[..., panel_axis] = number
-        if len(plane) == 2:
-            indices[..., plane[0]] = np.arange(height)[:, None]
-        indices[..., plane[-1]] = np.arange(width)
-        addresses = np.asarray(axial.addresses(indices.reshape(-1, len(grid))))
-        panels.append(
-            _Panel(
-                addresses.reshape(height, width),
-                names[plane[0]] if len(plane) == 2 else "",
-                names[plane[-1]],
-                "" if panel_axis is None else f"{names[panel_axis]}, chunk {number}",
-            )
-        )
-    return panels
-
-
 def _new_figure(
     figure_module: Any,
-    panels: list[_Panel],
+    panels: list[Panel],
     digits: int,
     title: str | None,
     aside: float | None,
 ) -> tuple[Any, list[Any], int]:
-    """A figure whose cells are large enough for addresses of so many digits.
+    """Make a figure whose cells are large enough for addresses of so many digits.
 
     `aside` is the width in inches that a legend at the side needs, None where it lies below.
     Returns the figure, its axes, and how many panels lie side by side.
@@ -415,43 +280,10 @@ def _new_figure(
     return figure, axes, across
 
 
-def _segment_colours(history: list[Segment]) -> NDArray[np.float64]:
-    """One colour (red, green, blue in 0...1) a segment."""
-    colours = np.empty((len(history), 3))
-    for axis in {segment.axis for segment in history}:
-        numbers = [n for n, s in enumerate(history) if s.axis == axis and n > 0]
-        base = _rgb(_AXIS_COLOURS[axis % len(_AXIS_COLOURS)])
-        light, dark = 0.70 * 1.0 + 0.30 * base, 0.52 * base
-        for place, number in enumerate(numbers):
-            # From a tint over the pure colour to a shade; a single segment has the pure colour.
-            t = 0.5 if len(numbers) == 1 else place / (len(numbers) - 1)
-            ends = (light, base) if t < 0.5 else (base, dark)
-            share = 2 * t if t < 0.5 else 2 * t - 1
-            colours[number] = (1 - share) * ends[0] + share * ends[1]
-    colours[0] = _rgb(_FIRST_COLOUR)
-    return colours
-
-
-def _rgb(text: str) -> NDArray[np.float64]:
-    return np.array([int(text[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-
-
-def _luminance(colour: NDArray[np.float64]) -> float:
-    """Relative luminance as the Web Content Accessibility Guidelines define it."""
-    linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
-    return float(linear @ (0.2126, 0.7152, 0.0722))
-
-
-def _text_colour(cell: NDArray[np.float64]) -> str:
-    """Black or white, whichever stands out more from the cell."""
-    luminance = _luminance(cell)
-    return "#000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#FFFFFF"
-
-
 def _draw_cells(
-    ax: Any, panel: _Panel, cells: NDArray[np.float64], outer: tuple[bool, bool]
+    ax: Any, panel: Panel, cells: NDArray[np.float64], outer: tuple[bool, bool]
 ) -> None:
-    """The coloured cells and what stands around them."""
+    """Draw the coloured cells and what stands around them."""
     height, width = panel.addresses.shape
     ax.imshow(cells, interpolation="nearest", aspect="equal")
     ax.xaxis.tick_top()
@@ -472,14 +304,14 @@ def _draw_cells(
 
 
 def _draw_lines_and_addresses(
-    ax: Any, panel: _Panel, owner: NDArray[np.int64], colours: NDArray[np.float64], digits: int
+    ax: Any, panel: Panel, owner: NDArray[np.int64], colours: NDArray[np.float64], digits: int
 ) -> None:
-    """Lines between cells, heavy between segments, and the addresses where there is room."""
+    """Draw lines between cells, heavy between segments, and addresses where there is room."""
     collections = require("matplotlib.collections", "plot", "extarray.plot.growth_map")
     height, width = owner.shape
     box = ax.get_window_extent()
     cell = 72 / ax.figure.dpi * min(box.width / width, box.height / height)  # points
-    thin, heavy = _lines(owner)
+    thin, heavy = cell_lines(owner)
     for lines, colour, line_width in (
         (thin if cell >= _MIN_LINED else thin[:0], "white", min(0.8, cell / 20)),
         (heavy, _INK, min(1.6, cell / 8)),
@@ -494,7 +326,7 @@ def _draw_lines_and_addresses(
     size = min(10.0, 0.55 * cell, 0.8 * cell / (0.62 * digits))
     if size < _MIN_FONT or owner.size > _MAX_TEXTS:
         return
-    text_colours = [_text_colour(colour) for colour in colours]
+    text_colours = [text_colour(colour) for colour in colours]
     for (i, j), address in np.ndenumerate(panel.addresses):
         ax.text(
             j,
@@ -511,30 +343,10 @@ def _ticks(count: int) -> range:
     return range(0, count, -(-count // 20))
 
 
-def _lines(owner: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The lines between neighbouring cells: of one segment, and of two.
-
-    Each has the shape (lines, 2 ends, x and y).
-    """
-    found: list[list[NDArray[np.float64]]] = [[], []]
-    upright = owner[:, :-1] != owner[:, 1:]
-    level = owner[:-1, :] != owner[1:, :]
-    for different in (False, True):
-        i, j = np.nonzero(upright == different)
-        found[different].append(
-            np.stack([np.stack([j + 0.5, i - 0.5], 1), np.stack([j + 0.5, i + 0.5], 1)], 1)
-        )
-        i, j = np.nonzero(level == different)
-        found[different].append(
-            np.stack([np.stack([j - 0.5, i + 0.5], 1), np.stack([j + 0.5, i + 0.5], 1)], 1)
-        )
-    return np.concatenate(found[False]), np.concatenate(found[True])
-
-
 def _draw_legend(
     figure: Any, history: list[Segment], colours: NDArray[np.float64], names: list[str]
 ) -> None:
-    """A line a segment while they are few, else a line an axis with its range of shades."""
+    """Draw a line a segment while they are few, else a line an axis with its range of shades."""
     patches = require("matplotlib.patches", "plot", "extarray.plot.growth_map")
     handler = require("matplotlib.legend_handler", "plot", "extarray.plot.growth_map")
 
@@ -545,7 +357,7 @@ def _draw_legend(
     labels: list[str] = []
     aside = _legend_width(history, names) is not None
     if aside:
-        labels = _legend_labels(history, names)
+        labels = segment_labels(history, names)
         handles = [patch(number) for number in range(len(history))]
     else:
         handles.append(patch(0))
@@ -568,19 +380,8 @@ def _draw_legend(
     )
 
 
-def _legend_labels(history: list[Segment], names: list[str]) -> list[str]:
-    """What each segment is: its addresses, and the growth that made it."""
-    labels = []
-    for number, one in enumerate(history):
-        last = one.start_address + one.size - 1
-        addresses = f"{one.start_address} to {last}" if one.size > 1 else f"{last}"
-        growth = "first segment" if number == 0 else f"{names[one.axis]} by {one.by}"
-        labels.append(f"{addresses}: {growth}")
-    return labels
-
-
 def _legend_width(history: list[Segment], names: list[str]) -> float | None:
-    """Inches that a legend at the side needs: a line a segment while they are few, else None."""
+    """Return the inches that a legend at the side needs; None where it has a line an axis."""
     if len(history) > _MAX_LEGEND:
         return None
-    return 0.5 + 0.055 * max(len(label) for label in _legend_labels(history, names))
+    return 0.5 + 0.055 * max(len(label) for label in segment_labels(history, names))
