@@ -23,7 +23,7 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
-from extarray.grid.bounds import along_axis, to_box
+from extarray.grid.bounds import along_axis, beside, to_box
 from extarray.grid.chunking import check_shape, grain
 from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source
@@ -272,7 +272,9 @@ def append(array: Resizable, data: ArrayLike, axis: SupportsIndex, side: Side) -
     values = as_source(data, array.dtype, lambda: array.fill_value)
     with array._growth:
         array._check("append to")
-        grow(array, j, length_of(array, values, j), first, partial(write_values, array, values))
+        by = length_of(array, values, j)
+        box = beside(array.shape, j, by, first)
+        grow(array, j, by, first, partial(write_values, array, values, *box))
 
 
 def resize(
@@ -330,7 +332,7 @@ def grow(
     axis: int,
     by: int,
     at_start: bool,
-    fill: Callable[[Index, Index], None] | None = None,
+    fill: Callable[[], None] | None = None,
 ) -> None:
     """Grow one axis, or (negative) cut it; the caller holds the lock of growth.
 
@@ -340,7 +342,7 @@ def grow(
     axis, by : int
     at_start : bool
     fill : callable, optional
-        Writes the new elements, from `start` to `stop`; none: they have the fill value.
+        Writes the new elements; none: they have the fill value.
     """
     if by:
         change = along_axis(array._store.state, array.chunks, axis, by, at_start, LIMIT)

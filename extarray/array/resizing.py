@@ -169,7 +169,7 @@ def filling_error(array: Resizable) -> ArgumentError:
 def carry_out(
     array: Resizable,
     change: Change,
-    fill: Callable[[Index, Index], None] | None = None,
+    fill: Callable[[], None] | None = None,
     exactly: bool = False,
 ) -> None:
     """Give an array new bounds; on an error nothing has changed.
@@ -179,7 +179,7 @@ def carry_out(
     array : Resizable
     change : Change
     fill : callable, optional
-        Writes the elements of the only part that is new, from `start` to `stop`.
+        Writes the elements of the only part that is new.
     exactly : bool
         The growth policy allocates nothing ahead.
     """
@@ -198,12 +198,13 @@ def carry_out(
             is_append = True
             store.begin_append()
             store.unclean = array._filling = True
-            fill(*change.grown)
+            fill()
         store.unclean = change.cuts or (was_unclean and not change.fills)
         store.commit(change.after, axial, array._grid_bytes, change.cuts)
         _publish(array, change)
     except BaseException:
-        if (store.shape, store.offset, store.grid) == change.after and axial.grid == store.grid:
+        state, after = store.state, change.after
+        if (state.shape, state.offset, state.grid) == (after.shape, after.offset, axial.grid):
             _publish(array, change)  # interrupted when all was done
         else:
             store.unclean = was_unclean or is_append
@@ -244,15 +245,7 @@ def _make_room(array: Resizable, change: Change, mark: Any, old: int, exactly: b
         array._place_elements()
     ahead = None
     if not exactly and store.growth != EXACT:
-        ahead = change.ahead(decode_policy(store.growth), LIMIT)
-    if ahead is not None and (longest := math.prod(ahead.after.grid) * size) < LIMIT:
-        try:
-            _take(array, ahead, old, longest)
-        except (LimitError, StorageError, ReserveError):
-            array.axial._rollback(mark)
-            ahead = None
-    else:
-        ahead = None
+        ahead = _make_room_ahead(array, change, mark, old)
     if ahead is None:
         _take(array, change, old, new)
     if store.region is not array._region:
@@ -260,12 +253,30 @@ def _make_room(array: Resizable, change: Change, mark: Any, old: int, exactly: b
     return ahead or change
 
 
+def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> Change | None:
+    """Grow the grid as the policy says, if there is room for that; returns the change then."""
+    ahead = change.ahead(decode_policy(array._store.growth), LIMIT)
+    if ahead is None or (new := math.prod(ahead.after.grid) * array.chunk_bytes) >= LIMIT:
+        return None
+    try:
+        _take(array, ahead, old, new)
+    except (LimitError, StorageError, ReserveError):
+        array.axial._rollback(mark)
+        return None
+    return ahead
+
+
 def _take(array: Resizable, change: Change, old: int, new: int) -> None:
     """Grow the grid by the steps of a change, from `old` to `new` bytes."""
-    for step in change.steps:
-        array.axial._grow(*step)
+    for axis, by, side in change.steps:
+        array.axial._grow(axis, by, side)
     if new > old:
-        _reserve(array, change, old, new)
+        store, runs = array._store, None
+        if store.unclean:
+            runs = _runs_needed(array, change, (new - old) // array.chunk_bytes)
+        store.reserve(old, new, runs)
+        if runs is not None and store.sums is not None and any(store.header.fill):
+            _note_bytes(array, old, new)  # some are holes, which hold no fill value
 
 
 def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
@@ -277,25 +288,24 @@ def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
         array._forget_touched()
 
 
-def _reserve(array: Resizable, change: Change, old: int, new: int) -> None:
-    """Have the store make room for the chunks that the grid has gained.
+def _runs_needed(
+    array: Resizable, change: Change, n_chunks: int
+) -> Iterator[tuple[int, int]] | None:
+    """Runs of bytes that need room, of the `n_chunks` that the grid has gained; None: all of them.
 
     Where the bounds have moved in before, it has chunks that no growth to come need ever reach, as
     beside a window that rolls along two axes: those get no room.  Should they be reached, `renew`
     makes them ready.
     """
-    store, size = array._store, array.chunk_bytes
-    runs = None
-    if store.unclean and not _grows_by_holes(array):
-        boxes = list(change.chunks_gained())
-        wanted = sum(_volume(*box) for box in boxes)
-        n_runs = sum(count_runs(array.axial, *box) for box in boxes)
-        # Or it is not worth the many calls.
-        if n_runs <= MANY and 4 * wanted < 3 * ((new - old) // size):
-            runs = _in_bytes(array, _addresses(array, boxes))
-    store.reserve(old, new, runs)
-    if runs is not None and store.sums is not None and any(store.header.fill):
-        _note_bytes(array, old, new)  # some are holes, which hold no fill value
+    if _grows_by_holes(array):
+        return None
+    boxes = list(change.chunks_gained())
+    wanted = sum(_volume(*box) for box in boxes)
+    n_runs = sum(count_runs(array.axial, *box) for box in boxes)
+    # Or it is not worth the many calls.
+    if n_runs > MANY or 4 * wanted >= 3 * n_chunks:
+        return None
+    return _in_bytes(array, _addresses(array, boxes))
 
 
 def _grows_by_holes(array: Resizable) -> bool:

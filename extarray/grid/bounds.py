@@ -8,7 +8,8 @@ an array: a change is planned from what its bounds and its grid are.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from extarray.common.errors import LimitError
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
     from extarray.grid.policy import Policy, Step
 
-__all__ = ["Bounded", "Bounds", "Change", "Index", "along_axis", "outside", "to_box"]
+__all__ = ["Bounded", "Bounds", "Change", "Index", "along_axis", "beside", "outside", "to_box"]
 
 Index = tuple[int, ...]
 
 
-class Bounds(NamedTuple):
+@dataclass(slots=True)  # and not frozen: that would be slow to make
+class Bounds:
     """Bounds, and the grid in which they lie.
 
     Attributes
@@ -49,7 +51,8 @@ class Bounded(Protocol):
     def grid(self) -> Index: ...  # noqa: D102
 
 
-class Change(NamedTuple):
+@dataclass(slots=True)
+class Change:
     """A change of bounds, and what it means for the grid.
 
     Made by `along_axis` and `to_box`.  Elements are counted as they were before the change, and
@@ -124,12 +127,12 @@ class Change(NamedTuple):
         before, grid, taken = self.before, list(self.before.grid), tuple(steps)
         for axis, by, _ in taken:
             grid[axis] += by
-        longer = self._replace(steps=taken)
+        longer = replace(self, steps=taken)
         offset = tuple(
             b + a + m * c
             for b, a, m, c in zip(before.offset, self.low, longer.rows, self.chunks, strict=True)
         )
-        return longer._replace(after=Bounds(self.after.shape, offset, tuple(grid)))
+        return replace(longer, after=Bounds(self.after.shape, offset, tuple(grid)))
 
     @property
     def fills(self) -> bool:
@@ -162,15 +165,6 @@ class Change(NamedTuple):
     def zeros(self) -> Index:
         """The first index of the old bounds."""
         return (0,) * len(self.low)
-
-    @property
-    def grown(self) -> tuple[Index, Index]:
-        """The box of elements that the growth of one axis adds."""
-        shape = self.before.shape
-        if any(self.low):
-            ends = zip(self.low, self.high, strict=True)
-            return self.low, tuple(0 if a < 0 else z for a, z in ends)
-        return tuple(n if z > n else 0 for z, n in zip(self.high, shape, strict=True)), self.high
 
     @property
     def chunks_known(self) -> tuple[Index, Index]:
@@ -325,11 +319,38 @@ def along_axis(
     steps: tuple[Step, ...] = ()
     if more > 0:
         extent = grid[axis] + more
-        _check_length(axis, extent, c, limit)
+        if extent * c >= limit:
+            raise _too_long(axis)
         steps = ((axis, more, "start" if at_start else "end"),)
         grid = _with(grid, axis, extent)
     after = Bounds(_with(shape, axis, n + by), offset, grid)
     return Change(before, after, chunks, low, steps, by < 0)
+
+
+def beside(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index, Index]:
+    """Return the box of elements that a growth of one axis adds.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Before the growth.
+    axis, by : int
+    at_start : bool
+
+    Returns
+    -------
+    start, stop : tuple of int
+        As elements were counted before.
+
+    Examples
+    --------
+    >>> beside((2, 3), 1, 4, False), beside((2, 3), 1, 4, True)
+    (((0, 3), (2, 7)), ((0, -4), (2, 0)))
+    """
+    zeros = (0,) * len(shape)
+    if at_start:
+        return _with(zeros, axis, -by), _with(shape, axis, 0)
+    return _with(zeros, axis, shape[axis]), _with(shape, axis, shape[axis] + by)
 
 
 def to_box(
@@ -373,8 +394,8 @@ def to_box(
     ):
         first = max(0, -((a + b) // c))
         last = max(0, -(-(z + b) // c) - n)
-        if first or last:
-            _check_length(j, first + n + last, c, limit)
+        if (first or last) and (first + n + last) * c >= limit:
+            raise _too_long(j)
         if first:
             steps.append((j, first, "start"))
         if last:
@@ -389,9 +410,7 @@ def _with(values: Index, axis: int, value: int) -> Index:
     return values[:axis] + (value,) + values[axis + 1 :]
 
 
-def _check_length(axis: int, extent: int, chunk: int, limit: int) -> None:
-    if extent * chunk >= limit:
-        raise LimitError(
-            f"cannot grow axis {axis} so far: with its chunks it would have 2**63 elements, or "
-            "nearly"
-        )
+def _too_long(axis: int) -> LimitError:
+    return LimitError(
+        f"cannot grow axis {axis} so far: with its chunks it would have 2**63 elements, or nearly"
+    )

@@ -496,7 +496,7 @@ class ParallelArray(ParallelIO):
 
         def change() -> None:
             with self._growth:
-                grow(self, axis, by, at_start, lambda *_: self._fill_parts(fill))
+                grow(self, axis, by, at_start, lambda: self._fill_parts(fill))
 
         self._change(change, fill)
 

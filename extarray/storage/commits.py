@@ -102,7 +102,16 @@ class Committer(Follower):
                     self._metadata, self.header, known, axial, state.n_segments, end
                 )
             self._write_superblock(
-                next_superblock(state, self.unclean, n_segments, data_bytes, end, *bounds)
+                next_superblock(
+                    state,
+                    self.unclean,
+                    n_segments,
+                    data_bytes,
+                    end,
+                    bounds.shape,
+                    bounds.offset,
+                    bounds.grid,
+                )
             )
         except BaseException as error:
             if self.state is state:

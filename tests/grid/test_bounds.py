@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extarray.common.errors import LimitError
-from extarray.grid.bounds import Bounds, along_axis, outside, to_box
+from extarray.grid.bounds import Bounds, along_axis, beside, outside, to_box
 from extarray.grid.policy import decode_policy, encode_policy
 
 LIMIT = 2**63 - 4096
@@ -184,7 +184,8 @@ def test_growth_of_one_axis(asked, data):
     axis = data.draw(st.integers(0, len(old.shape) - 1))
     by, at_start = data.draw(st.integers(1, 5)), data.draw(st.booleans())
     change = along_axis(old, chunks, axis, by, at_start, LIMIT)
-    assert box(*change.grown) == box(change.low, change.high) - box([0] * len(old.shape), old.shape)
+    new = box(change.low, change.high) - box([0] * len(old.shape), old.shape)
+    assert box(*beside(old.shape, axis, by, at_start)) == new
     grid = tuple(map(int.__mul__, change.after.grid, chunks))
     assert change.fills == (change.after.shape == grid and not any(change.after.offset))
 
