@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from extarray.array.array import ExtArray
+from extarray.array.creation import open as open_array
 from extarray.common.arguments import check_choice
 from extarray.common.config import ENGINES, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
@@ -385,7 +386,7 @@ class _Shared:
             source = work.source
             with self._agreement.step():
                 if i:
-                    source = stack.enter_context(ExtArray._open(places[i - 1], "r", 0, "auto"))
+                    source = stack.enter_context(open_array(places[i - 1]))
             new = stack.enter_context(self._target(i, places[i], is_begun))
             if work.passes:
                 self._move(i, work.passes[i], source, new, progress)
