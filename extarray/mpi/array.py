@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from extarray.array import life
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, grow, length_of
 from extarray.array.resizing import count, is_start
@@ -106,7 +107,8 @@ class ParallelArray(ParallelIO):
         """Make the array of all ranks, given the store of each."""
         if store.sums is not None:
             store.sums.alone = False
-        self = cls._from_store(store, axial)
+        self = cls.__new__(cls)
+        life.start(self, store, axial)
         self.comm = agreement.comm
         self._adding = threading.Lock()
         self._agreement = agreement
@@ -369,7 +371,7 @@ class ParallelArray(ParallelIO):
             with self._agreement.step():
                 if self._replica is not None:
                     self._replica.watch_file()
-                    self._watch_cuts()
+                    life.watch_cuts(self)
         return store.state.sequence != before
 
     def flush(self) -> None:
@@ -546,7 +548,7 @@ class ParallelArray(ParallelIO):
         """Take up what rank 0 has committed."""
         self.axial._rollback(mark)
         replica.take(news)
-        self._show_store(replica.axial)
+        life.show_store(self, replica.axial)
         self._forget_touched()
         self._follow_axes()
 
@@ -559,9 +561,9 @@ class ParallelArray(ParallelIO):
     def _take_room(self) -> None:
         """Use the room that rank 0 has made for an append."""
         if self._pair.region is not self._region:
-            self._attach_store()
+            life.attach_store(self)
         if self.axial.size and not self._has_places:
-            self._place_elements()
+            life.place_elements(self)
         self._forget_touched()
 
     def _fill_parts(self, fill: Callable[[], Transfer]) -> None:

@@ -14,8 +14,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from extarray.array.array import ExtArray
 from extarray.array.creation import open as open_array
+from extarray.array.life import fresh_store
 from extarray.common.arguments import check_choice
 from extarray.common.config import ENGINES, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
@@ -98,10 +98,11 @@ def create_together(
             place,
             engine,
             hints,
-            lambda engine: _inside(
-                ExtArray._create(
+            lambda engine: cast(
+                "tuple[FileStore, Axial]",
+                fresh_store(
                     place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
-                )
+                ),
             ),
         )
 
@@ -136,11 +137,6 @@ def open_together(
             hints,
             lambda engine: FileStore.open(place, mode, timeout, engine, durability, verify),
         )
-
-
-def _inside(array: ExtArray) -> tuple[FileStore, Axial]:
-    """Take the store out of a fresh array."""
-    return cast("FileStore", array._store), array.axial
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:

@@ -422,11 +422,6 @@ class ParallelIO(ZonedArray):
 
     # -- checksums ---------------------------------------------------------------------------
 
-    def _flush(self, last: bool = False) -> None:
-        """Bring what rank 0 knows to the disk; checksums are made by all ranks together."""
-        if not self.comm.rank:
-            self._pair.flush()
-
     def _flush_together(self, last: bool = False) -> None:
         """Bring the metadata to the disk, and before that the checksums up to date; collective.
 
@@ -443,7 +438,7 @@ class ParallelIO(ZonedArray):
             quiet = self._quiet
             self._renew_together(store, sums)
         with self._agreement.step():
-            self._flush()
+            store.flush()
         if sums is not None and in_doubt:
             self._settle_together(sums, quiet)
 
