@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
 from extarray.mpi.fileviews import FileViews, Rounds
@@ -434,8 +435,8 @@ class ParallelIO(ZonedArray):
         in_doubt, quiet = step.numbers[0], None
         if sums is not None and in_doubt:
             with self._agreement.step():
-                self._note_shown(last)
-            quiet = self._quiet
+                together.note_views(self, last)
+            quiet = together.quiet(self)
             self._renew_together(store, sums)
         with self._agreement.step():
             store.flush()
@@ -453,7 +454,7 @@ class ParallelIO(ZonedArray):
             while True:
                 found = None
                 with self._agreement.step() as step:
-                    addresses = self._take_written(first, SUMS_AT_ONCE)
+                    addresses = together.take_written(self, first, SUMS_AT_ONCE)
                     taken.append(addresses)
                     step.numbers[0] = len(addresses)
                     known = addresses[addresses < n_chunks]  # a growth may have failed
@@ -469,7 +470,7 @@ class ParallelIO(ZonedArray):
                         store.put_sums(*part)
         except BaseException:
             for addresses in taken:
-                self._note_written(addresses)
+                together.note_written(self, addresses)
             raise
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
@@ -479,7 +480,10 @@ class ParallelIO(ZonedArray):
             try:
                 with self._agreement.step() as step:
                     step.numbers[0] = int(
-                        quiet is None or self._quiet != quiet or sums.inherited or sums.lost
+                        quiet is None
+                        or together.quiet(self) != quiet
+                        or sums.inherited
+                        or sums.lost
                     )
                 sums.in_doubt = bool(step.numbers[0])
                 if sums.in_doubt:
@@ -512,17 +516,14 @@ class ParallelIO(ZonedArray):
             return
         addresses, places = np.unique(job.plan.offsets // header.chunk_bytes, return_inverse=True)
         if not job.write:
-            self._verify_chunks(addresses, False)
+            together.verify(self, addresses)
             yield
             return
         written = np.zeros(len(addresses), np.int64)
         np.add.at(written, places.reshape(-1), job.plan.nbytes)
-        self._verify_chunks(addresses[written < header.chunk_bytes], True)
-        self._begin_noted(addresses)
-        try:
+        in_part = addresses[written < header.chunk_bytes]
+        with together.noted(self, addresses, in_part):
             yield
-        finally:
-            self._end_noted(addresses)
 
     def _own_views(self) -> FileViews:
         """Return the file, open through MPI-IO for this rank alone."""
