@@ -22,7 +22,7 @@ from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
-from extarray.mpi.parallelio import ParallelIO
+from extarray.mpi.parallel_io import ParallelIO
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
 from extarray.mpi.runtime import agreed, is_agreed, leave_together, portable, received
 from extarray.mpi.zones import shifted
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.array.resizing import Side
     from extarray.grid.policy import Growth as Policy
-    from extarray.mpi.fileviews import FileViews
+    from extarray.mpi.file_views import FileViews
     from extarray.mpi.rank_io import Transfer
     from extarray.mpi.runtime import Agreement, Step
     from extarray.storage.file_store import FileStore

@@ -23,7 +23,7 @@ from extarray.format.dtypes import encode_dtype
 from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_files import check_free, remove_pair
 from extarray.mpi.array import ParallelArray
-from extarray.mpi.fileviews import FileViews
+from extarray.mpi.file_views import FileViews
 from extarray.mpi.replica import ReplicaStore, pair_of
 from extarray.mpi.runtime import (
     Agreement,

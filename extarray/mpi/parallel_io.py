@@ -13,7 +13,7 @@ import numpy as np
 from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
-from extarray.mpi.fileviews import FileViews, Rounds
+from extarray.mpi.file_views import FileViews, Rounds
 from extarray.mpi.rank_io import OwnEngine, ThroughMPI, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
