@@ -503,7 +503,12 @@ def flush(array: Living) -> None:
 def flush_store(array: Living, last: bool) -> None:
     """Bring everything to the disk, and before that the checksums up to date."""
     store = array._store
-    if isinstance(store, MemoryStore) or store.sums is None or not store.sums.in_doubt:
+    if (
+        isinstance(store, MemoryStore)
+        or store.sums is None
+        or not store.sums.in_doubt
+        or not store.sums.alone  # all that write bring them up to date together
+    ):
         store.flush()
         return
     core: Any = array

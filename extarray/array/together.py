@@ -1,15 +1,47 @@
-"""What a communicator brings: arrays that its ranks make, open and relay together."""
+"""What a communicator brings: arrays that its ranks make, open and relay together.
+
+The ranks' own room is above this one.  Here its functions are named for `create` and `open`, and
+here is what an array offers to them: it shows what another process has committed, and is read and
+written past its core.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from extarray.array.growth import grow
+from extarray.array.life import Living, attach_store, place_elements, show_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
     from extarray.array.array import ExtArray
 
-__all__ = ["Together", "provide", "together"]
+__all__ = [
+    "Joined",
+    "Together",
+    "check_out",
+    "grow_by",
+    "grown_at_start",
+    "mark",
+    "note_views",
+    "note_written",
+    "noted",
+    "provide",
+    "quiet",
+    "roll_back",
+    "show_state",
+    "take_room",
+    "take_written",
+    "together",
+    "values_of",
+    "verify",
+]
 
 
 class Together(NamedTuple):
@@ -52,3 +84,110 @@ def together() -> Together:
         MPI is not installed.
     """
     return _load[0]()
+
+
+# -- what ranks ask of their array ---------------------------------------------------------------
+
+
+class Joined(Living, Protocol):
+    """An array that this process has open together with others."""
+
+    @property
+    def _quiet(self) -> int | None: ...
+    def _take_written(self, first: int, limit: int) -> NDArray[np.int64]: ...
+    def _verify_chunks(self, addresses: NDArray[np.int64], write: bool) -> None: ...
+    def _begin_noted(self, addresses: NDArray[np.int64]) -> None: ...
+    def _end_noted(self, addresses: NDArray[np.int64]) -> None: ...
+    def _check_out(
+        self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None: ...
+    def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any: ...
+    def _overlaps(self, values: NDArray[Any]) -> bool: ...
+
+
+def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[], None]) -> None:
+    """Grow one axis by what `fill` writes, when there is room and before it is committed."""
+    with array._growth:
+        grow(array, axis, by, at_start, fill)
+
+
+def mark(array: Joined) -> Any:
+    """Return what `roll_back` goes back to."""
+    return array.axial._mark()
+
+
+def roll_back(array: Joined, to: Any) -> None:
+    """Undo what the array's axial vectors have gained since a mark."""
+    array.axial._rollback(to)
+
+
+def grown_at_start(array: Joined) -> tuple[int, ...]:
+    """Return the chunks that each axis has grown at its start, also where that is not committed."""
+    starts: tuple[int, ...] = array.axial._mark()[2]
+    return starts
+
+
+def show_state(array: Joined, axial: Axial) -> None:
+    """Show the state that the store has taken up; other axial vectors: other axes, too."""
+    show_store(array, axial)
+    array._forget_touched()
+
+
+def take_room(array: Joined) -> None:
+    """Use the room that another process has made for an append."""
+    if array._store.region is not array._region:
+        attach_store(array)
+    if array.axial.size and not array._has_places:
+        place_elements(array)
+    array._forget_touched()
+
+
+def check_out(
+    array: Joined, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> bool:
+    """Check where to read to; tell whether it shares memory with the array."""
+    array._check_out(out, shape, dtype)
+    return array._overlaps(out)
+
+
+def values_of(array: Joined, values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return values that can be written to elements of a dtype, or to a field of it."""
+    return array._as_values(values, dtype)
+
+
+def verify(array: Joined, addresses: NDArray[np.int64]) -> None:
+    """Verify chunks before they are read past the core, where that is asked."""
+    array._verify_chunks(addresses, False)
+
+
+@contextmanager
+def noted(
+    array: Joined, addresses: NDArray[np.int64], in_part: NDArray[np.int64]
+) -> Iterator[None]:
+    """Note the chunks that are written past the core meanwhile; verify those written in part."""
+    array._verify_chunks(in_part, True)
+    array._begin_noted(addresses)
+    try:
+        yield
+    finally:
+        array._end_noted(addresses)
+
+
+def note_views(array: Joined, last: bool) -> None:
+    """Note the chunks that are written through views; `last`: the array is about to be closed."""
+    array._note_shown(last)
+
+
+def quiet(array: Joined) -> int | None:
+    """Return a number that every write changes; None in the midst of one."""
+    return array._quiet
+
+
+def take_written(array: Joined, first: int, limit: int) -> NDArray[np.int64]:
+    """Take so many of the chunks that were written, from an address on, off the notes."""
+    return array._take_written(first, limit)
+
+
+def note_written(array: Joined, addresses: NDArray[np.int64]) -> None:
+    """Note that chunks were written."""
+    array._note_written(addresses)

@@ -5,7 +5,7 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 
 ``creation``
     Arrays made, opened and rechunked by all ranks together, with ``comm=``.
-``globalarray``
+``global_array``
     `GlobalArray`: how it is made, grows and ends.
 ``collectives``
     Operations of all ranks on global arrays as wholes.
@@ -17,13 +17,13 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
     `Mutexes`: turns that ranks take.
 ``array``
     `ParallelArray`: how it grows, changes, is followed, flushed and closed.
-``parallelio``
+``parallel_io``
     Its elements, read and written by all ranks together or by one.
 ``rank_io``
     Transfers of one rank, through MPI-IO or by its own engine; additions under a lock.
 ``patches``
     The parts of a selection in the memory of each rank, and ghosts: pure functions.
-``fileviews``
+``file_views``
     A file view, a staging buffer, and rounds that all ranks make together.
 ``plans``
     Parts of a transfer in the order of the file.
@@ -40,7 +40,7 @@ The room stands on those of the array, of selections and of storage.
 """
 
 from extarray.mpi.array import ParallelArray
-from extarray.mpi.globalarray import GlobalArray
+from extarray.mpi.global_array import GlobalArray
 from extarray.mpi.mutexes import Mutexes
 from extarray.mpi.requests import Request
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from extarray.array import life, together
 from extarray.array.array import ExtArray
-from extarray.array.growth import as_source, grow, length_of
+from extarray.array.growth import as_source, length_of
 from extarray.array.resizing import count, is_start
 from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
-from extarray.mpi.parallelio import ParallelIO
+from extarray.mpi.parallel_io import ParallelIO
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
 from extarray.mpi.runtime import agreed, is_agreed, leave_together, portable, received
 from extarray.mpi.zones import shifted
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.array.resizing import Side
     from extarray.grid.policy import Growth as Policy
-    from extarray.mpi.fileviews import FileViews
+    from extarray.mpi.file_views import FileViews
     from extarray.mpi.rank_io import Transfer
     from extarray.mpi.runtime import Agreement, Step
     from extarray.storage.file_store import FileStore
@@ -87,10 +89,11 @@ class ParallelArray(ParallelIO):
     ...     a.read((slice(None), 0))
     """
 
-    __slots__ = ("_known", "_replica")
+    __slots__ = ("_known", "_replica", "_saving")
 
     _known: int  # segments that all ranks know, while rank 0 changes the bounds
     _replica: ReplicaStore | None  # the store of a rank that commits nothing
+    _saving: threading.Lock  # held by the thread that changes attributes
 
     @classmethod
     def _join(
@@ -106,7 +109,8 @@ class ParallelArray(ParallelIO):
         """Make the array of all ranks, given the store of each."""
         if store.sums is not None:
             store.sums.alone = False
-        self = cls._from_store(store, axial)
+        self = cls.__new__(cls)
+        life.start(self, store, axial)
         self.comm = agreement.comm
         self._adding = threading.Lock()
         self._agreement = agreement
@@ -117,6 +121,7 @@ class ParallelArray(ParallelIO):
         self._opening = threading.Lock()
         self._pair = store
         self._replica = replica
+        self._saving = threading.Lock()
         self._stage = stage
         self._views = views
         self._worker = None
@@ -369,7 +374,7 @@ class ParallelArray(ParallelIO):
             with self._agreement.step():
                 if self._replica is not None:
                     self._replica.watch_file()
-                    self._watch_cuts()
+                    life.watch_cuts(self)
         return store.state.sequence != before
 
     def flush(self) -> None:
@@ -480,7 +485,7 @@ class ParallelArray(ParallelIO):
         self._change(lambda: ExtArray._set_policy(self, growth))
 
     def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        with self._commits:
+        with self._saving:  # threads lose none of each other's changes
             with self._step_of_change() as step:
                 attrs = change()
                 if attrs is None:
@@ -493,12 +498,8 @@ class ParallelArray(ParallelIO):
 
     def _grow_by(self, axis: int, by: int, at_start: bool, fill: Callable[[], Transfer]) -> None:
         """Grow an axis by what all ranks write together."""
-
-        def change() -> None:
-            with self._growth:
-                grow(self, axis, by, at_start, lambda: self._fill_parts(fill))
-
-        self._change(change, fill)
+        parts = partial(self._fill_parts, fill)
+        self._change(lambda: together.grow_by(self, axis, by, at_start, parts), fill)
 
     def _change(
         self, change: Callable[[], object], fill: Callable[[], Transfer] | None = None
@@ -528,7 +529,7 @@ class ParallelArray(ParallelIO):
 
     def _follow(self, replica: ReplicaStore, fill: Callable[[], Transfer] | None) -> None:
         """Take part in a change that rank 0 makes, as another rank."""
-        mark = self.axial._mark()
+        mark = together.mark(self)
         message = self._agreement.tell()
         if isinstance(message, _Allocation):
             assert fill is not None
@@ -544,10 +545,9 @@ class ParallelArray(ParallelIO):
 
     def _take(self, replica: ReplicaStore, news: News, mark: Any) -> None:
         """Take up what rank 0 has committed."""
-        self.axial._rollback(mark)
+        together.roll_back(self, mark)
         replica.take(news)
-        self._show_store(replica.axial)
-        self._forget_touched()
+        together.show_state(self, replica.axial)
         self._follow_axes()
 
     def _follow_axes(self) -> None:
@@ -555,14 +555,6 @@ class ParallelArray(ParallelIO):
         given = self._distribution
         if self.ndim != (0 if given is None else len(given.block)):
             self._distribution = self._first_distribution()
-
-    def _take_room(self) -> None:
-        """Use the room that rank 0 has made for an append."""
-        if self._pair.region is not self._region:
-            self._attach_store()
-        if self.axial.size and not self._has_places:
-            self._place_elements()
-        self._forget_touched()
 
     def _fill_parts(self, fill: Callable[[], Transfer]) -> None:
         # On rank 0, in the middle of an append: room is made, and nothing is committed.
@@ -578,7 +570,7 @@ class ParallelArray(ParallelIO):
             if self._replica is not None:
                 allocation.growth.replay(self.axial)
                 self._replica.cover(allocation.data_bytes)
-                self._take_room()
+                together.take_room(self)
             return fill()
 
         self._transfer("append", plan, True)

@@ -14,7 +14,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from extarray.array.array import ExtArray
+from extarray.array.creation import open as open_array
+from extarray.array.life import fresh_store
 from extarray.common.arguments import check_choice
 from extarray.common.config import ENGINES, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
@@ -22,7 +23,7 @@ from extarray.format.dtypes import encode_dtype
 from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_files import check_free, remove_pair
 from extarray.mpi.array import ParallelArray
-from extarray.mpi.fileviews import FileViews
+from extarray.mpi.file_views import FileViews
 from extarray.mpi.replica import ReplicaStore, pair_of
 from extarray.mpi.runtime import (
     Agreement,
@@ -97,10 +98,11 @@ def create_together(
             place,
             engine,
             hints,
-            lambda engine: _inside(
-                ExtArray._create(
+            lambda engine: cast(
+                "tuple[FileStore, Axial]",
+                fresh_store(
                     place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
-                )
+                ),
             ),
         )
 
@@ -135,11 +137,6 @@ def open_together(
             hints,
             lambda engine: FileStore.open(place, mode, timeout, engine, durability, verify),
         )
-
-
-def _inside(array: ExtArray) -> tuple[FileStore, Axial]:
-    """Take the store out of a fresh array."""
-    return cast("FileStore", array._store), array.axial
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
@@ -385,7 +382,7 @@ class _Shared:
             source = work.source
             with self._agreement.step():
                 if i:
-                    source = stack.enter_context(ExtArray._open(places[i - 1], "r", 0, "auto"))
+                    source = stack.enter_context(open_array(places[i - 1]))
             new = stack.enter_context(self._target(i, places[i], is_begun))
             if work.passes:
                 self._move(i, work.passes[i], source, new, progress)

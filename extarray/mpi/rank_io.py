@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray.array.array import ExtArray
+from extarray.array.growth import write_values
+from extarray.array.together import check_out, grown_at_start, values_of
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.grid.chunking import grain
@@ -116,7 +118,7 @@ class ThroughMPI:
     def _layout(self) -> FileLayout:
         """Return where the elements are, also those of chunks that are allocated and no more."""
         array = self._array
-        starts = array.axial._mark()[2]  # chunks that the axes have grown at their starts
+        starts = grown_at_start(array)
         offset = [n * c - o for n, c, o in zip(starts, array.chunks, array.origin, strict=True)]
         return FileLayout(
             array.axial, array.chunks, tuple(offset), array.order, array.itemsize, self._stage
@@ -127,10 +129,10 @@ class ThroughMPI:
     ) -> Transfer:
         """Plan ``array.read(selection, out, order)``."""
         array = self._array
-        query, fields = _parsed_read(array, selection, out, order)
+        query, fields, overlaps = _parsed_read(array, selection, out, order)
         dtype = array.dtype if query.field is None else query.field.dtype
         result = out
-        is_direct = out is not None and out.dtype == dtype.base and not array._overlaps(out)
+        is_direct = out is not None and out.dtype == dtype.base and not overlaps
         target = out if is_direct else None
         if target is None:
             target = np.empty(query.shape, dtype, order)
@@ -164,9 +166,8 @@ class ThroughMPI:
     def reading_zones(self, ranges: _Ranges, out: NDArray[Any] | None) -> Transfer:
         """Plan to read zones into a 1-D array, one zone after the other."""
         array, size = self._array, _size_of(ranges)
-        if out is not None:
-            array._check_out(out, (size,), array.dtype)
-        local = np.empty(size, array.dtype) if out is None or array._overlaps(out) else out
+        overlaps = out is not None and check_out(array, out, (size,), array.dtype)
+        local = np.empty(size, array.dtype) if out is None or overlaps else out
         jobs, staged = self._zones(ranges, False)
 
         def finish() -> NDArray[Any]:
@@ -234,7 +235,7 @@ class OwnEngine:
         """Plan to read zones into a 1-D array, one zone after the other."""
         array, size = self._array, _size_of(ranges)
         if out is not None:
-            array._check_out(out, (size,), array.dtype)
+            check_out(array, out, (size,), array.dtype)
 
         def read() -> NDArray[Any]:
             local = np.empty(size, array.dtype) if out is None else out
@@ -261,7 +262,8 @@ class OwnEngine:
 
         def write() -> None:
             for box, block in boxes:
-                self._array._write_box([s.start for s in box], [s.stop for s in box], block)
+                start, stop = tuple(s.start for s in box), tuple(s.stop for s in box)
+                write_values(self._array, block, start, stop)
 
         return _at_the_end(True, write)
 
@@ -303,17 +305,21 @@ def _span(array: Any, ranges: list[range]) -> tuple[int, int]:
 
 def _parsed_read(
     array: ExtArray, selection: Any, out: Any, order: str
-) -> tuple[Query, list[str] | None]:
-    """Parse what a read is of, and the names where it is a list of fields; raise where it fails."""
+) -> tuple[Query, list[str] | None, bool]:
+    """Parse what a read is of, and check it.
+
+    Returns the query, names where it is a list of fields, and whether `out` shares the array's
+    memory.
+    """
     if order not in ("C", "F"):
         raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
     if out is not None and not isinstance(out, np.ndarray):
         raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
     query, fields = _parsed(array, selection)
-    if out is not None:
-        dtype = _dtype_of(array, query, fields)
-        array._check_out(out, (*query.shape, *dtype.shape), dtype.base)
-    return query, fields
+    if out is None:
+        return query, fields, False
+    dtype = _dtype_of(array, query, fields)
+    return query, fields, check_out(array, out, (*query.shape, *dtype.shape), dtype.base)
 
 
 def _parsed_write(
@@ -322,7 +328,7 @@ def _parsed_write(
     """Parse what a write is of; the values stay as they are while the array is written."""
     query, fields = _parsed(array, selection)
     dtype = _dtype_of(array, query, fields)
-    given = array._as_values(values, dtype.base)
+    given = values_of(array, values, dtype.base)
     check_values(query, given.shape, (*query.shape, *dtype.shape))
     return query, fields, surely_cast(given, dtype.base)
 

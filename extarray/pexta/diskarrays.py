@@ -16,7 +16,7 @@ from extarray.common.formatting import Info
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape
-from extarray.mpi.parallelio import hints_of
+from extarray.mpi.parallel_io import hints_of
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
 from extarray.storage.filesystem import absolute_names, family, resolve_path

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.mpi import fileviews, plans
-from extarray.mpi.fileviews import Rounds
+from extarray.mpi import file_views, plans
+from extarray.mpi.file_views import Rounds
 from extarray.mpi.plans import FileLayout, query_jobs
 from extarray.mpi.zones import Distribution, Zones, default_process_grid
 from extarray.selection.brackets import as_query
@@ -223,8 +223,8 @@ def test_plans_move_what_is_selected_and_write_nothing_else(mmap_disk, history, 
         if tiny:
             patch.setattr(plans, "_PARTS", 3)
             patch.setattr(plans, "_ELEMENTS", 4)
-            patch.setattr(fileviews, "_VIEW_BYTES", 20)
-            patch.setattr(fileviews, "_VIEW_RUNS", 3)
+            patch.setattr(file_views, "_VIEW_BYTES", 20)
+            patch.setattr(file_views, "_VIEW_RUNS", 3)
         for axis, by, side in growths:
             a.extend(axis % a.ndim, by, side)
         model = np.arange(a.size, dtype="u2").reshape(a.shape)

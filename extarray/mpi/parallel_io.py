@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
-from extarray.mpi.fileviews import FileViews, Rounds
+from extarray.mpi.file_views import FileViews, Rounds
 from extarray.mpi.rank_io import OwnEngine, ThroughMPI, accumulate
 from extarray.mpi.requests import ThreadRequest
 from extarray.mpi.runtime import library
@@ -422,11 +423,6 @@ class ParallelIO(ZonedArray):
 
     # -- checksums ---------------------------------------------------------------------------
 
-    def _flush(self, last: bool = False) -> None:
-        """Bring what rank 0 knows to the disk; checksums are made by all ranks together."""
-        if not self.comm.rank:
-            self._pair.flush()
-
     def _flush_together(self, last: bool = False) -> None:
         """Bring the metadata to the disk, and before that the checksums up to date; collective.
 
@@ -439,11 +435,11 @@ class ParallelIO(ZonedArray):
         in_doubt, quiet = step.numbers[0], None
         if sums is not None and in_doubt:
             with self._agreement.step():
-                self._note_shown(last)
-            quiet = self._quiet
+                together.note_views(self, last)
+            quiet = together.quiet(self)
             self._renew_together(store, sums)
         with self._agreement.step():
-            self._flush()
+            store.flush()
         if sums is not None and in_doubt:
             self._settle_together(sums, quiet)
 
@@ -458,7 +454,7 @@ class ParallelIO(ZonedArray):
             while True:
                 found = None
                 with self._agreement.step() as step:
-                    addresses = self._take_written(first, SUMS_AT_ONCE)
+                    addresses = together.take_written(self, first, SUMS_AT_ONCE)
                     taken.append(addresses)
                     step.numbers[0] = len(addresses)
                     known = addresses[addresses < n_chunks]  # a growth may have failed
@@ -474,7 +470,7 @@ class ParallelIO(ZonedArray):
                         store.put_sums(*part)
         except BaseException:
             for addresses in taken:
-                self._note_written(addresses)
+                together.note_written(self, addresses)
             raise
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
@@ -484,7 +480,10 @@ class ParallelIO(ZonedArray):
             try:
                 with self._agreement.step() as step:
                     step.numbers[0] = int(
-                        quiet is None or self._quiet != quiet or sums.inherited or sums.lost
+                        quiet is None
+                        or together.quiet(self) != quiet
+                        or sums.inherited
+                        or sums.lost
                     )
                 sums.in_doubt = bool(step.numbers[0])
                 if sums.in_doubt:
@@ -517,17 +516,14 @@ class ParallelIO(ZonedArray):
             return
         addresses, places = np.unique(job.plan.offsets // header.chunk_bytes, return_inverse=True)
         if not job.write:
-            self._verify_chunks(addresses, False)
+            together.verify(self, addresses)
             yield
             return
         written = np.zeros(len(addresses), np.int64)
         np.add.at(written, places.reshape(-1), job.plan.nbytes)
-        self._verify_chunks(addresses[written < header.chunk_bytes], True)
-        self._begin_noted(addresses)
-        try:
+        in_part = addresses[written < header.chunk_bytes]
+        with together.noted(self, addresses, in_part):
             yield
-        finally:
-            self._end_noted(addresses)
 
     def _own_views(self) -> FileViews:
         """Return the file, open through MPI-IO for this rank alone."""
