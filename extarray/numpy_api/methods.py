@@ -15,7 +15,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.errors import ArgumentError
 from extarray.common.lazy import LazyImports
-from extarray.numpy_api.dispatch import apply, dispatch, steadily
 from extarray.numpy_api.operators import binary, compare, contains, in_place, reflected
 from extarray.streaming.blocks import Source
 from extarray.streaming.meta_arrays import shadow
@@ -32,6 +31,7 @@ __all__ = ["NumpyMixin"]
 _later = LazyImports(
     {
         "extarray.numpy_api.c_order": "FlatElements tofile",
+        "extarray.numpy_api.dispatch": "apply dispatch steadily",
         "extarray.numpy_api.elementwise_functions": "set_parts",
         "extarray.numpy_api.sorting": "change_lanes",
     }
@@ -100,7 +100,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         out = kwargs.get("out", ())
         if not isinstance(out, tuple):  # Numba's ufuncs hand on what they were given
             kwargs["out"] = out = (out,)
-        return steadily(apply, ufunc, method, inputs, kwargs)
+        return _later.steadily(_later.apply, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -109,7 +109,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        return steadily(dispatch, function, types, args, dict(kwargs))
+        return _later.steadily(_later.dispatch, function, types, args, dict(kwargs))
 
     # -- operators ---------------------------------------------------------------------------
 
