@@ -40,7 +40,7 @@ _ROW_BYTES = 8
 _RARE = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Box:
     """Elements in a box of the array, in C order: one dimension of the result.
 
@@ -81,7 +81,7 @@ class _Box:
         return outside
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Mask(_Box):
     """The true places of an array of booleans, in C order.
 
@@ -174,7 +174,7 @@ class Mask(_Box):
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Places(_Box):
     """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
 

@@ -30,7 +30,7 @@ __all__ = ["check_values", "read_query", "write_query"]
 _CACHED = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Late:
     """A box of an array of ours, of which nothing is read before all of it is needed."""
 
