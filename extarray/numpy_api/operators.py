@@ -10,7 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.lazy import LazyImports
 from extarray.numpy_api.registry import fall_back
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, read_elements
 from extarray.streaming.elementwise import as_operand, assigning, elementwise, shape_of
 from extarray.streaming.meta_arrays import empty
 
@@ -155,7 +155,9 @@ def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any
     if _decides(other, function.__name__):
         return fall_back(function, (a, other), {})
     if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
-        return function(a._fetch(), other._fetch() if isinstance(other, Source) else other)
+        return function(
+            read_elements(a), read_elements(other) if isinstance(other, Source) else other
+        )
     if a.dtype.kind == "V":
         function(empty(a), empty(as_operand(other)))  # NumPy's refusal
     try:
@@ -168,4 +170,4 @@ def contains(a: Source, value: Any) -> bool:
     """Tell whether an element equals a value."""
     equal = _later.Computed(operator.eq, a, value, dtype=bool)
     found = _later.reduce(np.logical_or, equal, axis=None)
-    return bool(equal._fetch().any() if found is NotImplemented else found)
+    return bool(read_elements(equal).any() if found is NotImplemented else found)
