@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray.array.base import Stored
+from extarray.common.lazy import LazyImports
 from extarray.selection.factors import Points, Progression
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["AccessLog", "Readable", "record_access"]
+
+_later = LazyImports({"random": "Random"})
 
 
 class Readable(Stored, Protocol):
@@ -50,7 +52,7 @@ class AccessLog:
     def __init__(self) -> None:
         self.count = 0
         self._sample: list[tuple[tuple[int, ...], int]] = []
-        self._random = random.Random(0)
+        self._random = _later.Random(0)
 
     @property
     def access(self) -> list[tuple[tuple[int, ...], int]]:

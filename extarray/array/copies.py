@@ -13,10 +13,10 @@ from uuid import uuid4
 from extarray.array.base import Stored
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, MissingError
+from extarray.common.lazy import LazyImports
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
-from extarray.maintenance.transform import Transformation, passes_between
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
 
 __all__ = ["Copied", "copy", "reduced", "reopened", "repack", "restored", "token"]
+
+_later = LazyImports({"extarray.maintenance.transform": "Transformation passes_between"})
 
 
 class Copied(Stored, Protocol):
@@ -80,9 +82,9 @@ def copy(
         checksum=bool(checksum),
         work=b"",
     )
-    passes = passes_between(source, shape, header.chunks, header.dtype, None, path is None)
+    passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     kind, attrs, growth = array._plain_kind(), _attrs_of_copy(array), array._store.growth
-    work = Transformation(
+    work = _later.Transformation(
         kind, source, shape, header, attrs, passes, config.max_memory, growth=growth
     )
     return work.in_memory() if path is None else work.on_disk(resolve_path(path))

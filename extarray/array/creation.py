@@ -13,11 +13,11 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, write_values
 from extarray.array.lazy import LazyView
-from extarray.array.shared import SharedArray
 from extarray.array.together import together
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
+from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dims import check_dims
 from extarray.format.dtypes import check_dtype
@@ -25,7 +25,6 @@ from extarray.format.header import Header
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
-from extarray.maintenance.transform import fill
 from extarray.storage.filesystem import resolve_path
 from extarray.streaming.blocks import Source
 
@@ -46,6 +45,10 @@ if TYPE_CHECKING:
     _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
 
 __all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
+
+_later = LazyImports(
+    {"extarray.array.shared": "SharedArray", "extarray.maintenance.transform": "fill"}
+)
 
 
 def create(
@@ -359,7 +362,7 @@ def open(
     if comm is not None:
         return together().open(comm, info, check)
     _check_alone(engine, info)
-    kind = SharedArray if share else ExtArray
+    kind: type[ExtArray] = _later.SharedArray if share else ExtArray
     return kind._open(*check())
 
 
@@ -563,7 +566,7 @@ def from_array(
         checksum=checksum,
     ) as new:
         if isinstance(source, (ExtArray, LazyView)):
-            fill(new, source)
+            _later.fill(new, source)
         elif isinstance(source, (np.ndarray, Source)):
             new[...] = source
         else:

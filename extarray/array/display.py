@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray.array.base import Stored
-from extarray.array.html import describe
 from extarray.common.formatting import SIZES_OF_FILES, Info
+from extarray.common.lazy import LazyImports
 from extarray.storage.file_store import FileStore
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from extarray.grid.policy import Growth
 
 __all__ = ["Shown", "html", "info", "text"]
+
+_later = LazyImports({"html": "escape", "extarray.array.html": "describe"})
 
 
 class Shown(Stored, Protocol):
@@ -85,5 +86,6 @@ def text(array: Shown) -> str:
 def html(array: Shown) -> str:
     """Return what shows an array in a notebook: a table, its chunks, and how it grew."""
     if array.closed:
-        return f"<code>{escape(repr(array))}</code>"
-    return describe(array.info(), array.axial.segments, array.axial._growth)
+        return f"<code>{_later.escape(repr(array))}</code>"
+    shown: str = _later.describe(array.info(), array.axial.segments, array.axial._growth)
+    return shown

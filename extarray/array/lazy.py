@@ -505,7 +505,7 @@ class LazyView(NumpyMixin):
     def _read_selected(
         self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
     ) -> NDArray[Any]:
-        return read_query(self._held(), query, out, order)  # type: ignore[arg-type]
+        return read_query(self._held(), query, out, order)
 
     def _write_selected(self, query: Query, value: Any) -> None:
         held = self._held()
@@ -519,7 +519,7 @@ class LazyView(NumpyMixin):
                 check_values(query, value.shape, query.shape)
                 stream(_assign, [value], [target])
                 return
-        write_query(held, query, value)  # type: ignore[arg-type]
+        write_query(held, query, value)
 
     def _check_out(self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._array._check_out(out, shape, dtype)

@@ -16,12 +16,17 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ChunksError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    _Words: TypeAlias = NDArray[np.uint64]
+    _Digits: TypeAlias = Iterable[_Words]
 
 __all__ = ["ORDERS", "check_order", "hilbert_key", "morton_key", "positions", "table_bytes"]
 
@@ -33,9 +38,6 @@ _WORD = 64
 # Keys are computed for so many points at a time: the temporaries stay in the processor's cache and
 # memory beyond the result does not depend on the number of levels.
 _BLOCK = 1 << 14
-
-_Words: TypeAlias = NDArray[np.uint64]
-_Digits: TypeAlias = Iterable[_Words]
 
 
 def check_order(order: str) -> str:

@@ -15,7 +15,7 @@ from extarray.common.errors import ArgumentError, BoundsError, SelectionError
 from extarray.grid.chunking import product
 from extarray.numpy_api.indexing import cycled, gather, pieces, place_bytes, scatter
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, read_elements, write_elements
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import part_of
 from extarray.streaming.limits import check_result
@@ -110,7 +110,7 @@ class FlatElements:
         check_result(
             len(places) * self.base.dtype.itemsize, "the result of flat", "fewer elements at a time"
         )
-        return flat(self.base)._fetch((slice(places.start, places.start + len(places)),))
+        return read_elements(flat(self.base), (slice(places.start, places.start + len(places)),))
 
     def __setitem__(self, key: Any, values: ArrayLike) -> None:
         if isinstance(key, tuple) and not key:
@@ -131,8 +131,10 @@ class FlatElements:
         step = max(1, step_bytes() // (dtype.itemsize + place_bytes(elements)))
         for low in range(0, len(places), step):
             some = places[low : low + step]
-            elements._put(
-                (slice(some.start, some.stop),), cycled(new, low, low + len(some)).astype(dtype)
+            write_elements(
+                elements,
+                (slice(some.start, some.stop),),
+                cycled(new, low, low + len(some)).astype(dtype),
             )
 
     def _places(self, key: Any) -> range | NDArray[np.intp] | int:
@@ -185,7 +187,7 @@ class FlatElements:
         >>> xa.ones((2, 2)).flat.copy()
         array([1., 1., 1., 1.])
         """
-        elements: NDArray[Any] = self.base._fetch().reshape(-1)
+        elements: NDArray[Any] = read_elements(self.base).reshape(-1)
         return elements
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from extarray.common.errors import ShapeError
 from extarray.common.lazy import LazyImports
 from extarray.numpy_api.registry import changed_by, fall_back, streamed
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, hold, read_elements, release, write_elements
 from extarray.streaming.dask import call_late, computed, has_late, is_known, late_type
 from extarray.streaming.derived import widened
 from extarray.streaming.elementwise import as_mask, as_operand, new_result, shape_of, stream
@@ -123,7 +123,7 @@ class _Held:
         if isinstance(value, Source):
             pair = self._pairs.get(id(value))
             if pair is None:
-                pair = self._pairs[id(value)] = value, value._held()
+                pair = self._pairs[id(value)] = value, hold(value)
             return pair[1]
         kind = type(value)
         if kind is dict:
@@ -138,7 +138,7 @@ class _Held:
             for given, held in self._pairs.values():
                 if result is held:
                     return given
-            return result._released()
+            return release(result)
         elif type(result) is tuple or type(result) is list:
             return type(result)(map(self.restore, result))
         return result
@@ -279,7 +279,7 @@ def _without_names(strangers: list[type], inputs: tuple[Any, ...]) -> list[Any] 
     if not any(base.__module__.startswith("xarray.") for x in strangers for base in x.__mro__):
         return None
     # What xarray makes of them may outlive the call.
-    lasting = [x._released() if isinstance(x, Source) else x for x in inputs]
+    lasting = [release(x) if isinstance(x, Source) else x for x in inputs]
     bare = [x.astype(x.dtype) if _has_names(x) else x for x in lasting]
     return None if all(map(operator.is_, bare, lasting)) else bare
 
@@ -401,9 +401,9 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
     values = tuple([as_operand(in_memory(value, "at")) for value in values])
     ufunc.at(empty(a), np.empty(0, np.intp), *map(empty, values))  # NumPy's refusal of dtypes
     if not a.shape:
-        whole = a._fetch()
+        whole = read_elements(a)
         ufunc.at(whole, indices, *values)
-        a._put(..., whole)
+        write_elements(a, ..., whole)
         return None
     # NumPy itself tells where the selected elements are: it takes them from arrays that have the
     # index along one axis everywhere, and no memory.
@@ -417,11 +417,11 @@ def _at(ufunc: np.ufunc, a: Any, indices: Any, *values: Any) -> Any:
     ]
     flat, inverse = np.unique(np.ravel_multi_index(places, a.shape), return_inverse=True)
     key = np.unravel_index(flat, a.shape)
-    elements = a._fetch(key)
+    elements = read_elements(a, key)
     # Along one axis, and with a value for each: for a lone axis NumPy 2 reads values that are to be
     # broadcast as if they were not.
     ufunc.at(elements, inverse.reshape(-1), *[_spread(value, shape) for value in values])
-    a._put(key, elements)
+    write_elements(a, key, elements)
     return None
 
 

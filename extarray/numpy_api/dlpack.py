@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError
+from extarray.streaming.blocks import read_elements, view_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -41,18 +42,18 @@ def to_dlpack(
     -------
     capsule
     """
-    elements = _view(array) if copy is False else array._fetch()
+    elements = _view(array) if copy is False else read_elements(array)
     return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
 
 def _view(array: Source) -> NDArray[Any]:
     """Return a view of all elements."""
     if array.size == 0:
-        return array._fetch()
+        return read_elements(array)
     everything = tuple(slice(0, n) for n in array.shape)
-    view = array._peek(everything, True)
+    view = view_of(array, everything, True)
     if view is None:
-        view = array._peek(everything)
+        view = view_of(array, everything)
     if view is None:
         raise BufferError(
             "elements in several chunks, or cast as they are read, have to be copied; chunk() "

@@ -11,7 +11,13 @@ from numpy.lib.array_utils import normalize_axis_index
 from extarray.common.errors import ArgumentError, BoundsError
 from extarray.grid.tiles import tiles
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import (
+    Source,
+    read_elements,
+    read_exactly,
+    write_elements,
+    write_exactly,
+)
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import new_result, part_of
 from extarray.streaming.limits import check_result
@@ -121,7 +127,7 @@ def _refuse(a: Any, out: Any) -> None:
 
 def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
     """Read a selection of an array, or of a copy of one that is the output too."""
-    selected: NDArray[Any] = a._fetch(key) if isinstance(a, Source) else a[key]
+    selected: NDArray[Any] = read_elements(a, key) if isinstance(a, Source) else a[key]
     return selected
 
 
@@ -146,7 +152,7 @@ def gather(a: Source, places: range) -> NDArray[Any]:
     """
     result = new_result((len(places),), a.dtype, "flat")
     for piece, key in _portions(a, places):
-        result[piece] = a._read_exact(key)
+        result[piece] = read_exactly(a, key)
     return result
 
 
@@ -244,7 +250,7 @@ def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -
         return
     for piece, key in _portions(a, places):
         new = cycled(values, piece.start, piece.stop)
-        a._write_exact(key, new if key else new[-1])
+        write_exactly(a, key, new if key else new[-1])
 
 
 def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
@@ -329,9 +335,9 @@ def _put_where(target: Source, start: int, chosen: NDArray[np.bool], values: Any
     """Write to the chosen elements of a range in C order, and touch no others."""
     places = np.flatnonzero(chosen) + start
     if target.shape:
-        target._put(np.unravel_index(places, target.shape), values)
+        write_elements(target, np.unravel_index(places, target.shape), values)
     else:
-        target._put((), values[0])
+        write_elements(target, (), values[0])
 
 
 # -- finding -------------------------------------------------------------------------------------
@@ -342,7 +348,7 @@ def nonzero(a: Any) -> Any:
     """Streamed form: the indices of the elements that are not zero, an array for each axis."""
     a = as_array(a)
     if not isinstance(a, Source) or not a.shape:
-        return np.nonzero(a._fetch() if isinstance(a, Source) else a)
+        return np.nonzero(read_elements(a) if isinstance(a, Source) else a)
     found = _flat_places(a)
     return np.unravel_index(found, a.shape) if len(a.shape) > 1 else (found,)
 

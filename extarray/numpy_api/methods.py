@@ -15,9 +15,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.errors import ArgumentError
 from extarray.common.lazy import LazyImports
-from extarray.numpy_api.dispatch import apply, dispatch, steadily
 from extarray.numpy_api.operators import binary, compare, contains, in_place, reflected
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, read_elements, write_elements
 from extarray.streaming.meta_arrays import shadow
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ __all__ = ["NumpyMixin"]
 _later = LazyImports(
     {
         "extarray.numpy_api.c_order": "FlatElements tofile",
+        "extarray.numpy_api.dispatch": "apply dispatch steadily",
         "extarray.numpy_api.elementwise_functions": "set_parts",
         "extarray.numpy_api.sorting": "change_lanes",
     }
@@ -93,14 +93,14 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
                 "an ExtArray cannot become a NumPy array without a copy; use copy=None, or the "
                 "views that chunk() gives"
             )
-        result = self._fetch()
+        result = read_elements(self)
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out", ())
         if not isinstance(out, tuple):  # Numba's ufuncs hand on what they were given
             kwargs["out"] = out = (out,)
-        return steadily(apply, ufunc, method, inputs, kwargs)
+        return _later.steadily(_later.apply, ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -109,7 +109,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Any:
-        return steadily(dispatch, function, types, args, dict(kwargs))
+        return _later.steadily(_later.dispatch, function, types, args, dict(kwargs))
 
     # -- operators ---------------------------------------------------------------------------
 
@@ -175,11 +175,11 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
 
     def __format__(self, spec: str) -> str:
         # As NumPy: the element of an array without axes; else the array, without a format.
-        return super().__format__(spec) if self.shape else format(self._fetch(), spec)
+        return super().__format__(spec) if self.shape else format(read_elements(self), spec)
 
     def _lone(self) -> NDArray[Any]:
         """Return the only element, as an array; of more, one that NumPy refuses."""
-        return self._fetch() if self.size <= 1 else shadow(self)
+        return read_elements(self) if self.size <= 1 else shadow(self)
 
     # -- methods -----------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         """
         one = np.empty((), self.dtype)
         one.fill(value)  # refuses what NumPy refuses; a tuple may be a record
-        self._put(..., one)
+        write_elements(self, ..., one)
 
     def item(self, *args: Any) -> Any:
         """As `numpy.ndarray.item`: one element, as Python's number.
@@ -345,7 +345,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
             args = tuple([int(i) for i in index])
         elif args and isinstance(args[0], tuple):
             (args,) = args
-        return self._fetch(args).item() if args else self._fetch().item()
+        return read_elements(self, args).item() if args else read_elements(self).item()
 
     def reshape(self, *shape: Any, **options: Any) -> NDArray[Any]:
         """As `numpy.ndarray.reshape`; by the function `numpy.reshape`.
@@ -455,7 +455,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> xa.ones(3, "u1").tobytes()
         b'\x01\x01\x01'
         """
-        return self._fetch().tobytes(order)
+        return read_elements(self).tobytes(order)
 
     def tolist(self) -> Any:
         """As `numpy.ndarray.tolist`.
@@ -471,7 +471,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         >>> xa.ones((2, 3), int).tolist()
         [[1, 1, 1], [1, 1, 1]]
         """
-        return self._fetch().tolist()
+        return read_elements(self).tolist()
 
     def to_numpy(self) -> NDArray[Any]:
         """Read all elements, as ``a[...]``: the name by which Matplotlib and others ask for them.
@@ -488,7 +488,7 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         array([[1, 2, 3],
                [4, 5, 6]])
         """
-        return self._fetch()
+        return read_elements(self)
 
     def transpose(self, *axes: Any) -> Any:
         """As `numpy.ndarray.transpose`; by the function `numpy.transpose`.

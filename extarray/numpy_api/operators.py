@@ -10,8 +10,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.lazy import LazyImports
 from extarray.numpy_api.registry import fall_back
-from extarray.streaming.blocks import Source
-from extarray.streaming.derived import Computed
+from extarray.streaming.blocks import Source, read_elements
 from extarray.streaming.elementwise import as_operand, assigning, elementwise, shape_of
 from extarray.streaming.meta_arrays import empty
 
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["binary", "compare", "contains", "in_place", "reflected"]
 
-_later = LazyImports({"extarray.numpy_api.reductions": "reduce"})
+_later = LazyImports(
+    {"extarray.numpy_api.reductions": "reduce", "extarray.streaming.derived": "Computed"}
+)
 
 #: Operators by name, and what Python calls of the right operand.
 _OPERATORS = {
@@ -154,7 +155,9 @@ def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any
     if _decides(other, function.__name__):
         return fall_back(function, (a, other), {})
     if not a.shape and not shape_of(as_operand(other)):  # NumPy's way differs by dtype
-        return function(a._fetch(), other._fetch() if isinstance(other, Source) else other)
+        return function(
+            read_elements(a), read_elements(other) if isinstance(other, Source) else other
+        )
     if a.dtype.kind == "V":
         function(empty(a), empty(as_operand(other)))  # NumPy's refusal
     try:
@@ -165,6 +168,6 @@ def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any
 
 def contains(a: Source, value: Any) -> bool:
     """Tell whether an element equals a value."""
-    equal = Computed(operator.eq, a, value, dtype=bool)
+    equal = _later.Computed(operator.eq, a, value, dtype=bool)
     found = _later.reduce(np.logical_or, equal, axis=None)
-    return bool(equal._fetch().any() if found is NotImplemented else found)
+    return bool(read_elements(equal).any() if found is NotImplemented else found)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, read_elements, write_elements
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Whole:
             "parts of the arrays: the functions that stream are listed in the reference",
         )
         # The pairs keep the arrays of ours alive, whose ids are the keys.
-        self._pairs = {key: (source, source._fetch()) for key, source in found.items()}
+        self._pairs = {key: (source, read_elements(source)) for key, source in found.items()}
 
     def exchange(self, value: Any) -> Any:
         """Return the same arguments, with NumPy arrays in place of ours."""
@@ -151,7 +151,7 @@ class _Whole:
         ours = {}
         for source, whole in self._pairs.values():
             if any(source is array for array in changed):
-                source._put(..., whole)
+                write_elements(source, ..., whole)
                 ours[id(whole)] = source
         if isinstance(result, tuple) and type(result) is tuple:
             return tuple(ours.get(id(item), item) for item in result)

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.numpy_api.indexing import pieces
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, read_elements
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import assigning, elementwise, part_of
 from extarray.streaming.lanes import map_lanes
@@ -89,7 +89,7 @@ def change_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any
         Of `function`.
     """
     if not a.shape or 0 in a.shape:
-        function(a._fetch(), axis=axis, **options)  # NumPy's refusals
+        function(read_elements(a), axis=axis, **options)  # NumPy's refusals
         return
     axis = normalize_axis_index(axis, len(a.shape))
     map_lanes(lambda part: function(part, axis=axis, **options), a, axis, a, function.__name__)
@@ -202,7 +202,7 @@ def _distinct(x: Any) -> Any:
     if not isinstance(x, Source):
         return x
     values = unique(x)
-    return x._fetch() if values is NotImplemented else values
+    return read_elements(x) if values is NotImplemented else values
 
 
 @streams(np.isin)
@@ -267,7 +267,7 @@ class _Blocks:
         self._side = side
         self._pieces = list(pieces(a))
         ends = np.array([piece.stop - 1 for piece in self._pieces], np.intp)
-        self._last = a._fetch((ends,))
+        self._last = read_elements(a, (ends,))
 
     def find(self, v: Any) -> Any:
         """Return the places of values."""

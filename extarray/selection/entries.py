@@ -9,6 +9,7 @@ import numpy as np
 
 from extarray._core._lists import in_bounds
 from extarray.common.errors import ArgumentError, BoundsError, SelectionError
+from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def as_item(item: Any) -> Any:
 
 def is_source(item: Any) -> bool:
     """Tell whether an object is an array of ours, which is read box by box."""
-    return hasattr(type(item), "_peek")
+    return isinstance(item, Source)
 
 
 def is_array(item: Any) -> bool:

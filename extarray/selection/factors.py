@@ -81,7 +81,7 @@ class Factor(Protocol):
         """Mark those of its elements that lie outside a box, by its dimensions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Progression:
     """The indices `start`, `start + step`, ... of an axis: an integer or a slice.
 
@@ -165,7 +165,7 @@ class Progression:
         return found if self.dims else found.reshape(())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Points:
     """Points on some axes: the i-th elements of arrays of indices.
 

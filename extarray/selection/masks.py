@@ -17,7 +17,7 @@ from extarray.common.config import config
 from extarray.common.errors import SelectionError
 from extarray.grid.tiles import tiles
 from extarray.selection.factors import PART_BYTES, POINT_BYTES, cuts, listed
-from extarray.streaming.blocks import Source, load
+from extarray.streaming.blocks import Source, hold, load, read_exactly
 from extarray.streaming.elementwise import apart
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _ROW_BYTES = 8
 _RARE = 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Box:
     """Elements in a box of the array, in C order: one dimension of the result.
 
@@ -81,7 +81,7 @@ class _Box:
         return outside
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Mask(_Box):
     """The true places of an array of booleans, in C order.
 
@@ -174,7 +174,7 @@ class Mask(_Box):
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Places(_Box):
     """Places in a box, by their numbers in its C order: the true ones of a mask that has few.
 
@@ -236,7 +236,7 @@ def _shape(box: Box) -> Shape:
 
 
 def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
-    return mask[box].copy() if isinstance(mask, np.ndarray) else mask._read_exact(box)
+    return mask[box].copy() if isinstance(mask, np.ndarray) else read_exactly(mask, box)
 
 
 def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
@@ -250,7 +250,7 @@ def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
         Dimension of the result.
     """
     if not isinstance(mask, np.ndarray):
-        mask = mask._held()
+        mask = hold(mask)
     box = tuple(slice(0, n) for n in mask.shape)
     return _selected(axis, (0,) * len(box), mask, box, dim, is_copy=False)
 

@@ -55,7 +55,7 @@ class Field(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Query:
     """A selection of an array, and the shape of the result.
 

@@ -7,30 +7,46 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ArgumentTypeError, ShapeError
 from extarray.selection.masks import Mask
-from extarray.streaming.blocks import Source, load
+from extarray.streaming.blocks import Source, hold, load
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from extarray._core._array import ArrayCore
     from extarray.grid.tiles import Box
     from extarray.selection.query import Query
 
-__all__ = ["check_values", "read_query", "write_query"]
+__all__ = ["Target", "check_values", "read_query", "write_query"]
 
 # Tables of a mask on an array that is mapped: they stay in the cache.  Elsewhere, larger ones save
 # system calls, because each chunk is read once for all of its true places.
 _CACHED = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
+class Target(Protocol):
+    """An array, or a view of one, that a query is run on."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+    @property
+    def chunks(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def _is_mapped(self) -> bool: ...
+    def _check_out(
+        self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None: ...
+    def _as_values(self, value: Any, dtype: np.dtype[Any]) -> Any: ...
+    def _overlaps(self, values: NDArray[Any]) -> bool: ...
+    def _move(self, query: Query, values: NDArray[Any], write: bool) -> None: ...
+
+
+@dataclass(slots=True)
 class _Late:
     """A box of an array of ours, of which nothing is read before all of it is needed."""
 
@@ -78,13 +94,13 @@ def _block_bytes(values: NDArray[Any] | _Late, dtype: np.dtype[Any]) -> int:
 
 
 def read_query(
-    array: ArrayCore, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    array: Target, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
 ) -> NDArray[Any]:
     """Read what a query selects.
 
     Parameters
     ----------
-    array : ArrayCore
+    array : Target
     query : Query
     out : ndarray, optional
         Where to read to; elements are cast by the rule ``same_kind``.
@@ -105,12 +121,12 @@ def read_query(
     return out
 
 
-def write_query(array: ArrayCore, query: Query, value: Any) -> None:
+def write_query(array: Target, query: Query, value: Any) -> None:
     """Write to what a query selects.
 
     Parameters
     ----------
-    array : ArrayCore
+    array : Target
     query : Query
     value : array_like
         Broadcast to the query's shape, and cast as NumPy's assignment casts.
@@ -125,7 +141,7 @@ def write_query(array: ArrayCore, query: Query, value: Any) -> None:
     shape = (*query.shape, *inner)
     values = array._as_values(value, dtype.base)
     if isinstance(values, Source):
-        values = values._verified()
+        values = hold(values, verified=True)
         values = _Late(values, tuple(slice(0, n) for n in values.shape))
     check_values(query, values.shape, shape)
     while values.ndim > len(shape):
@@ -148,7 +164,7 @@ def write_query(array: ArrayCore, query: Query, value: Any) -> None:
     _run(array, query, values, write=True, direct=direct)
 
 
-def _run(array: ArrayCore, query: Query, values: Any, write: bool, direct: bool) -> None:
+def _run(array: Target, query: Query, values: Any, write: bool, direct: bool) -> None:
     """Move a query, in parts that memory has room for; through blocks where not `direct`."""
     if query.size == 0:
         return

@@ -16,7 +16,6 @@ import errno
 import fcntl
 import math
 import os
-import socket
 import struct
 import sys
 import time
@@ -30,6 +29,7 @@ from extarray.common.errors import (
     LockedError,
     StorageError,
 )
+from extarray.common.lazy import LazyImports
 from extarray.format.constants import BLOCK, HOLDER_AT, HOLDER_BYTES
 from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import decode_header, header_bytes_of
@@ -61,6 +61,8 @@ __all__ = [
     "release",
     "wait_turn",
 ]
+
+_later = LazyImports({"socket": "gethostname"})
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
@@ -432,7 +434,8 @@ def own_host() -> str:
     -------
     str
     """
-    return socket.gethostname()
+    name: str = _later.gethostname()
+    return name
 
 
 def _own_note() -> bytes:

@@ -24,8 +24,15 @@ __all__ = [
     "Line",
     "Source",
     "box_bytes",
+    "hold",
     "load",
+    "read_elements",
+    "read_exactly",
+    "release",
     "run",
+    "view_of",
+    "write_elements",
+    "write_exactly",
 ]
 
 #: What is shown of an axis of a stored array: start, step and number of indices, and the axis that
@@ -137,6 +144,44 @@ def box_bytes(kept: int = 0) -> int:
     """
     share: int = config.max_memory // (4 * config.threads + kept)
     return max(1, min(BLOCK_BYTES, share))
+
+
+# The operations on operands, for the functions of NumPy and for selections.
+
+
+def read_elements(source: Source, selection: Any = ...) -> NDArray[Any]:
+    """Copy a selection."""
+    return source._fetch(selection)
+
+
+def write_elements(source: Source, selection: Any, values: Any) -> None:
+    """Write to a selection."""
+    source._put(selection, values)
+
+
+def read_exactly(source: Source, key: tuple[Any, ...]) -> NDArray[Any]:
+    """Copy a selection with an entry for each axis that there was when it was made."""
+    return source._read_exact(key)
+
+
+def write_exactly(source: Source, key: tuple[Any, ...], values: Any) -> None:
+    """Write to such a selection."""
+    source._write_exact(key, values)
+
+
+def hold(source: Source, verified: bool = False) -> Any:
+    """Return an array as it is now, to go through it; `verified`: chunks are verified if read."""
+    return source._verified() if verified else source._held()
+
+
+def release(source: Source) -> Any:
+    """Return what may outlive a call, of what was made of arrays as they were."""
+    return source._released()
+
+
+def view_of(source: Source, box: Box, writable: bool = False) -> NDArray[Any] | None:
+    """Return a view of a box of elements that lies in one mapped chunk; else None."""
+    return source._peek(box, writable)
 
 
 def load(source: Source, box: Box) -> NDArray[Any]:
