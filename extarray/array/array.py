@@ -23,7 +23,7 @@ from extarray.array import (
 )
 from extarray.array.casting import astype
 from extarray.array.growth import Extendible
-from extarray.array.lazy import Lazy, everything
+from extarray.array.lazy import everything
 from extarray.common.errors import ArgumentTypeError
 from extarray.grid.policy import EXACT
 from extarray.numpy_api import dlpack
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
-    from extarray.selection.selections import Accessor
+    from extarray.selection.selections import Accessor, Lazy
     from extarray.storage.memory import MemoryStore
     from extarray.streaming.blocks import Line
 
@@ -787,7 +787,7 @@ class ExtArray(Extendible, NumpyMixin):
                [4, 0, 6]])
         """
         self._check()
-        return Lazy(everything(self))
+        return selections.Lazy(everything(self))
 
     # -- copies, in other places and dtypes --------------------------------------------------------
 
@@ -841,7 +841,7 @@ class ExtArray(Extendible, NumpyMixin):
         (4, 1)
         """
         if path is None and chunks is None and builds_graph():  # it looks who calls this method
-            return self.lazy[...]  # type: ignore[return-value]
+            return self.lazy[...]  # type: ignore[no-any-return]
         return copies.copy(self, path, chunks, order=order, checksum=checksum)  # type: ignore[no-any-return]
 
     def repack(self, path: Any, *, checksum: bool | None = None) -> Self:

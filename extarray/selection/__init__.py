@@ -2,8 +2,8 @@
 
 From the top down; each module uses some of those below it, and none above:
 
-``parts``
-    Parts of views: what a view has of one axis of its array.
+``placement``
+    Placement of a view in its array: a query on the view is one on the array.
 ``selections``
     The ways in which zarr's arrays are read and written, one pair for each kind of index.
 ``indexable``
@@ -12,6 +12,8 @@ From the top down; each module uses some of those below it, and none above:
 ``transfers``
     Queries read and written: in parts that memory has room for, each moved by the compiled
     core.
+``parts``
+    Parts of views: what a view has of one axis of its array.
 ``brackets``
     NumPy's rules for what stands between the brackets: basic and advanced indices, and both
     mixed.
