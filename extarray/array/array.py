@@ -1114,19 +1114,6 @@ class ExtArray(Extendible, NumpyMixin):
         """What names the elements in dask's graphs: it changes when they may have changed."""
         return copies.token(self)
 
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU
-
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         return dlpack.namespace(api_version)
 

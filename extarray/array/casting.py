@@ -9,7 +9,6 @@ import numpy as np
 
 from extarray.common.errors import CastingError, ReadOnlyError
 from extarray.grid.tiles import Grain, tiles
-from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.dask import builds_graph
@@ -277,19 +276,6 @@ class AsType(NumpyMixin):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.write(key, value)
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU
 
     def __repr__(self) -> str:
         return f"<extarray.AsType: {self._dtype} of {self._source!r}>"

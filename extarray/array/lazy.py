@@ -4,6 +4,9 @@ A view is an array, and a query on it whose factors lie on one axis each: an int
 (`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
 axes, and the two together are a query on the array, which runs it: elements move in one way.  A
 dimension that no factor fills is a new one, or one along which the elements are repeated.
+
+The class is the face of views, with their docstrings, which make this longer than other modules;
+where a view is in its array is told by its `Placement`.
 """
 
 from __future__ import annotations
@@ -555,19 +558,6 @@ class LazyView(NumpyMixin):
         return self.copy()
 
     # -- other libraries ---------------------------------------------------------------------
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         return dlpack.namespace(api_version)
