@@ -43,8 +43,8 @@ From the top down; each module uses some of those below it, and none above:
 ``resizing``
     A change of bounds, carried out step by step or taken back whole.
 ``base``
-    What an array is, by what its store says: place, mode, attributes; and whether it may be
-    used.
+    An array and its store: whether it may be used, what can be changed, and what the core
+    takes.
 ``casting``
     An array in another dtype, without a copy: what `ExtArray.astype` gives.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 
-from extarray.array.life import Living, attach_store, check_free, places_of, take_layout
+from extarray.array.base import attach_store, places_of, take_layout
+from extarray.array.life import Living, check_free
 from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
