@@ -16,9 +16,9 @@ From the top down; each module uses some of those below it, and none above:
 ``together``
     What a communicator brings: arrays that its ranks make, open and relay together.
 ``array``
-    The array: NumPy's behaviour on a store of chunks.
+    The array: all that users can do with one, and where it is done.
 ``access_log``
-    What is read of an array: a sample of selections, from which chunk shapes are advised.
+    Reads of an array: a sample of selections, from which chunk shapes are advised.
 ``axes``
     An axis more: an array of k axes becomes one entry of an array of k + 1.
 ``copies``
@@ -30,7 +30,7 @@ From the top down; each module uses some of those below it, and none above:
 ``growth``
     Growth and shrinking: arguments to a plan, which a transaction carries out.
 ``h5py_compat``
-    What users of h5py's datasets are used to, where NumPy has no word for it.
+    Habits of users of h5py's datasets, where NumPy has no word for it.
 ``view_functions``
     NumPy's functions that give views: with the axes in another order, with more or fewer of
     them.

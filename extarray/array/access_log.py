@@ -1,4 +1,4 @@
-"""What is read of an array: a sample of selections, from which chunk shapes are advised."""
+"""Reads of an array: a sample of selections, from which chunk shapes are advised."""
 
 from __future__ import annotations
 

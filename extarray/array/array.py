@@ -127,7 +127,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         growth: int = EXACT,
         hidden: bool = False,
     ) -> Self:
-        """Fresh array, in the files of `path` or (None) in memory.
+        """Make a fresh array, in the files of `path` or (None) in memory.
 
         Where it is `hidden`, the files have their names when `_publish` is called.
         """
@@ -146,13 +146,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         durability: str = "flush",
         verify: str | None = None,
     ) -> Self:
-        """Array of a pair of files."""
+        """Open a pair of files."""
         store, axial = FileStore.open(path, mode, timeout, engine, durability, verify)
         return cls._from_store(store, axial)
 
     @classmethod
     def _from_store(cls, store: FileStore | MemoryStore, axial: Axial) -> Self:
-        """Array on an open store."""
+        """Make an array on an open store."""
         self = cls.__new__(cls)
         life.start(self, store, axial)
         return self
@@ -232,7 +232,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def durability(self) -> str | None:
-        """What is on the disk when: "flush" or "commit", see `create`; None in memory.
+        """When data are on the disk: "flush" or "commit", see `create`; None in memory.
 
         Examples
         --------
@@ -294,7 +294,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         base.set_dims(self, dims)
 
     def info(self) -> Info:
-        """Facts of the array: layout, growth, and the space it takes.
+        """Return facts of the array: layout, growth, and the space it takes.
 
         Returns
         -------
@@ -1049,7 +1049,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def growth(self) -> Growth:
-        """What growth allocates ahead: the growth policy.
+        """The growth policy: how much growth allocates ahead.
 
         Assignment is one commit, and moves nothing.  One of:
 
@@ -1208,12 +1208,12 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @classmethod
     def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
-        """Array in files that was pickled, open for reading."""
+        """Open an array in files that was pickled, for reading."""
         return copies.reopened(cls, path, uuid, engine)  # type: ignore[no-any-return]
 
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
-        """Array in memory that was pickled: one segment, no history."""
+        """Make an array in memory that was pickled: one segment, no history."""
         return copies.restored(cls, header, attrs, elements, growth)  # type: ignore[no-any-return]
 
     @classmethod
@@ -1229,7 +1229,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         subok: bool = True,
         copy: bool | None = None,
     ) -> Any:
-        """Elements in another dtype: read late, as from h5py's, or an ndarray, as NumPy's.
+        """Return the elements in another dtype: read late, as h5py does, or an ndarray.
 
         Parameters
         ----------
@@ -1395,7 +1395,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     # -- other libraries ---------------------------------------------------------------------------
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Dask array whose tasks read this array.
+        """Return a dask array whose tasks read this array.
 
         Parameters
         ----------
@@ -1432,7 +1432,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     to_dask_array = to_dask
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """What names the elements in dask's graphs: it changes when they may have changed."""
+        """Return what names the elements in dask's graphs: it changes when they may have."""
         return copies.token(self)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
@@ -1498,7 +1498,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """What it has of the elements that were ever stored, as JSON values."""
+        """Which of the elements that were ever stored it has, as JSON values."""
         return [-n for n in self.origin]
 
     def _read_selected(
@@ -1513,7 +1513,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def _origin(self) -> bytes:
-        """What tells the elements from those of other arrays."""
+        """The uuid, which tells the elements from those of other arrays."""
         return self._store.header.uuid
 
     def _check(self, what: str | None = None) -> None:

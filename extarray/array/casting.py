@@ -29,7 +29,7 @@ __all__ = ["AsType", "astype"]
 def astype(
     source: Source, dtype: DTypeLike, order: Any, casting: Any, copy: bool | None
 ) -> AsType | NDArray[Any]:
-    """The elements in another dtype, read late unless something is said about memory.
+    """Return the elements in another dtype, read late unless something is said about memory.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def astype(
 
 
 def _is_box(key: Any, shape: tuple[int, ...]) -> TypeGuard[Box]:
-    """Whether a key is a box of elements, as functions that stream ask for."""
+    """Tell whether a key is a box of elements, as functions that stream ask for."""
     return (
         isinstance(key, tuple)
         and len(key) == len(shape)
@@ -66,7 +66,7 @@ def _is_box(key: Any, shape: tuple[int, ...]) -> TypeGuard[Box]:
 
 
 def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
-    """In-place operator that works on the elements as they are read, and so gives an ndarray."""
+    """Make an in-place operator of the elements as they are read, which gives an ndarray."""
 
     def method(self: AsType, other: Any) -> Any:
         return operate(self.copy(), other)
@@ -207,7 +207,7 @@ class AsType(NumpyMixin):
         return result
 
     def write(self, selection: Any, values: Any) -> NoReturn:
-        """Refuse.
+        """Refuse to write.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class AsType(NumpyMixin):
         )
 
     def copy(self, order: Any = "C") -> Any:
-        """All elements, as ``np.copy``.
+        """Copy all elements, as ``np.copy``.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class AsType(NumpyMixin):
         subok: bool = True,
         copy: bool | None = None,
     ) -> AsType | NDArray[Any]:
-        """As `ExtArray.astype`, of the elements as they are read here.
+        """Return the elements as they are read here in another dtype, as `ExtArray.astype`.
 
         Parameters
         ----------

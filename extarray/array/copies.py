@@ -105,7 +105,7 @@ def reduced(array: Copied) -> tuple[Any, ...]:
 
 
 def _attrs_of_copy(array: Copied) -> str:
-    """The attributes, as they are right for an array that never moved at the start."""
+    """Return the attributes, as they are right for an array that never moved at the start."""
     with array._steady:
         return attrs_of_whole(array._store.attrs, array.dims, array.origin)
 

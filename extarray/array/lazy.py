@@ -133,7 +133,7 @@ class LazyView(NumpyMixin):
 
     @property
     def _now(self) -> Placement:
-        """Where the view is, as the indices of the array are now."""
+        """The view's place, as the indices of the array are now."""
         zero, place = self._array.origin, self._place
         if self._array._origin != place.uuid:
             raise MissingError(
@@ -150,12 +150,12 @@ class LazyView(NumpyMixin):
 
     @property
     def _parts(self) -> tuple[Part, ...]:
-        """What is selected along each axis of the array, as its indices are now."""
+        """The parts by axis of the array, as its indices are now."""
         return self._now.parts
 
     @property
     def _shown(self) -> dict[int, Part]:
-        """What is selected, by axis of the view."""
+        """The parts by axis of the view."""
         return self._now.shown
 
     def _held(self) -> LazyView:
@@ -244,7 +244,7 @@ class LazyView(NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """What it has of the elements that were ever stored, as JSON values."""
+        """Which of the elements that were ever stored it has, as JSON values."""
         place = self._now
         return list(map(fingerprint, place.parts, place.zero))
 
@@ -294,12 +294,12 @@ class LazyView(NumpyMixin):
         return selections.Lazy(self)
 
     def _select(self, query: Query) -> LazyView:
-        """The view of what a query selects, for which `is_orthogonal` holds."""
+        """Return the view of what a query selects, for which `is_orthogonal` holds."""
         self._bounds()
         return LazyView(self._array, self._now.selected(query), query.shape)
 
     def _arrange(self, dims: Sequence[int | None], shape: Sequence[int]) -> LazyView:
-        """View whose axes show the given ones of this view; None: a new one."""
+        """Return a view whose axes show the given ones of this view; None: a new one."""
         return LazyView(self._array, self._now.arranged(dims), shape)
 
     # -- reading and writing -----------------------------------------------------------------
@@ -434,7 +434,7 @@ class LazyView(NumpyMixin):
         return overlaps
 
     def _is_same(self, other: Source) -> bool:
-        """Whether another array shows the same elements at the same places."""
+        """Tell whether another array shows the same elements at the same places."""
         return (
             isinstance(other, LazyView)
             and other._array._handle == self._array._handle
@@ -448,7 +448,7 @@ class LazyView(NumpyMixin):
         self._now.move(self._array, query, values, write)
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
-        """View of a box of elements that lies in one chunk, or None."""
+        """Return a view of a box of elements that lies in one chunk, or None."""
         if self._held_of is None:
             return self._held()._peek(box, writable)
         self._check_bounds()
@@ -460,7 +460,7 @@ class LazyView(NumpyMixin):
         return np.broadcast_to(view, [cut.stop - cut.start for cut in box])
 
     def _locate(self, key: Any) -> tuple[int, ...] | None:
-        """Index of an element in the array; None where `key` is no possible index of one."""
+        """Return the index of an element in the array; None where `key` is none of one."""
         indices = index_of_element(key, self._shape)
         if indices is None:
             return None
@@ -478,7 +478,7 @@ class LazyView(NumpyMixin):
             )
 
     def _bounds(self) -> tuple[int, ...]:
-        """Shape of the array, which has the axes that it had when the view was made."""
+        """Return the shape of the array, which has the axes that it had when the view was made."""
         shape: tuple[int, ...] = self._array.shape
         self._array._check_axes(len(self._place.parts))  # after the look: ranks only grow
         return shape
@@ -493,7 +493,7 @@ class LazyView(NumpyMixin):
         subok: bool = True,
         copy: bool | None = None,
     ) -> AsType | NDArray[Any]:
-        """Elements in another dtype: as `ExtArray.astype`.
+        """Return the elements in another dtype: as `ExtArray.astype`.
 
         Parameters
         ----------
@@ -513,7 +513,7 @@ class LazyView(NumpyMixin):
         return astype(self, dtype, order, casting, copy)
 
     def copy(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
-        """All elements, as `numpy.ndarray.copy`.
+        """Copy all elements, as `numpy.ndarray.copy`.
 
         Parameters
         ----------
@@ -583,7 +583,7 @@ class LazyView(NumpyMixin):
         return self
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Dask array whose tasks read this view: as `ExtArray.to_dask`.
+        """Return a dask array whose tasks read this view: as `ExtArray.to_dask`.
 
         Parameters
         ----------
@@ -614,7 +614,7 @@ class LazyView(NumpyMixin):
 
 
 def everything(array: Any) -> LazyView:
-    """View of a whole array.
+    """Return a view of a whole array.
 
     Parameters
     ----------
@@ -631,7 +631,7 @@ def everything(array: Any) -> LazyView:
 def _restored(
     array: Any, parts: tuple[Part, ...], shape: tuple[int, ...], zero: tuple[int, ...] | None
 ) -> LazyView:
-    """View that was pickled, of an array whose origin was `zero`."""
+    """Make a view that was pickled, of an array whose origin was `zero`."""
     view = LazyView(array, parts, shape)
     if zero is not None:
         view._place = Placement.of(parts, zero, array._origin, shape)

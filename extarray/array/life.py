@@ -159,7 +159,7 @@ def _inherit(array: Living) -> None:
 
 @functools.cache
 def _slots(cls: type) -> tuple[str, ...]:
-    """Names of what an array has beside what the core has of it."""
+    """Return the names of the attributes that an array has beside those of the core."""
     own = (getattr(kind, "__slots__", ()) for kind in cls.__mro__)
     return tuple(name for names in own for name in names if name != "__weakref__")
 
@@ -196,7 +196,7 @@ def rows(array: Any, ndim: int, extent: int) -> Iterator[Any]:
 
 
 class Host:
-    """What the compiled core asks about an array that has a store; see `_core._state.Host`."""
+    """Answers to what the core asks about an array that has a store; see `_core._state.Host`."""
 
     __slots__ = ()
 

@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 
 def _view_of(array: Any) -> LazyView | None:
-    """An array of ours as a view; None where there is no view of it."""
+    """Return an array of ours as a view; None where there is no view of it."""
     if isinstance(array, ArrayCore):
         own: Any = array
         own._check()

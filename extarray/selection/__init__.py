@@ -7,8 +7,7 @@ From the top down; each module uses some of those below it, and none above:
 ``selections``
     The ways in which zarr's arrays are read and written, one pair for each kind of index.
 ``indexable``
-    What every kind of index acts on: an array, or a view of one; and how it is read and
-    written.
+    Arrays and views as every kind of index takes them, and how these are read and written.
 ``transfers``
     Queries read and written: in parts that memory has room for, each moved by the compiled
     core.

@@ -337,7 +337,7 @@ class Placement(NamedTuple):
         return replace(mask, axis=first.axes[0], origin=tuple(origin))
 
     def _points(self, points: Points) -> Iterator[Points]:
-        """Points of the view as points of the array: none where all its axes are new."""
+        """Yield points of the view as points of the array: none where all its axes are new."""
         found: list[tuple[int, NDArray[np.intp]]] = []
         for axis, indices in zip(points.axes, points.indices, strict=True):
             part = self.shown.get(axis)

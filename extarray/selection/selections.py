@@ -200,7 +200,7 @@ def set_block_selection(
 
 
 def oindex(array: Indexable) -> Accessor:
-    """Orthogonal indexing: arrays and masks act on their axes one by one."""
+    """Return brackets for orthogonal indexing: arrays and masks act on their axes one by one."""
 
     def get(key: Any) -> Any:
         return get_orthogonal_selection(array, key)
@@ -212,7 +212,7 @@ def oindex(array: Indexable) -> Accessor:
 
 
 def vindex(array: Indexable) -> Accessor:
-    """Pointwise indexing: an index for each axis, broadcast together, or a mask."""
+    """Return brackets for pointwise indexing: an index for each axis, or a mask."""
 
     def get(key: Any) -> Any:
         return _get(array, query_on(array, pointwise_query, key), None, None)
@@ -224,7 +224,7 @@ def vindex(array: Indexable) -> Accessor:
 
 
 def blocks(array: Indexable) -> Accessor:
-    """Indexing by chunk: integers and slices that count chunks, not elements."""
+    """Return brackets for indexing by chunk: integers and slices that count chunks."""
 
     def get(key: Any) -> Any:
         return get_block_selection(array, key)
