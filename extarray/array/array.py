@@ -14,7 +14,6 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray.array import (
-    access_log,
     axes,
     base,
     copies,
@@ -25,7 +24,7 @@ from extarray.array import (
     life,
     view_functions,  # noqa: F401 -- registers what gives views
 )
-from extarray.array.casting import astype
+from extarray.array.copies import astype
 from extarray.array.lazy import everything
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
@@ -34,7 +33,7 @@ from extarray.format.dims import known_dims
 from extarray.grid.policy import EXACT, decode_policy
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.selection import selections
+from extarray.selection import access_log, selections
 from extarray.selection.transfers import read_query, write_query
 from extarray.storage.file_store import FileStore
 from extarray.streaming.dask import builds_graph, to_dask

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.array.casting import astype
+from extarray.array.copies import astype
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.array.casting import AsType
+    from extarray.array.copies import AsType
     from extarray.grid.tiles import Box
     from extarray.selection.parts import Part
     from extarray.streaming.blocks import Line

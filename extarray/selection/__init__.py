@@ -2,6 +2,8 @@
 
 From the top down; each module uses some of those below it, and none above:
 
+``access_log``
+    Reads of an array: a sample of selections, from which chunk shapes are advised.
 ``placement``
     Placement of a view in its array: a query on the view is one on the array.
 ``selections``

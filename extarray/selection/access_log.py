@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from extarray.array.base import Stored
 from extarray.selection.factors import Points, Progression
 
 if TYPE_CHECKING:
@@ -18,9 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["AccessLog", "Readable", "record_access"]
 
 
-class Readable(Stored, Protocol):
+class Readable(Protocol):
     """An array that tells a log what is read of it."""
 
+    def _check(self) -> None: ...
     def _listen(self, log: Any) -> Any: ...
 
 
