@@ -340,7 +340,7 @@ cdef class ArrayCore(Transfers):
         return 0
 
     def _as_values(self, value, dtype):
-        """What is assigned, as an array that stays what it is while this one is written."""
+        """Return what is assigned, as an array that stays what it is while this one is written."""
         if not is_array(value):
             return to_array(value, dtype)
         if self._shares(value):
@@ -353,7 +353,7 @@ cdef class ArrayCore(Transfers):
         return value
 
     cdef bint _shares(self, object value) except -1:
-        """Whether a value is read late, box by box, and has elements of this array."""
+        """Tell whether a value is read late, box by box, and has elements of this array."""
         if not is_late(value):
             return False
         origin = getattr(value, "_origin", None)
@@ -409,7 +409,7 @@ cdef class ArrayCore(Transfers):
             self._write_cast(frame, &s, values)
 
     cpdef bint _overlaps(self, cnp.ndarray values):
-        """Whether the memory of an array is (or may be) that of a chunk of this array."""
+        """Tell whether the memory of an array is (or may be) that of a chunk of this array."""
         cdef const char *first
         cdef const char *last
         cdef Region region = self.frame.region
@@ -647,7 +647,7 @@ cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last)
 
 
 def is_of_a_chunk(cnp.ndarray values not None):
-    """Whether the memory of an array is (or may be) that of a chunk, of whatever array.
+    """Tell whether the memory of an array is (or may be) that of a chunk, of whatever array.
 
     Parameters
     ----------
@@ -671,12 +671,12 @@ cdef str shape_text(tuple shape):
 
 
 cdef bint is_array(object value) except -1:
-    """Whether a value is an array: NumPy's, or one that is read part by part."""
+    """Tell whether a value is an array: NumPy's, or one that is read part by part."""
     return isinstance(value, cnp.ndarray) or is_late(value)
 
 
 cdef bint is_late(object value) except -1:
-    """Whether a value is an array of ours, which is read part by part."""
+    """Tell whether a value is an array of ours, which is read part by part."""
     return not isinstance(value, cnp.ndarray) and hasattr(type(value), "_peek")
 
 

@@ -1,4 +1,4 @@
-# What is known of an array.
+# The state of an array.
 
 cimport cython
 cimport numpy as cnp

@@ -1,4 +1,4 @@
-"""What is known of an array: how its chunks are laid out and reached, its bounds, and its grid.
+"""The state of an array: how its chunks are laid out and reached, its bounds, and its grid.
 
 Whatever of it a transfer uses is in one object, a `Frame`.  It is taken in one step, before the GIL is
 given up, and nothing else of the array is looked at until the transfer has ended.
@@ -20,8 +20,8 @@ cdef bint holding(
     index_t start, index_t stop, index_t before, index_t chunk, index_t extent, index_t limit,
     index_t *rows, index_t *total
 ) noexcept nogil:
-    """What an axis of `extent` chunks needs to hold elements start ... stop - 1: chunks at its start,
-    and chunks in all.
+    """Find what an axis of `extent` chunks needs to hold elements start ... stop - 1: chunks at its
+    start, and chunks in all.
 
     `before` is what its grid has before element 0.  Returns whether all of them have fewer than
     `limit` elements.
@@ -114,7 +114,7 @@ cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
 
 @cython.final
 cdef class Trust:
-    """Which chunks need not be compared with their checksums any more, by whatever object.
+    """The chunks that need not be compared with their checksums any more, by whatever object.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ cdef class Trust:
 
 @cython.final
 cdef class Writes:
-    """What is written to an array whose chunks have checksums, by whatever object of it."""
+    """The writes to an array whose chunks have checksums, by whatever object of it."""
 
     def __cinit__(self):
         self.written = Touched()

@@ -429,7 +429,7 @@ cdef class Transfers(ArrayState):
     # -- what was written, where chunks have checksums ---------------------------------------
 
     cdef int _begin_write(self, Frame frame) except -1:
-        """Have the files say that checksums are in doubt, before the first write that makes it so."""
+        """Let the files say that checksums are in doubt, before the first write that makes it so."""
         while not frame.sums.in_doubt:
             frame.sums.doubt()
         # Nobody else has run since the test; but the array may have been closed before.
@@ -457,7 +457,7 @@ cdef class Transfers(ArrayState):
         return addresses[:touched_take(self.writes.written.root, first, limit, &taken[0])]
 
     def _note_written(self, const index_t[::1] addresses not None):
-        """Have chunks count as written."""
+        """Count chunks as written."""
         cdef Frame frame = self._writable()
         cdef index_t address
         self._begin_write(frame)
@@ -468,7 +468,7 @@ cdef class Transfers(ArrayState):
             touched_set(self.writes.written.root, address)
 
     def _note_shown(self, bint last):
-        """Have chunks count as written that views for writing are out of.
+        """Count chunks as written that views for writing are out of.
 
         After the `last` time, nobody is told of what is written through them.
         """
@@ -647,7 +647,7 @@ cdef class Transfers(ArrayState):
         self._set_written(addresses)
 
     def _end_noted(self, const index_t[::1] addresses not None):
-        """Have written to chunks."""
+        """End to write to chunks."""
         self._set_written(addresses)
         self.writes.n_going -= 1
 
@@ -664,7 +664,7 @@ cdef class Transfers(ArrayState):
         return [address for address in addresses if frame.trust.asks(address)]
 
     def _know(self, const index_t[::1] addresses not None):
-        """Have chunks known from now on."""
+        """Know chunks from now on."""
         cdef Frame frame = self._opened()
         cdef index_t address
         for address in addresses:
@@ -673,7 +673,7 @@ cdef class Transfers(ArrayState):
     # -- what is read ------------------------------------------------------------------------
 
     def _listen(self, log):
-        """Have a log told of what is read; None: no more.  Returns the one that was told before."""
+        """Tell a log of what is read from now on (None: nobody); return the one that was told before."""
         before, self.log = self.log, log
         return before
 
@@ -726,7 +726,7 @@ cdef bint next_chunk(walk_t *w, const layout_t *layout) noexcept:
 
 
 cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noexcept:
-    """What of the chunk that a walk is at its selection has."""
+    """Return what its selection has of the chunk that a walk is at."""
     cdef const layout_t *layout = &now.layout
     cdef index_t first, stop
     cdef bint is_dense
@@ -750,7 +750,7 @@ cdef int coverage(const walk_t *w, const frame_t *now, const selection_t *s) noe
 
 
 cdef bint is_truncated(Frame frame) noexcept:
-    """Whether another program has cut off the file."""
+    """Tell whether another program has cut off the file."""
     cdef stat_t about
     return (frame.now.layout.fd >= 0 and fstat(frame.now.layout.fd, &about) == 0
             and about.st_size < frame.now.file_bytes)

@@ -16,13 +16,9 @@ From the top down; each module uses some of those below it, and none above:
 ``together``
     What a communicator brings: arrays that its ranks make, open and relay together.
 ``array``
-    The array: NumPy's behaviour on a store of chunks.
-``access_log``
-    What is read of an array: a sample of selections, from which chunk shapes are advised.
+    The array: all that users can do with one, and where it is done.
 ``axes``
     An axis more: an array of k axes becomes one entry of an array of k + 1.
-``copies``
-    The elements elsewhere: copies, pickles, other dtypes, and dask's graphs.
 ``display``
     How an array is shown: its facts, a line of text, and a picture for notebooks.
 ``follow``
@@ -30,7 +26,7 @@ From the top down; each module uses some of those below it, and none above:
 ``growth``
     Growth and shrinking: arguments to a plan, which a transaction carries out.
 ``h5py_compat``
-    What users of h5py's datasets are used to, where NumPy has no word for it.
+    Habits of users of h5py's datasets, where NumPy has no word for it.
 ``view_functions``
     NumPy's functions that give views: with the axes in another order, with more or fewer of
     them.
@@ -40,13 +36,13 @@ From the top down; each module uses some of those below it, and none above:
     The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
 ``lazy``
     Views that read late and write through: what ``a.lazy[...]`` and ``a.T`` give.
+``copies``
+    The elements elsewhere: in copies, pickles and other dtypes, and in dask's graphs.
 ``resizing``
     A change of bounds, carried out step by step or taken back whole.
 ``base``
-    What an array is, by what its store says: place, mode, attributes; and whether it may be
-    used.
-``casting``
-    An array in another dtype, without a copy: what `ExtArray.astype` gives.
+    An array and its store: whether it may be used, what can be changed, and what the core
+    takes.
 
 May use: storage, selection, numpy_api, and what is below them.
 """

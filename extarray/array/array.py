@@ -10,31 +10,36 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
+import numpy as np
+
 from extarray._core._array import ArrayCore
 from extarray.array import (
-    access_log,
     axes,
+    base,
     copies,
     display,
     follow,
+    growth,
     h5py_compat,
     life,
     view_functions,  # noqa: F401 -- registers what gives views
 )
-from extarray.array.casting import astype
-from extarray.array.growth import Extendible
-from extarray.array.lazy import Lazy, everything
+from extarray.array.copies import astype
+from extarray.array.lazy import everything
+from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
-from extarray.grid.policy import EXACT
+from extarray.format.attrs import Attributes
+from extarray.format.dims import known_dims
+from extarray.grid.policy import EXACT, decode_policy
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.selection import selections
+from extarray.selection import access_log, selections
 from extarray.selection.transfers import read_query, write_query
 from extarray.storage.file_store import FileStore
 from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import ModuleType, TracebackType
@@ -43,19 +48,21 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray._core._axial import Axial
+    from extarray.array.resizing import Side
     from extarray.common.errors import ReplacedError
     from extarray.common.formatting import Info
     from extarray.format.header import Header
+    from extarray.grid.policy import Growth
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
-    from extarray.selection.selections import Accessor
+    from extarray.selection.selections import Accessor, Lazy
     from extarray.storage.memory import MemoryStore
     from extarray.streaming.blocks import Line
 
 __all__ = ["ExtArray"]
 
 
-class ExtArray(Extendible, NumpyMixin):
+class ExtArray(ArrayCore, NumpyMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
     Made by `extarray.create`, `extarray.open`, `extarray.zeros` and their like.
@@ -88,8 +95,15 @@ class ExtArray(Extendible, NumpyMixin):
            [0., 0., 0., 0., 0.]])
     """
 
-    __slots__ = ("_filling",)
+    __slots__ = ("__weakref__", "_commits", "_filling", "_growth", "_handle", "_steady", "_store")
 
+    _store: FileStore | MemoryStore
+    # Growth, and what reads before it writes, is one step for threads: three times the same lock,
+    # unless other writers share the array.
+    _growth: AbstractContextManager[Any]  # for changes of the bounds
+    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
+    _steady: threading.RLock  # to see bounds that stay
+    _handle: str  # no other array has it, not even one on the same files
     _filling: bool  # by an append, which may run any code
 
     # -- making ------------------------------------------------------------------------------------
@@ -112,7 +126,7 @@ class ExtArray(Extendible, NumpyMixin):
         growth: int = EXACT,
         hidden: bool = False,
     ) -> Self:
-        """Fresh array, in the files of `path` or (None) in memory.
+        """Make a fresh array, in the files of `path` or (None) in memory.
 
         Where it is `hidden`, the files have their names when `_publish` is called.
         """
@@ -131,13 +145,13 @@ class ExtArray(Extendible, NumpyMixin):
         durability: str = "flush",
         verify: str | None = None,
     ) -> Self:
-        """Array of a pair of files."""
+        """Open a pair of files."""
         store, axial = FileStore.open(path, mode, timeout, engine, durability, verify)
         return cls._from_store(store, axial)
 
     @classmethod
     def _from_store(cls, store: FileStore | MemoryStore, axial: Axial) -> Self:
-        """Array on an open store."""
+        """Make an array on an open store."""
         self = cls.__new__(cls)
         life.start(self, store, axial)
         return self
@@ -205,8 +219,81 @@ class ExtArray(Extendible, NumpyMixin):
 
     # -- facts -------------------------------------------------------------------------------------
 
+    @property
+    def path(self) -> Path | None:
+        """Path of the pair of files, without suffix; None for a memory-resident array."""
+        return self._store.path
+
+    @property
+    def mode(self) -> str:
+        """The mode: "r" or "r+"."""
+        return self._store.mode
+
+    @property
+    def durability(self) -> str | None:
+        """When data are on the disk: "flush" or "commit", see `create`; None in memory.
+
+        Examples
+        --------
+        >>> import tempfile, extarray as xa
+        >>> with xa.create(f"{tempfile.mkdtemp()}/scene", (2, 3), durability="commit") as a:
+        ...     a.durability
+        'commit'
+        """
+        return self._store.durability
+
+    @property
+    def fill_value(self) -> Any:
+        """Value of elements that were never written: a NumPy scalar.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).fill_value
+        np.float64(1.0)
+        """
+        header = self._store.header
+        return np.frombuffer(header.fill, header.dtype)[0]
+
+    @property
+    def attrs(self) -> Attributes:
+        """Attributes: a mutable mapping of JSON values, kept with the array.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2))
+        >>> a.attrs["unit"] = "mm"
+        >>> a.attrs["unit"]
+        'mm'
+        """
+        return Attributes(self._load_attrs, self._save_attrs)
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes, or None where they have none.
+
+        Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
+        attribute ``"dims"``, and are no part of indexing.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (4, 3), dims=("y", "x"))
+        >>> a.dims
+        ('y', 'x')
+        >>> a.dims = ["line", "sample"]
+        >>> a.attrs["dims"]
+        ['line', 'sample']
+        """
+        return known_dims(self.attrs.get("dims"), self.ndim)
+
+    @dims.setter
+    def dims(self, dims: Sequence[str] | None) -> None:
+        base.set_dims(self, dims)
+
     def info(self) -> Info:
-        """Facts of the array: layout, growth, and the space it takes.
+        """Return facts of the array: layout, growth, and the space it takes.
 
         Returns
         -------
@@ -715,6 +802,198 @@ class ExtArray(Extendible, NumpyMixin):
 
     # -- growth ------------------------------------------------------------------------------------
 
+    def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+        """Grow an axis; the new elements have the fill value.
+
+        Parameters
+        ----------
+        axis : int
+            In [-ndim, ndim).
+        by : int
+            Elements, at least 0.
+        side : {"end", "start"}
+            Where the new elements come: behind the last index, or before index 0, which shifts the
+            indices of all that there are.
+
+        Raises
+        ------
+        AxisError, ArgumentError, ArgumentTypeError, LimitError
+            No such axis, negative, no int, beyond 2**63.
+        ReadOnlyError, ClosedError
+        StorageError, ReserveError
+            No room (an OSError; a MemoryError in memory).  The array is as before.
+
+        Notes
+        -----
+        The cost does not depend on the size of the array: nothing moves, at either side.  A growth
+        inside the last (or first) chunk of the axis only changes the bounds.  A growth into what
+        was cut off before gives that part the fill value again.  One commit; readers see it at
+        their next `refresh`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3))
+        >>> a.extend(axis=1, by=4)
+        >>> a.shape
+        (2, 7)
+        >>> a[0] = 1
+        >>> a.extend(0, 1, side="start")
+        >>> a[:, 0], a.origin
+        (array([0., 1., 0.]), (1, 0))
+        """
+        growth.extend(self, axis, by, side)
+
+    def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
+        """Grow an axis by data.
+
+        Parameters
+        ----------
+        data : array_like
+            Of the array's rank, and of its extents on all other axes; cast by the rule
+            ``same_kind``; what is masked gets the fill value.  Objects with ``shape``, ``dtype``
+            and slicing (h5py, zarr, dask, ...) are read in blocks of at most ``config.max_memory``
+            bytes.
+        axis : int
+            In [-ndim, ndim).
+        side : {"end", "start"}
+            Where the data come: behind the last index, or before index 0.
+
+        Raises
+        ------
+        ShapeError
+            A ValueError: the shape of `data` does not fit.
+        CastingError
+            A TypeError: `data` cannot be cast.
+        ReadOnlyError, ClosedError, AxisError, LimitError, StorageError, ReserveError
+            As for `extend`.
+
+        Notes
+        -----
+        The elements are written first, and the bounds committed last: no reader and no crash ever
+        sees half an append.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> a.append([[5], [6]], axis=1)
+        >>> a.append([[7, 8, 9]], side="start")
+        >>> a[...]
+        array([[7, 8, 9],
+               [1, 2, 5],
+               [3, 4, 6]])
+        """
+        growth.append(self, data, axis, side)
+
+    def resize(
+        self,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        axis: SupportsIndex | None = None,
+    ) -> None:
+        """Grow or shrink several axes at their ends as one commit, or one axis.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            New extent of each axis.
+        axis : int, optional
+            The axis, in [-ndim, ndim), that `shape` is the new extent of; as in h5py.
+
+        Raises
+        ------
+        ShapeError
+            A ValueError: wrong number of axes.
+        AxisError, ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
+            As for `extend`.
+
+        Notes
+        -----
+        Axes grow in the order 0 ... k - 1.  What is cut off is lost, see `shrink`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 3))
+        >>> a.resize((4, 1))
+        >>> a.resize(6, axis=0)
+        >>> a.shape
+        (6, 1)
+        """
+        growth.resize(self, shape, axis)
+
+    def shrink(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+        """Cut elements off an axis.
+
+        Parameters
+        ----------
+        axis : int
+            In [-ndim, ndim).
+        by : int
+            Elements, in [0, extent].
+        side : {"end", "start"}
+            Which are cut off: the last, or the first, which shifts the indices of the others.
+
+        Raises
+        ------
+        AxisError, ArgumentError, ArgumentTypeError
+            No such axis, more than there are, no int.
+        ReadOnlyError, ClosedError, StorageError
+
+        Notes
+        -----
+        What is cut off is lost: after a growth its place holds the fill value.  Chunks that lie
+        outside the new bounds give their disk space back, where the file system can punch holes;
+        the file keeps its length, and the chunks keep their addresses.  A reader that has not
+        refreshed finds old elements or the fill value there.  (Where that is not zero, each of its
+        reads looks whether something was cut off meanwhile; views of `chunk` cannot.)
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([1, 2, 3, 4])
+        >>> a.shrink(0, 1)
+        >>> a.shrink(0, 1, side="start")
+        >>> a[...]
+        array([2, 3])
+        """
+        growth.shrink(self, axis, by, side)
+
+    def reserve(self, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
+        """Make room for growth: the grid then holds a shape, and the bounds stay.
+
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Extent of each axis up to which later growth at the ends adds no segment.  Less than the
+            present one: the axis stays as it is.
+
+        Raises
+        ------
+        ShapeError
+            A ValueError: wrong number of axes.
+        ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
+            As for `extend`.
+
+        Notes
+        -----
+        An array that grows by small steps along several axes in turn has a segment for each step.
+        Room for many steps at once saves segments, and takes disk space (in a sparse array only
+        where the fill value is not zero).
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2), chunks=(1, 1))
+        >>> a.reserve((50, 40))
+        >>> for _ in range(30):
+        ...     a.extend(0, 1)
+        ...     a.extend(1, 1)
+        >>> a.shape, a.grid, a.info()["segments"]
+        ((32, 32), (50, 40), 2)
+        """
+        growth.reserve(self, shape)
+
     def add_axis(
         self, position: SupportsIndex = 0, name: str | None = None, chunk: SupportsIndex = 1
     ) -> None:
@@ -767,6 +1046,47 @@ class ExtArray(Extendible, NumpyMixin):
         """
         axes.add_axis(self, position, name, chunk)
 
+    @property
+    def growth(self) -> Growth:
+        """The growth policy: how much growth allocates ahead.
+
+        Assignment is one commit, and moves nothing.  One of:
+
+        ``"exact"``
+            Nothing: growth allocates the chunks that it needs.  The default.
+        ``("linear", theta)``
+            An axis that needs chunks gains at least `theta` of them.
+        ``("exponential", factor)``
+            An axis that needs chunks has at least `factor` times as many then, rounded up.  The
+            factor is above 1, and has three decimals at most.
+        ``"cubical"``
+            The axes take turns: until there is room, the one with the fewest chunks is doubled (of
+            equal ones the first), to a power of two.  So the grid stays a cube, but for a factor of
+            two.  For arrays that grow about equally along all axes.
+
+        Notes
+        -----
+        What is allocated ahead is at the side that grows, and takes disk space (none in a sparse
+        array).  Where there is no room for it, growth allocates what it needs and no more: a policy
+        makes no growth fail.  `reserve` allocates what it is asked for.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.create(None, (1, 1), chunks=1, growth=("linear", 16))
+        >>> for _ in range(30):
+        ...     a.extend(0, 1)
+        ...     a.extend(1, 1)
+        >>> a.shape, a.grid, a.info()["segments"]
+        ((31, 31), (33, 33), 4)
+        >>> a.growth = "exact"
+        """
+        return decode_policy(self._store.growth).growth
+
+    @growth.setter
+    def growth(self, growth: Growth) -> None:
+        self._set_policy(growth)
+
     # -- views -------------------------------------------------------------------------------------
 
     @property
@@ -787,7 +1107,7 @@ class ExtArray(Extendible, NumpyMixin):
                [4, 0, 6]])
         """
         self._check()
-        return Lazy(everything(self))
+        return selections.Lazy(everything(self))
 
     # -- copies, in other places and dtypes --------------------------------------------------------
 
@@ -841,7 +1161,7 @@ class ExtArray(Extendible, NumpyMixin):
         (4, 1)
         """
         if path is None and chunks is None and builds_graph():  # it looks who calls this method
-            return self.lazy[...]  # type: ignore[return-value]
+            return self.lazy[...]  # type: ignore[no-any-return]
         return copies.copy(self, path, chunks, order=order, checksum=checksum)  # type: ignore[no-any-return]
 
     def repack(self, path: Any, *, checksum: bool | None = None) -> Self:
@@ -887,12 +1207,12 @@ class ExtArray(Extendible, NumpyMixin):
 
     @classmethod
     def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
-        """Array in files that was pickled, open for reading."""
+        """Open an array in files that was pickled, for reading."""
         return copies.reopened(cls, path, uuid, engine)  # type: ignore[no-any-return]
 
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
-        """Array in memory that was pickled: one segment, no history."""
+        """Make an array in memory that was pickled: one segment, no history."""
         return copies.restored(cls, header, attrs, elements, growth)  # type: ignore[no-any-return]
 
     @classmethod
@@ -908,7 +1228,7 @@ class ExtArray(Extendible, NumpyMixin):
         subok: bool = True,
         copy: bool | None = None,
     ) -> Any:
-        """Elements in another dtype: read late, as from h5py's, or an ndarray, as NumPy's.
+        """Return the elements in another dtype: read late, as h5py does, or an ndarray.
 
         Parameters
         ----------
@@ -1074,7 +1394,7 @@ class ExtArray(Extendible, NumpyMixin):
     # -- other libraries ---------------------------------------------------------------------------
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Dask array whose tasks read this array.
+        """Return a dask array whose tasks read this array.
 
         Parameters
         ----------
@@ -1111,21 +1431,8 @@ class ExtArray(Extendible, NumpyMixin):
     to_dask_array = to_dask
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """What names the elements in dask's graphs: it changes when they may have changed."""
+        """Return what names the elements in dask's graphs: it changes when they may have."""
         return copies.token(self)
-
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         return dlpack.namespace(api_version)
@@ -1190,7 +1497,7 @@ class ExtArray(Extendible, NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """What it has of the elements that were ever stored, as JSON values."""
+        """Which of the elements that were ever stored it has, as JSON values."""
         return [-n for n in self.origin]
 
     def _read_selected(
@@ -1203,6 +1510,32 @@ class ExtArray(Extendible, NumpyMixin):
 
     # -- what the parts of this room ask of it -----------------------------------------------
 
+    @property
+    def _origin(self) -> bytes:
+        """The uuid, which tells the elements from those of other arrays."""
+        return self._store.header.uuid
+
+    def _check(self, what: str | None = None) -> None:
+        """Raise where the array is closed, or `what` would change a read-only one."""
+        base.check(self, what)
+
+    def _check_sole(self, what: str) -> None:
+        base.check_sole(self, what)
+
+    def _axis(self, axis: SupportsIndex) -> int:
+        """Return the number of an axis, counted from 0."""
+        return as_axis(axis, self.ndim)
+
+    def _load_attrs(self) -> str:
+        self._check()
+        return self._store.attrs
+
+    def _save_attrs(self, change: Callable[[], str | None]) -> None:
+        base.save_attrs(self, change)
+
+    def _set_policy(self, growth: Growth) -> None:
+        base.set_policy(self, growth)
+
     def _make_locks(self) -> None:
         self._growth = self._commits = self._steady = threading.RLock()
 
@@ -1211,16 +1544,16 @@ class ExtArray(Extendible, NumpyMixin):
         return self._steady.acquire(blocking=False)
 
     def _place_elements(self) -> None:
-        life.place_elements(self)
+        base.place_elements(self)
 
     def _attach_store(self) -> None:
-        life.attach_store(self)
+        base.attach_store(self)
 
     def _watch_cuts(self) -> None:
-        life.watch_cuts(self)
+        base.watch_cuts(self)
 
     def _show_store(self, axial: Axial) -> None:
-        life.show_store(self, axial)
+        base.show_store(self, axial)
 
     def _replaced_error(self) -> ReplacedError:
         return life.replaced_error(self)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 
-from extarray.array.life import Living, attach_store, check_free, places_of, take_layout
+from extarray.array.base import attach_store, places_of, take_layout
+from extarray.array.life import Living, check_free
 from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
@@ -123,7 +124,7 @@ def _check_chunk(array: Widened, at: int, extent: int) -> None:
 
 
 def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
-    """The attributes, with a name more in ``dims`` where the axes have names."""
+    """Return the attributes, with a name more in ``dims`` where the axes have names."""
     values = with_new_axis(decode_attrs(array._store.attrs), array.dims, array.ndim, at)
     dims = () if array.ndim == 0 and name is not None else array.dims
     if dims is None:
@@ -141,7 +142,7 @@ def _inserted(values: tuple[_T, ...], at: int, value: _T) -> tuple[_T, ...]:
 
 
 def _stays(chunks: tuple[int, ...], at: int, extent: int, order: str) -> bool:
-    """Whether the elements of a chunk are in its first places, in sequence, after it has grown."""
+    """Tell whether a chunk that has grown has the elements in its first places, in sequence."""
     if order in "CF":
         slower = chunks[:at] if order == "C" else chunks[at:]
         return all(n == 1 for n in slower)

@@ -1,4 +1,4 @@
-"""What an array is, by what its store says: place, mode, attributes; and whether it may be used."""
+"""An array and its store: whether it may be used, what can be changed, and what the core takes."""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 import numpy as np
 
-from extarray._core._array import ArrayCore
-from extarray.common.arguments import as_axis
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
+    ReadOnlyError,
+    ReserveError,
 )
-from extarray.format.attrs import Attributes, decode_attrs, encode_attrs
-from extarray.format.dims import check_dims, known_dims
-from extarray.grid.policy import Growth, decode_policy, encode_policy
+from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.dims import check_dims
+from extarray.grid.order import positions
+from extarray.grid.policy import Growth, encode_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,11 +25,29 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import RLock
 
+    from numpy.typing import NDArray
+
     from extarray._core._axial import Axial
+    from extarray._core._mapping import Counter, Region, Users
+    from extarray._core._state import Trust
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
 
-__all__ = ["Stored", "StoredArray"]
+__all__ = [
+    "Attachable",
+    "Stored",
+    "attach_store",
+    "check",
+    "check_sole",
+    "place_elements",
+    "places_of",
+    "save_attrs",
+    "set_dims",
+    "set_policy",
+    "show_store",
+    "take_layout",
+    "watch_cuts",
+]
 
 
 class Stored(Protocol):
@@ -80,183 +99,194 @@ class Stored(Protocol):
     def _check(self, what: str | None = None) -> None: ...
     def _check_axes(self, ndim: int) -> None: ...
     def _axis(self, axis: SupportsIndex) -> int: ...
+    def _read_only(self, what: str) -> ReadOnlyError: ...
+    def _load_attrs(self) -> str: ...
+    def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
 
 
-class StoredArray(ArrayCore):
-    """Array of the core that has a store; the base of what is done with one."""
-
-    __slots__ = ("__weakref__", "_commits", "_growth", "_handle", "_steady", "_store")
-
-    _store: FileStore | MemoryStore
-    # Growth, and what reads before it writes, is one step for threads: three times the same lock,
-    # unless other writers share the array.
-    _growth: AbstractContextManager[Any]  # for changes of the bounds
-    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
-    _steady: RLock  # to see bounds that stay
-    _handle: str  # no other array has it, not even one on the same files
-
-    def _check(self, what: str | None = None) -> None:
-        """Raise where the array is closed, or `what` would change a read-only one."""
-        if self.closed:
-            raise ClosedError(f"{self._name()} is closed; open it again with extarray.open")
-        if what is not None and self.mode != "r+":
-            raise self._read_only(what)
-
-    def _check_sole(self, what: str) -> None:
-        """Raise where `what` is not possible because this process is not the only one that writes.
-
-        `what` has the array's name in it.
-        """
-        if self._store.shared and self.mode == "r+":  # not in a forked child, which reads
-            raise ArgumentError(f"cannot {what} while writers share it; open it alone")
-
-    def _axis(self, axis: SupportsIndex) -> int:
-        """Number of an axis, counted from 0."""
-        return as_axis(axis, self.ndim)
+class Attachable(Stored, Protocol):
+    """An array that is set up, and told how its store may be used, as the core takes it."""
 
     @property
-    def path(self) -> Path | None:
-        """Path of the pair of files, without suffix; None for a memory-resident array."""
-        return self._store.path
-
+    def _region(self) -> Region | None: ...
     @property
-    def mode(self) -> str:
-        """The mode: "r" or "r+"."""
-        return self._store.mode
+    def _has_places(self) -> bool: ...
+    def _setup(
+        self,
+        axial: Axial,
+        dtype: np.dtype[Any],
+        chunks: tuple[int, ...],
+        order: str,
+        places: NDArray[np.int64] | None,
+        shape: Sequence[int],
+        offset: Sequence[int],
+    ) -> None: ...
+    def _attach(
+        self,
+        region: Region | None,
+        writable: bool,
+        sparse: bool,
+        hollow: bool,
+        durable: bool,
+        sums: Any = None,
+        users: Users | None = None,
+        trust: Trust | None = None,
+        verifies: bool = False,
+    ) -> None: ...
+    def _set_places(self, table: NDArray[np.int64]) -> None: ...
+    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
+    def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
+    def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
 
-    @property
-    def durability(self) -> str | None:
-        """What is on the disk when: "flush" or "commit", see `create`; None in memory.
 
-        Examples
-        --------
-        >>> import tempfile, extarray as xa
-        >>> with xa.create(f"{tempfile.mkdtemp()}/scene", (2, 3), durability="commit") as a:
-        ...     a.durability
-        'commit'
-        """
-        return self._store.durability
+# -- whether it may be used ----------------------------------------------------------------------
 
-    @property
-    def fill_value(self) -> Any:
-        """Value of elements that were never written: a NumPy scalar.
 
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> xa.ones((2, 2)).fill_value
-        np.float64(1.0)
-        """
-        header = self._store.header
-        return np.frombuffer(header.fill, header.dtype)[0]
+def check(array: Attachable, what: str | None = None) -> None:
+    """Raise where an array is closed, or `what` would change a read-only one."""
+    if array.closed:
+        raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
+    if what is not None and array.mode != "r+":
+        raise array._read_only(what)
 
-    @property
-    def attrs(self) -> Attributes:
-        """Attributes: a mutable mapping of JSON values, kept with the array.
 
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.zeros((2, 2))
-        >>> a.attrs["unit"] = "mm"
-        >>> a.attrs["unit"]
-        'mm'
-        """
-        return Attributes(self._load_attrs, self._save_attrs)
+def check_sole(array: Stored, what: str) -> None:
+    """Raise where `what` is not possible because this process is not the only one that writes.
 
-    @property
-    def dims(self) -> tuple[str, ...] | None:
-        """Names of the axes, or None where they have none.
+    `what` has the array's name in it.
+    """
+    if array._store.shared and array.mode == "r+":  # not in a forked child, which reads
+        raise ArgumentError(f"cannot {what} while writers share it; open it alone")
 
-        Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
-        attribute ``"dims"``, and are no part of indexing.
 
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.create(None, (4, 3), dims=("y", "x"))
-        >>> a.dims
-        ('y', 'x')
-        >>> a.dims = ["line", "sample"]
-        >>> a.attrs["dims"]
-        ['line', 'sample']
-        """
-        return known_dims(self.attrs.get("dims"), self.ndim)
+# -- what can be changed of it -------------------------------------------------------------------
 
-    @dims.setter
-    def dims(self, dims: Sequence[str] | None) -> None:
-        def change() -> str | None:
-            values = decode_attrs(self._load_attrs())
-            if dims is not None:
-                values["dims"] = check_dims(dims, self.ndim)
-            elif "dims" in values:
-                del values["dims"]
-            else:
-                return None
-            return encode_attrs(values)
 
-        self._save_attrs(change)
+def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
+    """Name the axes, or take their names away."""
 
-    @property
-    def growth(self) -> Growth:
-        """What growth allocates ahead: the growth policy.
+    def change() -> str | None:
+        values = decode_attrs(array._load_attrs())
+        if dims is not None:
+            values["dims"] = check_dims(dims, array.ndim)
+        elif "dims" in values:
+            del values["dims"]
+        else:
+            return None
+        return encode_attrs(values)
 
-        Assignment is one commit, and moves nothing.  One of:
+    array._save_attrs(change)
 
-        ``"exact"``
-            Nothing: growth allocates the chunks that it needs.  The default.
-        ``("linear", theta)``
-            An axis that needs chunks gains at least `theta` of them.
-        ``("exponential", factor)``
-            An axis that needs chunks has at least `factor` times as many then, rounded up.  The
-            factor is above 1, and has three decimals at most.
-        ``"cubical"``
-            The axes take turns: until there is room, the one with the fewest chunks is doubled (of
-            equal ones the first), to a power of two.  So the grid stays a cube, but for a factor of
-            two.  For arrays that grow about equally along all axes.
 
-        Notes
-        -----
-        What is allocated ahead is at the side that grows, and takes disk space (none in a sparse
-        array).  Where there is no room for it, growth allocates what it needs and no more: a policy
-        makes no growth fail.  `reserve` allocates what it is asked for.
+def set_policy(array: Stored, growth: Growth) -> None:
+    """Take a growth policy: one commit."""
+    value = encode_policy(growth)
+    with array._growth:
+        array._check("change the growth policy of")
+        array._store.set_growth(value)
 
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.create(None, (1, 1), chunks=1, growth=("linear", 16))
-        >>> for _ in range(30):
-        ...     a.extend(0, 1)
-        ...     a.extend(1, 1)
-        >>> a.shape, a.grid, a.info()["segments"]
-        ((31, 31), (33, 33), 4)
-        >>> a.growth = "exact"
-        """
-        return decode_policy(self._store.growth).growth
 
-    @growth.setter
-    def growth(self, growth: Growth) -> None:
-        self._set_policy(growth)
+def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
+    """Commit the attributes that `change` gives; None: they stay."""
+    # Threads lose none of each other's changes.
+    with array._commits:
+        attrs = change()
+        if attrs is not None:
+            array._check("change the attributes of")
+            array._store.set_attrs(attrs)
 
-    def _set_policy(self, growth: Growth) -> None:
-        value = encode_policy(growth)
-        with self._growth:
-            self._check("change the growth policy of")
-            self._store.set_growth(value)
 
-    @property
-    def _origin(self) -> bytes:
-        """What tells the elements from those of other arrays."""
-        return self._store.header.uuid
+# -- the core, as the store says -----------------------------------------------------------------
 
-    def _load_attrs(self) -> str:
-        self._check()
-        return self._store.attrs
 
-    def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        # Threads lose none of each other's changes.
-        with self._commits:
-            attrs = change()
-            if attrs is not None:
-                self._check("change the attributes of")
-                self._store.set_attrs(attrs)
+def take_layout(array: Attachable, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
+    """Take the axes, the chunks and the bounds that the store has.
+
+    `places` are those of the elements of a chunk, if they are known already.
+    """
+    store = array._store
+    header = store.header
+    if places is None and axial.size:
+        places = places_of(header.chunks, header.order)
+    axial._own()
+    array._setup(
+        axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
+    )
+
+
+def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
+    """Return where the elements of a chunk are.
+
+    Parameters
+    ----------
+    chunks : tuple of int
+    order : {"C", "F", "Z", "H"}
+
+    Returns
+    -------
+    ndarray of int64 or None
+        Of a chunk's size; None for the orders with strides.
+
+    Raises
+    ------
+    ReserveError
+        A MemoryError.
+    """
+    if order not in "ZH":
+        return None
+    try:
+        return positions(chunks, order)
+    except MemoryError as error:
+        raise ReserveError(
+            f"no memory for the order {order!r} of chunks {chunks}: {error}"
+        ) from None
+
+
+def place_elements(array: Attachable) -> None:
+    """Work out where elements stand in a chunk; the table is of a chunk's size.
+
+    Not before there is a chunk: a file of nothing but promises would cost memory.
+    """
+    places = places_of(array.chunks, array.order)
+    if places is not None:
+        array._set_places(places)
+
+
+def attach_store(array: Attachable) -> None:
+    """Use the store's region, as the store may be used now."""
+    store = array._store
+    writable, sparse = store.mode == "r+", store.header.sparse
+    array._attach(
+        store.region,
+        writable,
+        sparse,
+        store.hollow,
+        store.is_durable,
+        store.sums,
+        store.users,
+        store.trust,
+        store.verify == "read",
+    )
+
+
+def watch_cuts(array: Attachable) -> None:
+    """Watch the store's counter of cuts, if it has one."""
+    store = array._store
+    if store.cuts is not None:
+        fill = np.frombuffer(store.header.fill, array.dtype).reshape(())
+        array._watch(store.cuts, store.cuts_known, fill)
+
+
+def show_store(array: Attachable, axial: Axial) -> None:
+    """Show the region and the bounds that the store has; other axial vectors: axes, too."""
+    store = array._store
+    if store.region is not array._region:
+        attach_store(array)
+    if axial is array.axial:
+        array._set_bounds(store.shape, store.offset)
+        array._know_cuts(store.cuts_known, None)
+        if axial.size and not array._has_places:
+            place_elements(array)
+    else:
+        take_layout(array, axial)
+        watch_cuts(array)

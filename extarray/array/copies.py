@@ -1,33 +1,60 @@
-"""The elements elsewhere: copies, pickles, other dtypes, and dask's graphs."""
+"""The elements elsewhere: in copies, pickles and other dtypes, and in dask's graphs."""
 
 # ruff: noqa: D102 -- members of protocols
 
 from __future__ import annotations
 
 import errno
+import operator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 from uuid import uuid4
+
+import numpy as np
 
 from extarray.array.base import Stored
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, MissingError
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CastingError,
+    MissingError,
+    ReadOnlyError,
+)
 from extarray.common.lazy import LazyImports
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
+from extarray.grid.tiles import Grain, tiles
+from extarray.numpy_api.methods import NumpyMixin
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
+from extarray.streaming.blocks import Source, box_bytes, load, run
+from extarray.streaming.dask import builds_graph
+from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeGuard
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from extarray.format.header import Header
+    from extarray.grid.tiles import Box
+    from extarray.streaming.blocks import Line
 
-__all__ = ["Copied", "copy", "reduced", "reopened", "repack", "restored", "token"]
+__all__ = [
+    "AsType",
+    "Copied",
+    "astype",
+    "copy",
+    "reduced",
+    "reopened",
+    "repack",
+    "restored",
+    "token",
+]
 
 _later = LazyImports({"extarray.maintenance.transform": "Transformation passes_between"})
 
@@ -107,7 +134,7 @@ def reduced(array: Copied) -> tuple[Any, ...]:
 
 
 def _attrs_of_copy(array: Copied) -> str:
-    """The attributes, as they are right for an array that never moved at the start."""
+    """Return the attributes, as they are right for an array that never moved at the start."""
     with array._steady:
         return attrs_of_whole(array._store.attrs, array.dims, array.origin)
 
@@ -141,3 +168,275 @@ def token(array: Copied) -> tuple[Any, ...]:
         return ("extarray", store.header.uuid.hex(), *store.generation)
     changes = array._changes
     return ("extarray", array._handle, uuid4().hex if changes is None else changes)
+
+
+# -- another dtype, without a copy ---------------------------------------------------------------
+
+
+def astype(
+    source: Source, dtype: DTypeLike, order: Any, casting: Any, copy: bool | None
+) -> AsType | NDArray[Any]:
+    """Return the elements in another dtype, read late unless something is said about memory.
+
+    Parameters
+    ----------
+    source : Source
+    dtype, order, casting, copy
+        As for `ExtArray.astype`.
+
+    Returns
+    -------
+    AsType or ndarray
+    """
+    late = AsType(source, dtype, casting)
+    if order is None and copy is None:
+        return late
+    check_result(
+        late.nbytes, "the result of astype", "astype without 'order' and 'copy', which reads late"
+    )
+    return np.asarray(late, order=order)
+
+
+def _is_box(key: Any, shape: tuple[int, ...]) -> TypeGuard[Box]:
+    """Tell whether a key is a box of elements, as functions that stream ask for."""
+    return (
+        isinstance(key, tuple)
+        and len(key) == len(shape)
+        and all(
+            isinstance(part, slice)
+            and type(part.start) is type(part.stop) is int
+            and part.step is None
+            and 0 <= part.start <= part.stop <= n
+            for part, n in zip(key, shape, strict=True)
+        )
+    )
+
+
+def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an in-place operator of the elements as they are read, which gives an ndarray."""
+
+    def method(self: AsType, other: Any) -> Any:
+        return operate(self.copy(), other)
+
+    return method
+
+
+class AsType(NumpyMixin):
+    """An array that is read in another dtype; it has no elements of its own.
+
+    Brackets, NumPy's functions and operators read and cast what they need, when they need it:
+    a change of the array is seen.  It cannot be written to.  ``x += 1`` makes `x` a NumPy array.
+
+    Parameters
+    ----------
+    source : Source
+        The array.
+    dtype : dtype_like
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+
+    Attributes
+    ----------
+    dtype : dtype
+
+    Raises
+    ------
+    CastingError
+        A TypeError: the rule does not allow it.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> late = xa.from_array([[1, 2], [3, 4]]).astype("f4")
+    >>> late[0]
+    array([1., 2.], dtype=float32)
+    >>> late.sum(), (late + 1).dtype
+    (np.float32(10.0), dtype('float32'))
+    """
+
+    __slots__ = ("_dtype", "_source")
+
+    def __init__(self, source: Source, dtype: DTypeLike, casting: Any = "unsafe") -> None:
+        # NumPy finds the length of a text, or the unit of a date, where none is given.
+        to = np.empty(0, source.dtype).astype(dtype).dtype
+        if not np.can_cast(source.dtype, to, casting):
+            raise CastingError(
+                f"Cannot cast array data from {source.dtype!r} to {to!r} according to the rule "
+                f"{casting!r}"
+            )
+        self._source = source
+        self._dtype = to
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of what is read."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the array."""
+        return self._source.shape
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Extents of a chunk."""
+        return self._source.chunks
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element as it is read."""
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements as they are read."""
+        return self.size * self.itemsize
+
+    @property
+    def _origin(self) -> bytes:
+        return self._source._origin
+
+    @property
+    def _lead(self) -> tuple[int, ...]:
+        return self._source._lead
+
+    @property
+    def _layout(self) -> tuple[Line, ...] | None:
+        return self._source._layout
+
+    def _held(self) -> AsType:
+        held = self._source._held()
+        return self if held is self._source else AsType(held, self._dtype)
+
+    def _verified(self) -> AsType:
+        return AsType(self._source._verified(), self._dtype)
+
+    def _released(self) -> AsType:
+        released = self._source._released()
+        return self if released is self._source else AsType(released, self._dtype)
+
+    def _peek(self, box: Box, writable: bool = False) -> None:
+        return None
+
+    def read(self, selection: Any = ...) -> NDArray[Any]:
+        """Read a selection, and cast it.
+
+        Parameters
+        ----------
+        selection : index expression
+
+        Returns
+        -------
+        ndarray
+        """
+        source: Any = self._source._held()
+        whole = tuple(slice(0, n) for n in source.shape) if selection is ... else selection
+        if not _is_box(whole, source.shape):
+            found: NDArray[Any] = source._fetch(selection)
+            return found.astype(self._dtype, copy=False)
+        result = np.empty([cut.stop - cut.start for cut in whole], self._dtype)
+
+        def fill(_: int, box: Box) -> None:
+            part = tuple(
+                slice(first.start + cut.start, first.start + cut.stop)
+                for first, cut in zip(whole, box, strict=True)
+            )
+            # No assignment, which would put an array without axes into an object as it is.
+            place: tuple[Any, ...] = (*box, ...)
+            np.copyto(result[place], load(source, part), casting="unsafe")
+
+        widest = max(self.itemsize, source.dtype.itemsize)
+        lead = tuple(
+            (cut.start + b) % c
+            for cut, b, c in zip(whole, source._lead, source.chunks, strict=True)
+        )
+        boxes = tiles(result.shape, Grain(source.chunks, lead), widest, limit=box_bytes())
+        run(fill, boxes, result.size * widest)
+        return result
+
+    def write(self, selection: Any, values: Any) -> NoReturn:
+        """Refuse to write.
+
+        Parameters
+        ----------
+        selection, values
+            What was to be written.
+
+        Raises
+        ------
+        ReadOnlyError
+        """
+        raise ReadOnlyError(
+            "what astype gives is read late and cannot be written to; write to the array itself, "
+            "or take astype(..., copy=True), which is a NumPy array"
+        )
+
+    def copy(self, order: Any = "C") -> Any:
+        """Copy all elements, as ``np.copy``.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}
+
+        Returns
+        -------
+        ndarray
+        """
+        return self if builds_graph() else self.astype(self._dtype, order)
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Any = None,
+        casting: Any = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> AsType | NDArray[Any]:
+        """Return the elements as they are read here in another dtype, as `ExtArray.astype`.
+
+        Parameters
+        ----------
+        dtype, order, casting, subok, copy
+
+        Returns
+        -------
+        AsType or ndarray
+        """
+        return astype(self, dtype, order, casting, copy)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __getitem__(self, key: Any) -> Any:
+        if key is ... or isinstance(key, (str, list)):  # a list may name fields, as a text does
+            return self.read()[key]
+        if self.shape and _is_box(key, self.shape):
+            return self.read(key)
+        source: Any = self._source
+        return source[key].astype(self._dtype)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.write(key, value)
+
+    def __repr__(self) -> str:
+        return f"<extarray.AsType: {self._dtype} of {self._source!r}>"
+
+    __iadd__ = _in_memory(operator.iadd)
+    __isub__ = _in_memory(operator.isub)
+    __imul__ = _in_memory(operator.imul)
+    __imatmul__ = _in_memory(operator.imatmul)
+    __itruediv__ = _in_memory(operator.itruediv)
+    __ifloordiv__ = _in_memory(operator.ifloordiv)
+    __imod__ = _in_memory(operator.imod)
+    __ipow__ = _in_memory(operator.ipow)
+    __ilshift__ = _in_memory(operator.ilshift)
+    __irshift__ = _in_memory(operator.irshift)
+    __iand__ = _in_memory(operator.iand)
+    __ior__ = _in_memory(operator.ior)
+    __ixor__ = _in_memory(operator.ixor)

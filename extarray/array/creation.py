@@ -184,7 +184,7 @@ def _checked(
     growth: Any = "exact",
     checksum: bool = False,
 ) -> _Checked:
-    """What `create` is given, checked."""
+    """Check what `create` is given."""
     kind = check_dtype(dtype)
     extents = check_shape(shape)
     chunk = check_chunks(chunks, extents, kind.itemsize)
@@ -211,7 +211,7 @@ def _checked(
 
 @contextlib.contextmanager
 def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArray]:
-    """Fresh array for a block that fills it; it has its name at the end of the block.
+    """Make a fresh array for a block that fills it; it has its name at the end of the block.
 
     Where the block fails, or the process is killed in it, whatever had the name has it still.
 
@@ -375,7 +375,7 @@ def zeros(
     order: Order | str = "C",
     checksum: bool = False,
 ) -> ExtArray:
-    """Array of zeros.
+    """Make an array of zeros.
 
     Parameters
     ----------
@@ -407,7 +407,7 @@ def empty(
     order: Order | str = "C",
     checksum: bool = False,
 ) -> ExtArray:
-    """Array whose elements the user will set; until then they are zero, as space is never dirty.
+    """Make an array whose elements the user will set; until then they are zero.
 
     Parameters
     ----------
@@ -436,7 +436,7 @@ def ones(
     order: Order | str = "C",
     checksum: bool = False,
 ) -> ExtArray:
-    """Array of ones; growth goes on with ones.
+    """Make an array of ones; growth goes on with ones.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def full(
     order: Order | str = "C",
     checksum: bool = False,
 ) -> ExtArray:
-    """Array of one value, the fill value; growth goes on with it.
+    """Make an array of one value, the fill value; growth goes on with it.
 
     Parameters
     ----------
@@ -510,7 +510,7 @@ def from_array(
     dims: Sequence[str] | None = None,
     checksum: bool = False,
 ) -> ExtArray:
-    """Array with the shape, the dtype and the elements of another.
+    """Make an array with the shape, the dtype and the elements of another.
 
     Parameters
     ----------
@@ -575,7 +575,7 @@ def from_array(
 
 
 def _dtype_of(source: Any) -> np.dtype[Any]:
-    """The dtype of what slicing gives: that of numbers which are scaled is not the source's."""
+    """Return the dtype of what slicing gives: another one where numbers are scaled."""
     dtype: np.dtype[Any] = source.dtype
     if isinstance(source, (np.ndarray, Source)) or 0 in source.shape:
         return dtype

@@ -52,7 +52,7 @@ def follow(
 
 
 def _ends(array: Followed, axis: int, ndim: int) -> tuple[int, int]:
-    """Bounds of one of `ndim` axes, counted from where index 0 was at first."""
+    """Return the bounds of one of `ndim` axes, counted from where index 0 was at first."""
     with array._steady:
         array._check_axes(ndim)
         first = -array.origin[axis]
@@ -68,7 +68,7 @@ def _news(
     low: int,
     high: int,
 ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
-    """Elements before `low` and from `high` on."""
+    """Iterate over elements before `low` and from `high` on, as they arrive."""
     pause = _SHORTEST
     last = time.monotonic()
     while True:

@@ -41,7 +41,7 @@ def fromfile(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
 ) -> ExtArray:
-    """Array of the elements of a raw file, as `numpy.fromfile`, piece by piece.
+    """Make an array of the elements of a raw file, as `numpy.fromfile`, piece by piece.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def fromfile(
 
 
 def _extents(shape: Shape | None) -> tuple[bool, tuple[int, ...]]:
-    """Whether the first axis has what the file has, and the shape to begin with."""
+    """Tell whether the first axis has what the file has, and with which shape to begin."""
     if shape is None:
         return True, (0,)
     given: Any = tuple(shape) if isinstance(shape, Sequence) else (shape,)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from extarray.array.base import StoredArray
 from extarray.array.resizing import (
     Side,
     carry_out,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from extarray.grid.bounds import Index
 
 __all__ = [
-    "Extendible",
     "append",
     "as_source",
     "extend",
@@ -53,208 +51,8 @@ __all__ = [
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
 
 
-class Extendible(StoredArray):
-    """An array whose bounds move."""
-
-    __slots__ = ()
-
-    def extend(self: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
-        """Grow an axis; the new elements have the fill value.
-
-        Parameters
-        ----------
-        axis : int
-            In [-ndim, ndim).
-        by : int
-            Elements, at least 0.
-        side : {"end", "start"}
-            Where the new elements come: behind the last index, or before index 0, which shifts the
-            indices of all that there are.
-
-        Raises
-        ------
-        AxisError, ArgumentError, ArgumentTypeError, LimitError
-            No such axis, negative, no int, beyond 2**63.
-        ReadOnlyError, ClosedError
-        StorageError, ReserveError
-            No room (an OSError; a MemoryError in memory).  The array is as before.
-
-        Notes
-        -----
-        The cost does not depend on the size of the array: nothing moves, at either side.  A growth
-        inside the last (or first) chunk of the axis only changes the bounds.  A growth into what
-        was cut off before gives that part the fill value again.  One commit; readers see it at
-        their next `refresh`.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.zeros((2, 3))
-        >>> a.extend(axis=1, by=4)
-        >>> a.shape
-        (2, 7)
-        >>> a[0] = 1
-        >>> a.extend(0, 1, side="start")
-        >>> a[:, 0], a.origin
-        (array([0., 1., 0.]), (1, 0))
-        """
-        extend(self, axis, by, side)
-
-    def append(
-        self: Resizable, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end"
-    ) -> None:
-        """Grow an axis by data.
-
-        Parameters
-        ----------
-        data : array_like
-            Of the array's rank, and of its extents on all other axes; cast by the rule
-            ``same_kind``; what is masked gets the fill value.  Objects with ``shape``, ``dtype``
-            and slicing (h5py, zarr, dask, ...) are read in blocks of at most ``config.max_memory``
-            bytes.
-        axis : int
-            In [-ndim, ndim).
-        side : {"end", "start"}
-            Where the data come: behind the last index, or before index 0.
-
-        Raises
-        ------
-        ShapeError
-            A ValueError: the shape of `data` does not fit.
-        CastingError
-            A TypeError: `data` cannot be cast.
-        ReadOnlyError, ClosedError, AxisError, LimitError, StorageError, ReserveError
-            As for `extend`.
-
-        Notes
-        -----
-        The elements are written first, and the bounds committed last: no reader and no crash ever
-        sees half an append.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.from_array([[1, 2], [3, 4]])
-        >>> a.append([[5], [6]], axis=1)
-        >>> a.append([[7, 8, 9]], side="start")
-        >>> a[...]
-        array([[7, 8, 9],
-               [1, 2, 5],
-               [3, 4, 6]])
-        """
-        append(self, data, axis, side)
-
-    def resize(
-        self: Resizable,
-        shape: SupportsIndex | Sequence[SupportsIndex],
-        axis: SupportsIndex | None = None,
-    ) -> None:
-        """Grow or shrink several axes at their ends as one commit, or one axis.
-
-        Parameters
-        ----------
-        shape : int or sequence of int
-            New extent of each axis.
-        axis : int, optional
-            The axis, in [-ndim, ndim), that `shape` is the new extent of; as in h5py.
-
-        Raises
-        ------
-        ShapeError
-            A ValueError: wrong number of axes.
-        AxisError, ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
-            As for `extend`.
-
-        Notes
-        -----
-        Axes grow in the order 0 ... k - 1.  What is cut off is lost, see `shrink`.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.zeros((2, 3))
-        >>> a.resize((4, 1))
-        >>> a.resize(6, axis=0)
-        >>> a.shape
-        (6, 1)
-        """
-        resize(self, shape, axis)
-
-    def shrink(self: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
-        """Cut elements off an axis.
-
-        Parameters
-        ----------
-        axis : int
-            In [-ndim, ndim).
-        by : int
-            Elements, in [0, extent].
-        side : {"end", "start"}
-            Which are cut off: the last, or the first, which shifts the indices of the others.
-
-        Raises
-        ------
-        AxisError, ArgumentError, ArgumentTypeError
-            No such axis, more than there are, no int.
-        ReadOnlyError, ClosedError, StorageError
-
-        Notes
-        -----
-        What is cut off is lost: after a growth its place holds the fill value.  Chunks that lie
-        outside the new bounds give their disk space back, where the file system can punch holes;
-        the file keeps its length, and the chunks keep their addresses.  A reader that has not
-        refreshed finds old elements or the fill value there.  (Where that is not zero, each of its
-        reads looks whether something was cut off meanwhile; views of `chunk` cannot.)
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.from_array([1, 2, 3, 4])
-        >>> a.shrink(0, 1)
-        >>> a.shrink(0, 1, side="start")
-        >>> a[...]
-        array([2, 3])
-        """
-        shrink(self, axis, by, side)
-
-    def reserve(self: Resizable, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
-        """Make room for growth: the grid then holds a shape, and the bounds stay.
-
-        Parameters
-        ----------
-        shape : int or sequence of int
-            Extent of each axis up to which later growth at the ends adds no segment.  Less than the
-            present one: the axis stays as it is.
-
-        Raises
-        ------
-        ShapeError
-            A ValueError: wrong number of axes.
-        ReadOnlyError, ClosedError, LimitError, StorageError, ReserveError
-            As for `extend`.
-
-        Notes
-        -----
-        An array that grows by small steps along several axes in turn has a segment for each step.
-        Room for many steps at once saves segments, and takes disk space (in a sparse array only
-        where the fill value is not zero).
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.zeros((2, 2), chunks=(1, 1))
-        >>> a.reserve((50, 40))
-        >>> for _ in range(30):
-        ...     a.extend(0, 1)
-        ...     a.extend(1, 1)
-        >>> a.shape, a.grid, a.info()["segments"]
-        ((32, 32), (50, 40), 2)
-        """
-        reserve(self, shape)
-
-
 def extend(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side) -> None:
-    """Grow an axis by elements of the fill value; see `Extendible.extend`."""
+    """Grow an axis by elements of the fill value; see `ExtArray.extend`."""
     j = array._axis(axis)
     n = count(by)
     first = is_start(side)
@@ -265,7 +63,7 @@ def extend(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side)
 
 
 def append(array: Resizable, data: ArrayLike, axis: SupportsIndex, side: Side) -> None:
-    """Grow an axis by data; see `Extendible.append`."""
+    """Grow an axis by data; see `ExtArray.append`."""
     # Conversions may run any code, also code that closes this array: they come first.
     j = array._axis(axis)
     first = is_start(side)
@@ -282,7 +80,7 @@ def resize(
     shape: SupportsIndex | Sequence[SupportsIndex],
     axis: SupportsIndex | None,
 ) -> None:
-    """Give several axes new ends as one commit, or one axis; see `Extendible.resize`."""
+    """Give several axes new ends as one commit, or one axis; see `ExtArray.resize`."""
     new = check_shape(shape)
     j = None if axis is None else array._axis(axis)
     if j is not None and len(new) != 1:
@@ -300,7 +98,7 @@ def resize(
 
 
 def shrink(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side) -> None:
-    """Cut elements off an axis; see `Extendible.shrink`."""
+    """Cut elements off an axis; see `ExtArray.shrink`."""
     j = array._axis(axis)
     n = count(by)
     first = is_start(side)
@@ -314,7 +112,7 @@ def shrink(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side)
 
 
 def reserve(array: Resizable, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
-    """Have the grid hold a shape; see `Extendible.reserve`."""
+    """Have the grid hold a shape; see `ExtArray.reserve`."""
     new = check_shape(shape)
     with array._growth:
         array._check("reserve room for")

@@ -1,4 +1,4 @@
-"""What users of h5py's datasets are used to, where NumPy has no word for it."""
+"""Habits of users of h5py's datasets, where NumPy has no word for it."""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -103,7 +103,7 @@ def iter_chunks(
 def _while_axes_stay(
     array: Chunked, indices: Iterator[tuple[int, ...]], ndim: int
 ) -> Iterator[tuple[int, ...]]:
-    """The same indices, as long as the array has `ndim` axes."""
+    """Yield the same indices, as long as the array has `ndim` axes."""
     for index in indices:
         array._check_axes(ndim)
         yield index

@@ -4,47 +4,40 @@ A view is an array, and a query on it whose factors lie on one axis each: an int
 (`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
 axes, and the two together are a query on the array, which runs it: elements move in one way.  A
 dimension that no factor fills is a new one, or one along which the elements are repeated.
+
+The class is the face of views, with their docstrings, which make this longer than other modules;
+where a view is in its array is told by its `Placement`.
 """
 
 from __future__ import annotations
 
 import errno
-import operator
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.array.casting import astype
-from extarray.common.config import config
+from extarray.array.copies import astype
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     BoundsError,
     MissingError,
     ReadOnlyError,
-    SelectionError,
 )
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.selection import selections
-from extarray.selection.brackets import as_query
-from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order
+from extarray.selection.factors import Points, Progression
 from extarray.selection.indexable import read_index, write_index
-from extarray.selection.masks import Trues
-from extarray.selection.orthogonal import orthogonal_query
 from extarray.selection.parts import (
     are_same,
     fingerprint,
     is_orthogonal,
     line_of,
-    moved_part,
-    selected_part,
-    true_points,
 )
+from extarray.selection.placement import Placement, index_of_element
 from extarray.selection.query import Bounds, Query
-from extarray.selection.selections import Accessor
 from extarray.selection.transfers import check_values, read_query, write_query
 from extarray.streaming.blocks import Source
 from extarray.streaming.dask import builds_graph, to_dask
@@ -52,46 +45,17 @@ from extarray.streaming.elementwise import apart, stream
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from types import ModuleType
 
     from numpy.typing import DTypeLike, NDArray
 
-    from extarray.array.casting import AsType
+    from extarray.array.copies import AsType
     from extarray.grid.tiles import Box
-    from extarray.selection.factors import Factor
     from extarray.selection.parts import Part
     from extarray.streaming.blocks import Line
 
-__all__ = ["Lazy", "LazyView", "everything"]
-
-# Memory that a true place of a mask takes as a point, besides the tables: for each axis as an index
-# into the view and as one into the array.
-_INDEX_BYTES = 16
-
-
-class _Place(NamedTuple):
-    """Where the elements of a view are in its array.
-
-    Attributes
-    ----------
-    parts : tuple
-        What is selected along each axis of the array, in order.
-    zero : tuple of int
-        The array's origin, from which they count.
-    uuid : bytes
-        Of the array.
-    shown : dict
-        The parts by axis of the view.
-    needed : tuple of (int, int)
-        Bounds that the array must have.
-    """
-
-    parts: tuple[Part, ...]
-    zero: tuple[int, ...]
-    uuid: bytes
-    shown: dict[int, Part]
-    needed: tuple[tuple[int, int], ...]
+__all__ = ["LazyView", "everything"]
 
 
 class LazyView(NumpyMixin):
@@ -154,7 +118,7 @@ class LazyView(NumpyMixin):
     )
 
     _array: Any  # ExtArray, which stands above
-    _place: _Place  # replaced as a whole: other threads may be using it
+    _place: Placement  # replaced as a whole: other threads may be using it
     _shape: tuple[int, ...]
     _repeats: bool
     _held_of: LazyView | None  # of which this is what it was once
@@ -163,30 +127,13 @@ class LazyView(NumpyMixin):
         self._array = array
         self._shape = tuple(shape)
         self._held_of = None
-        self._settle(tuple(parts), array.origin)
+        self._place = Placement.of(tuple(parts), array.origin, array._origin, self._shape)
         array._check_axes(len(self._place.parts))
-        new = any(n > 1 for d, n in enumerate(self._shape) if d not in self._shown)
-        self._repeats = new or any(
-            len(np.unique(part.indices[0])) < part.indices[0].size
-            for part in self._parts
-            if isinstance(part, Points)
-        )
-
-    def _settle(self, parts: tuple[Part, ...], zero: tuple[int, ...]) -> None:
-        """Count from an origin of the array."""
-        lines = [line_of(part) for part in parts]
-        ends = [(_ends(line), line[2]) for line in lines]
-        self._place = _Place(
-            parts,
-            zero,
-            self._array._origin,
-            {part.dims[0]: part for part in parts if part.dims},
-            tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends),
-        )
+        self._repeats = self._place.repeats()
 
     @property
-    def _now(self) -> _Place:
-        """Where the view is, as the indices of the array are now."""
+    def _now(self) -> Placement:
+        """The view's place, as the indices of the array are now."""
         zero, place = self._array.origin, self._place
         if self._array._origin != place.uuid:
             raise MissingError(
@@ -198,19 +145,17 @@ class LazyView(NumpyMixin):
         if zero != place.zero:
             self._array._check_axes(len(place.parts))
             # Growth at a start has shifted the indices; the view shows the same elements.
-            moved = map(moved_part, place.parts, map(operator.sub, zero, place.zero))
-            self._settle(tuple(moved), zero)
-            place = self._place
+            self._place = place = place.moved(zero)
         return place
 
     @property
     def _parts(self) -> tuple[Part, ...]:
-        """What is selected along each axis of the array, as its indices are now."""
+        """The parts by axis of the array, as its indices are now."""
         return self._now.parts
 
     @property
     def _shown(self) -> dict[int, Part]:
-        """What is selected, by axis of the view."""
+        """The parts by axis of the view."""
         return self._now.shown
 
     def _held(self) -> LazyView:
@@ -273,28 +218,11 @@ class LazyView(NumpyMixin):
     @property
     def chunks(self) -> tuple[int, ...]:
         """Extents of the parts in which the elements are best read: as many as a chunk has."""
-        _ = self._parts  # as the indices are now
-        return tuple(self._chunk(d, n) for d, n in enumerate(self._shape))
-
-    def _chunk(self, dim: int, extent: int) -> int:
-        part = self._shown.get(dim)
-        if part is None:
-            return max(extent, 1)
-        chunk: int = self._array.chunks[part.axes[0]]
-        return max(1, chunk // abs(part.step)) if isinstance(part, Progression) else chunk
+        return self._now.chunks(self._array.chunks)
 
     @property
     def _lead(self) -> tuple[int, ...]:
-        return tuple(self._first(d) for d in range(len(self._shape)))
-
-    def _first(self, dim: int) -> int:
-        """Elements that the first chunk of an axis would have before the view's first."""
-        part = self._shown.get(dim)
-        if not isinstance(part, Progression) or abs(part.step) != 1:
-            return 0
-        chunk: int = self._array.chunks[part.axis]
-        place: int = (part.start + self._array._lead[part.axis]) % chunk
-        return place if part.step == 1 else chunk - 1 - place
+        return self._now.lead(self._array.chunks, self._array._lead)
 
     @property
     def dims(self) -> tuple[str, ...] | None:
@@ -316,7 +244,7 @@ class LazyView(NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """What it has of the elements that were ever stored, as JSON values."""
+        """Which of the elements that were ever stored it has, as JSON values."""
         place = self._now
         return list(map(fingerprint, place.parts, place.zero))
 
@@ -353,7 +281,7 @@ class LazyView(NumpyMixin):
     # -- views of the view -------------------------------------------------------------------
 
     @property
-    def lazy(self) -> Lazy:
+    def lazy(self) -> selections.Lazy:
         """Views of this view, which are views of the array.
 
         Examples
@@ -363,43 +291,16 @@ class LazyView(NumpyMixin):
         >>> v.lazy[::3][...]
         array([2, 5, 8])
         """
-        return Lazy(self)
+        return selections.Lazy(self)
 
     def _select(self, query: Query) -> LazyView:
-        """The view of what a query selects, for which `is_orthogonal` holds."""
-        factors = [true_points(f) if isinstance(f, Trues) else f for f in query.factors]
+        """Return the view of what a query selects, for which `is_orthogonal` holds."""
         self._bounds()
-        found = self._map(replace(query, factors=tuple(factors)))
-        # A query that selects nothing may say nothing of an axis.
-        parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self._parts))]
-        for factor in found.factors:
-            if isinstance(factor, Points) and not factor.dims:  # one point
-                factor = Progression(factor.axes[0], int(factor.indices[0]), 1, 1, -1)
-            parts[factor.axes[0]] = factor
-        return LazyView(self._array, parts, query.shape)
+        return LazyView(self._array, self._now.selected(query), query.shape)
 
     def _arrange(self, dims: Sequence[int | None], shape: Sequence[int]) -> LazyView:
-        """View whose axes show the given ones of this view; None: a new one."""
-        place = {old: new for new, old in enumerate(dims) if old is not None}
-        parts: list[Part] = []
-        for part in self._parts:
-            dim = place.get(part.dims[0], -1) if part.dims else -1
-            if isinstance(part, Progression):
-                parts.append(replace(part, dim=dim))
-            elif dim < 0:  # an axis of length 1 that goes
-                parts.append(Progression(part.axes[0], int(part.indices[0][0]), 1, 1, -1))
-            else:
-                parts.append(replace(part, dims=(dim,)))
-        return LazyView(self._array, parts, shape)
-
-    def _permute(self, permutes: Callable[[NDArray[Any]], NDArray[Any]]) -> LazyView:
-        """View with its axes in another order: the one that NumPy gives to a stand-in."""
-        # The stride of each axis is its number.
-        standin = np.lib.stride_tricks.as_strided(
-            np.zeros(1, "u1"), (1,) * self.ndim, tuple(range(self.ndim))
-        )
-        order = permutes(standin).strides
-        return self._arrange(order, [self._shape[d] for d in order])
+        """Return a view whose axes show the given ones of this view; None: a new one."""
+        return LazyView(self._array, self._now.arranged(dims), shape)
 
     # -- reading and writing -----------------------------------------------------------------
 
@@ -533,7 +434,7 @@ class LazyView(NumpyMixin):
         return overlaps
 
     def _is_same(self, other: Source) -> bool:
-        """Whether another array shows the same elements at the same places."""
+        """Tell whether another array shows the same elements at the same places."""
         return (
             isinstance(other, LazyView)
             and other._array._handle == self._array._handle
@@ -544,83 +445,30 @@ class LazyView(NumpyMixin):
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
         """Move what a query selects from or (write) to an array of its shape."""
         self._check_bounds()
-        if query.size == 0:
-            return
-        masks = [f for f in query.factors if isinstance(f, Trues) and self._lifted(f) is None]
-        tables = sum(f.count * (POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
-        share = config.max_memory // 2 / max(tables, 1)
-        if share < 1:
-            is_cut = False
-            for part, piece in query.cut(share, self.chunks, by_tables=True):
-                is_cut = True
-                self._move(piece, values[part], write)
-            if is_cut:
-                return
-        found = self._map(query)
-        filled = {dim for factor in found.factors for dim in factor.dims}
-        # Of elements that are repeated, the last is written; the first is read, and copied.
-        once = slice(-1, None) if write else slice(0, 1)
-        place = [slice(None) if dim in filled else once for dim in range(len(query.shape))]
-        block = values[(*place, ...)]
-        shape = block.shape[: len(query.shape)]
-        self._array._move(replace(found, shape=shape), block, write)
-        if not write and shape != query.shape:
-            values[...] = block
+        self._now.move(self._array, query, values, write)
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
-        """View of a box of elements that lies in one chunk, or None."""
+        """Return a view of a box of elements that lies in one chunk, or None."""
         if self._held_of is None:
             return self._held()._peek(box, writable)
         self._check_bounds()
         if writable and self._repeats:
             return None
-        own: list[slice] = []
-        items: list[Any] = []
-        dims: list[int] = []
-        for part in self._parts:
-            if isinstance(part, Points):
-                return None
-            start, step, count = part.start, part.step, part.count
-            if part.dim < 0:
-                items.append(0)
-            else:
-                cut = box[part.dim]
-                start, count = start + cut.start * step, cut.stop - cut.start
-                items.append(slice(None, None, step))
-                dims.append(part.dim)
-            if count <= 0:
-                return None
-            low, high = _ends((start, step, count, None))
-            own.append(slice(low, high + 1))
-        block: NDArray[Any] | None = self._array._peek(tuple(own), writable)
-        if block is None:
-            return None
-        block = block[(*items, ...)].transpose(np.argsort(dims))
-        block = block[(*(slice(None) if d in self._shown else None for d in range(self.ndim)), ...)]
-        if not self._repeats:
-            return block
-        return np.broadcast_to(block, [cut.stop - cut.start for cut in box])
+        view = self._now.peek(self._array, box, writable)
+        if view is None or not self._repeats:
+            return view
+        return np.broadcast_to(view, [cut.stop - cut.start for cut in box])
 
     def _locate(self, key: Any) -> tuple[int, ...] | None:
-        """Index of an element in the array; None where `key` is no possible index of one."""
-        items = key if isinstance(key, tuple) else (key,)
-        if len(items) != self.ndim:
-            return None
-        indices: list[Any] = [_index(i, n) for i, n in zip(items, self._shape, strict=True)]
-        if None in indices:
+        """Return the index of an element in the array; None where `key` is none of one."""
+        indices = index_of_element(key, self._shape)
+        if indices is None:
             return None
         self._check_bounds()
-        place: list[int] = []
-        for part in self._parts:
-            i = indices[part.dims[0]] if part.dims else 0
-            if isinstance(part, Progression):
-                place.append(part.start + i * part.step)
-            else:
-                place.append(int(part.indices[0][i]))
-        return tuple(place)
+        return self._now.element(indices)
 
-    def _check_bounds(self) -> tuple[int, ...]:
-        """The shape of the array, which has all elements of the view."""
+    def _check_bounds(self) -> None:
+        """Raise where the array no longer has all elements of the view."""
         needed = self._now.needed
         shape = self._bounds()
         if any(low < 0 or n < high for n, (low, high) in zip(shape, needed, strict=True)):
@@ -628,67 +476,12 @@ class LazyView(NumpyMixin):
                 f"the array has shape {shape}, and no longer all elements of the view; take a new "
                 "view"
             )
-        return shape
 
     def _bounds(self) -> tuple[int, ...]:
-        """Shape of the array, which has the axes that it had when the view was made."""
+        """Return the shape of the array, which has the axes that it had when the view was made."""
         shape: tuple[int, ...] = self._array.shape
         self._array._check_axes(len(self._place.parts))  # after the look: ranks only grow
         return shape
-
-    # -- queries on the view, as queries on the array ----------------------------------------
-
-    def _map(self, query: Query) -> Query:
-        """The query on the array that a query on the view is."""
-        factors: list[Factor] = [part for part in self._parts if not part.dims]
-        for factor in query.factors:
-            if isinstance(factor, Trues):
-                lifted = self._lifted(factor)
-                if lifted is not None:
-                    factors.append(lifted)
-                    continue
-                factor = true_points(factor)
-            if isinstance(factor, Points):
-                factors += self._map_points(factor)
-            elif isinstance(factor, Progression) and factor.axis in self._shown:
-                factors.append(selected_part(self._shown[factor.axis], factor))
-        return replace(
-            query,
-            extents=tuple(high for _, high in self._now.needed),
-            factors=in_order(factors),
-            origin=self._now.zero,
-        )
-
-    def _lifted(self, mask: Trues) -> Trues | None:
-        """A mask on the array, where it lies there in one piece and in the same order."""
-        parts = [self._shown.get(axis) for axis in mask.axes]
-        first, origin = parts[0], []
-        for i, (part, start) in enumerate(zip(parts, mask.origin, strict=True)):
-            if not isinstance(part, Progression) or not isinstance(first, Progression):
-                return None
-            if part.step != 1 or part.axis != first.axis + i:
-                return None
-            origin.append(part.start + start)
-        assert first is not None
-        return replace(mask, axis=first.axes[0], origin=tuple(origin))
-
-    def _map_points(self, points: Points) -> Iterator[Points]:
-        """Points of the view as points of the array: none where all its axes are new."""
-        found: list[tuple[int, NDArray[np.intp]]] = []
-        for axis, indices in zip(points.axes, points.indices, strict=True):
-            part = self._shown.get(axis)
-            if part is None:
-                continue
-            indices = np.where(indices < 0, indices + self._shape[axis], indices)
-            if isinstance(part, Progression):
-                indices = part.start + part.step * indices
-            else:
-                indices = part.indices[0][indices]
-            found.append((part.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
-        if found:
-            found.sort(key=operator.itemgetter(0))
-            axes, mapped = zip(*found, strict=True)
-            yield Points(axes, mapped, points.dims)
 
     # -- whole views -------------------------------------------------------------------------
 
@@ -700,7 +493,7 @@ class LazyView(NumpyMixin):
         subok: bool = True,
         copy: bool | None = None,
     ) -> AsType | NDArray[Any]:
-        """Elements in another dtype: as `ExtArray.astype`.
+        """Return the elements in another dtype: as `ExtArray.astype`.
 
         Parameters
         ----------
@@ -720,7 +513,7 @@ class LazyView(NumpyMixin):
         return astype(self, dtype, order, casting, copy)
 
     def copy(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
-        """All elements, as `numpy.ndarray.copy`.
+        """Copy all elements, as `numpy.ndarray.copy`.
 
         Parameters
         ----------
@@ -766,19 +559,6 @@ class LazyView(NumpyMixin):
 
     # -- other libraries ---------------------------------------------------------------------
 
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU
-
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         return dlpack.namespace(api_version)
 
@@ -803,7 +583,7 @@ class LazyView(NumpyMixin):
         return self
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Dask array whose tasks read this view: as `ExtArray.to_dask`.
+        """Return a dask array whose tasks read this view: as `ExtArray.to_dask`.
 
         Parameters
         ----------
@@ -833,59 +613,8 @@ class LazyView(NumpyMixin):
     to_dask_array = to_dask
 
 
-class Lazy:
-    """Brackets that give a view, and read nothing: ``a.lazy``.
-
-    Parameters
-    ----------
-    view : LazyView
-        Of which they give views.
-    """
-
-    __slots__ = ("_view",)
-
-    def __init__(self, view: LazyView) -> None:
-        self._view = view
-
-    def __getitem__(self, key: Any) -> LazyView:
-        view = self._view
-        return self._get(as_query(key, view.shape, view.dtype), key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self[key].write(..., value)
-
-    @property
-    def oindex(self) -> Accessor:
-        """Views by an index for each axis: arrays and masks act on their axes one by one.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
-        >>> a.lazy.oindex[[0, 2], [True, False, True]].T[...]
-        array([[0, 6],
-               [2, 8]])
-        """
-
-        def get(key: Any) -> LazyView:
-            return self._get(orthogonal_query(key, self._view.shape), key)
-
-        def set(key: Any, value: Any) -> None:  # noqa: A001
-            get(key).write(..., value)
-
-        return Accessor(get, set)
-
-    def _get(self, query: Query, key: Any) -> LazyView:
-        if not is_orthogonal(query):
-            raise SelectionError(
-                f"{key!r} gives no view: it selects points; a view takes integers, slices, and "
-                "arrays of one axis each (lazy.oindex); read points with a[...] or a.vindex"
-            )
-        return self._view._select(query)
-
-
 def everything(array: Any) -> LazyView:
-    """View of a whole array.
+    """Return a view of a whole array.
 
     Parameters
     ----------
@@ -902,30 +631,12 @@ def everything(array: Any) -> LazyView:
 def _restored(
     array: Any, parts: tuple[Part, ...], shape: tuple[int, ...], zero: tuple[int, ...] | None
 ) -> LazyView:
-    """View that was pickled, of an array whose origin was `zero`."""
+    """Make a view that was pickled, of an array whose origin was `zero`."""
     view = LazyView(array, parts, shape)
     if zero is not None:
-        view._settle(parts, zero)
+        view._place = Placement.of(parts, zero, array._origin, shape)
     return view
-
-
-def _ends(line: Line) -> tuple[int, int]:
-    """The least and the greatest index."""
-    start, step, count, _ = line
-    last = start + (count - 1) * step
-    return min(start, last), max(start, last)
 
 
 def _assign(part: NDArray[Any], out: tuple[NDArray[Any]]) -> None:
     np.copyto(out[0], part, casting="unsafe")
-
-
-def _index(item: Any, extent: int) -> int | None:
-    """An index of an axis, at least 0; None for what is no integer, or out of bounds."""
-    if isinstance(item, (bool, np.bool)):
-        return None
-    try:
-        i = operator.index(item)
-    except TypeError:
-        return None
-    return i % extent if -extent <= i < extent else None

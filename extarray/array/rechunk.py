@@ -218,7 +218,7 @@ def rechunk(
 
 
 def _readable(src: Any, stack: contextlib.ExitStack) -> ExtArray | LazyView:
-    """The source, which the stack closes if it was a path."""
+    """Return the source, which the stack closes if it was a path."""
     if isinstance(src, (ExtArray, LazyView)):
         return src
     if not isinstance(src, (str, os.PathLike)):
@@ -241,7 +241,7 @@ def _work(
     in_memory: bool = False,
     in_place: bool = False,
 ) -> Transformation:
-    """What is to be done."""
+    """Plan the work."""
     source, header, attrs = _wanted(array, chunks, axes, order, dtype, in_place)
     shape = source.shape  # of now: another thread may let the array grow
     tables = _tables(array, header)
@@ -255,19 +255,19 @@ def _work(
 
 
 def _base(array: ExtArray | LazyView) -> ExtArray:
-    """The array that has the elements."""
+    """Return the array that has the elements."""
     base: ExtArray = array.base if isinstance(array, LazyView) else array
     return base
 
 
 def _tables(array: ExtArray | LazyView, header: Header) -> tuple[int, int]:
-    """Bytes of the tables of orders of the source and of the target."""
+    """Return the bytes of the tables of orders of the source and of the target."""
     base = _base(array)
     return table_bytes(base.chunks, base.order), table_bytes(header.chunks, header.order)
 
 
 def _place_of(array: ExtArray) -> str:
-    """Path of the files of an array, links followed, which are about to be replaced."""
+    """Return the path of the files of an array, links followed, which are about to be replaced."""
     assert isinstance(array._store, FileStore)
     stems = array._store.real_stems("cannot replace '{}'")
     if len(stems) > 1:
@@ -279,7 +279,7 @@ def _place_of(array: ExtArray) -> str:
 
 
 def _writable(src: Any) -> ExtArray:
-    """The source with its writer's lock."""
+    """Return the source with its writer's lock."""
     if isinstance(src, LazyView):
         raise ArgumentTypeError(
             "a view cannot be replaced in place; give its array, with chunks and axes"
@@ -307,7 +307,7 @@ def _wanted(
     dtype: Any,
     in_place: bool = False,
 ) -> tuple[Any, Header, str]:
-    """The source with its axes in the order of the target, and what the target is."""
+    """Return the source with its axes in the order of the target, and what the target is."""
     base = _base(array)
     base._check()
     source: Any = array if axes is None else np.transpose(array, _permutation(axes, array.ndim))
@@ -355,7 +355,7 @@ def _has_done(array: ExtArray, work: Transformation) -> bool:
 
 
 def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
-    """The attributes, with the labels of what the source shows."""
+    """Return the attributes, with the labels of what the source shows."""
     with base._steady:
         taken = (
             [Taken(None, j) for j in range(base.ndim)]
@@ -368,7 +368,7 @@ def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
 
 
 def _taken(part: Part, extent: int) -> Taken:
-    """What a view has of an axis."""
+    """Return what a view has of an axis."""
     axis = part.dims[0] if part.dims else None
     if not isinstance(part, Progression):
         return Taken(part.indices[0], axis)
@@ -377,7 +377,7 @@ def _taken(part: Part, extent: int) -> Taken:
 
 
 def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:
-    """The fill value in another dtype; zero where there is none for it: no number is ''."""
+    """Return the fill value in another dtype; zero where there is none for it: no number is ''."""
     fill = np.zeros(1, kind)  # so are bytes between the fields of a record
     with contextlib.suppress(ValueError):
         fill[...] = np.frombuffer(old.fill, old.dtype)
@@ -396,7 +396,7 @@ def _clear_open_bytes(values: NDArray[Any]) -> None:
 
 
 def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Which axis each new axis is."""
+    """Return which axis each new axis is."""
     try:
         given = [operator.index(axis) for axis in axes]
     except TypeError:
@@ -420,7 +420,7 @@ def rechunk_plan(
     dtype: DTypeLike | None = None,
     max_memory: int | str = "256 MiB",
 ) -> RechunkPlan:
-    """How `rechunk` would go on, into files: an array in memory takes one pass.
+    """Plan what `rechunk` would do, into files: an array in memory takes one pass.
 
     Parameters
     ----------

@@ -10,8 +10,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from extarray.array.base import attach_store, place_elements, show_store
 from extarray.array.growth import grow
-from extarray.array.life import Living, attach_store, place_elements, show_store
+from extarray.array.life import Living
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

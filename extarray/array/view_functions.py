@@ -6,7 +6,7 @@ arrays.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -16,11 +16,16 @@ from extarray.array.lazy import LazyView, everything
 from extarray.numpy_api.registry import streams
 from extarray.streaming.meta_arrays import shadow
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
 __all__: list[str] = []
 
 
 def _view_of(array: Any) -> LazyView | None:
-    """An array of ours as a view; None where there is no view of it."""
+    """Return an array of ours as a view; None where there is no view of it."""
     if isinstance(array, ArrayCore):
         own: Any = array
         own._check()
@@ -28,12 +33,22 @@ def _view_of(array: Any) -> LazyView | None:
     return array._released() if isinstance(array, LazyView) else None
 
 
+def _permuted(view: LazyView, permutes: Callable[[NDArray[Any]], NDArray[Any]]) -> LazyView:
+    """Return a view with its axes in another order: the one that NumPy gives to a stand-in."""
+    # The stride of each axis is its number.
+    standin = np.lib.stride_tricks.as_strided(
+        np.zeros(1, "u1"), (1,) * view.ndim, tuple(range(view.ndim))
+    )
+    order = permutes(standin).strides
+    return view._arrange(order, [view.shape[d] for d in order])
+
+
 @streams(np.transpose)
 def _transpose(a: Any, axes: Any = None) -> Any:
     view = _view_of(a)
     if view is None:
         return NotImplemented
-    return view._permute(lambda x: np.transpose(x, axes))
+    return _permuted(view, lambda x: np.transpose(x, axes))
 
 
 @streams(np.matrix_transpose)
@@ -41,7 +56,7 @@ def _matrix_transpose(x: Any, /) -> Any:
     view = _view_of(x)
     if view is None:
         return NotImplemented
-    return view._permute(np.matrix_transpose)
+    return _permuted(view, np.matrix_transpose)
 
 
 @streams(np.swapaxes)
@@ -49,7 +64,7 @@ def _swapaxes(a: Any, axis1: Any, axis2: Any) -> Any:
     view = _view_of(a)
     if view is None:
         return NotImplemented
-    return view._permute(lambda x: np.swapaxes(x, axis1, axis2))
+    return _permuted(view, lambda x: np.swapaxes(x, axis1, axis2))
 
 
 @streams(np.moveaxis)
@@ -57,7 +72,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     view = _view_of(a)
     if view is None:
         return NotImplemented
-    return view._permute(lambda x: np.moveaxis(x, source, destination))
+    return _permuted(view, lambda x: np.moveaxis(x, source, destination))
 
 
 @streams(np.expand_dims)

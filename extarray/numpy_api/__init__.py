@@ -5,10 +5,10 @@ first called; the table in ``dispatch`` tells which one it is.
 
 From the top down; each module uses some of those below it, and none above:
 
-``dlpack``
-    Members of the array API standard beyond NumPy's protocols.
 ``methods``
     The operators, protocols and methods that arrays share with ndarray.
+``dlpack``
+    Members of the array API standard beyond NumPy's protocols.
 ``operators``
     Operators by ufuncs, with NumPy's rules of whose operand decides.
 ``dispatch``

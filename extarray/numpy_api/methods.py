@@ -15,6 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.errors import ArgumentError
 from extarray.common.lazy import LazyImports
+from extarray.numpy_api import dlpack
 from extarray.numpy_api.operators import binary, compare, contains, in_place, reflected
 from extarray.streaming.blocks import Source, read_elements, write_elements
 from extarray.streaming.meta_arrays import shadow
@@ -80,7 +81,7 @@ def _conjugate(x: Any, *args: Any, **options: Any) -> Any:
 _conjugate.__name__ = "conjugate"
 
 
-class NumpyMixin(NDArrayOperatorsMixin, Source):
+class NumpyMixin(Source):
     """NumPy's protocols on what can be read and written box by box."""
 
     __slots__ = ()
@@ -110,6 +111,19 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
         kwargs: Mapping[str, Any],
     ) -> Any:
         return _later.steadily(_later.dispatch, function, types, args, dict(kwargs))
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        return dlpack.to_dlpack(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU
 
     # -- operators ---------------------------------------------------------------------------
 
@@ -146,6 +160,11 @@ class NumpyMixin(NDArrayOperatorsMixin, Source):
     __le__ = binary("le")
     __gt__ = binary("gt")
     __ge__ = binary("ge")
+
+    __neg__ = NDArrayOperatorsMixin.__neg__
+    __pos__ = NDArrayOperatorsMixin.__pos__
+    __abs__ = NDArrayOperatorsMixin.__abs__
+    __invert__ = NDArrayOperatorsMixin.__invert__
 
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 

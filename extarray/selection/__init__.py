@@ -2,16 +2,19 @@
 
 From the top down; each module uses some of those below it, and none above:
 
-``parts``
-    Parts of views: what a view has of one axis of its array.
+``access_log``
+    Reads of an array: a sample of selections, from which chunk shapes are advised.
+``placement``
+    Placement of a view in its array: a query on the view is one on the array.
 ``selections``
     The ways in which zarr's arrays are read and written, one pair for each kind of index.
 ``indexable``
-    What every kind of index acts on: an array, or a view of one; and how it is read and
-    written.
+    Arrays and views as every kind of index takes them, and how these are read and written.
 ``transfers``
     Queries read and written: in parts that memory has room for, each moved by the compiled
     core.
+``parts``
+    Parts of views: what a view has of one axis of its array.
 ``brackets``
     NumPy's rules for what stands between the brackets: basic and advanced indices, and both
     mixed.

@@ -1,4 +1,4 @@
-"""What every kind of index acts on: an array, or a view of one; and how it is read and written."""
+"""Arrays and views as every kind of index takes them, and how these are read and written."""
 
 from __future__ import annotations
 

@@ -5,17 +5,19 @@ Each function is the body of the method of its name, of an array and of a view.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray.common.errors import SelectionError
 from extarray.selection.brackets import as_query
 from extarray.selection.indexable import query_on, read_fields, write_fields
 from extarray.selection.orthogonal import block_query, orthogonal_query
+from extarray.selection.parts import is_orthogonal
 from extarray.selection.pointwise import coordinate_query, mask_query, pointwise_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from extarray.selection.fields import Fields
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accessor",
+    "Lazy",
+    "Viewable",
     "blocks",
     "get_basic_selection",
     "get_block_selection",
@@ -60,6 +64,67 @@ class Accessor:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._set(key, value)
+
+
+class Viewable(Protocol):
+    """An array of which views are taken."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
+    def _select(self, query: Query) -> Any: ...
+
+
+class Lazy:
+    """Brackets that give a view, and read nothing: ``a.lazy``.
+
+    Parameters
+    ----------
+    view : LazyView
+        Of which they give views.
+    """
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: Viewable) -> None:
+        self._view = view
+
+    def __getitem__(self, key: Any) -> Any:
+        view = self._view
+        return self._get(as_query(key, view.shape, view.dtype), key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self[key].write(..., value)
+
+    @property
+    def oindex(self) -> Accessor:
+        """Views by an index for each axis: arrays and masks act on their axes one by one.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.from_array([[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        >>> a.lazy.oindex[[0, 2], [True, False, True]].T[...]
+        array([[0, 6],
+               [2, 8]])
+        """
+
+        def get(key: Any) -> Any:
+            return self._get(orthogonal_query(key, self._view.shape), key)
+
+        def set(key: Any, value: Any) -> None:  # noqa: A001
+            get(key).write(..., value)
+
+        return Accessor(get, set)
+
+    def _get(self, query: Query, key: Any) -> Any:
+        if not is_orthogonal(query):
+            raise SelectionError(
+                f"{key!r} gives no view: it selects points; a view takes integers, slices, and "
+                "arrays of one axis each (lazy.oindex); read points with a[...] or a.vindex"
+            )
+        return self._view._select(query)
 
 
 def get_basic_selection(
@@ -135,7 +200,7 @@ def set_block_selection(
 
 
 def oindex(array: Indexable) -> Accessor:
-    """Orthogonal indexing: arrays and masks act on their axes one by one."""
+    """Return brackets for orthogonal indexing: arrays and masks act on their axes one by one."""
 
     def get(key: Any) -> Any:
         return get_orthogonal_selection(array, key)
@@ -147,7 +212,7 @@ def oindex(array: Indexable) -> Accessor:
 
 
 def vindex(array: Indexable) -> Accessor:
-    """Pointwise indexing: an index for each axis, broadcast together, or a mask."""
+    """Return brackets for pointwise indexing: an index for each axis, or a mask."""
 
     def get(key: Any) -> Any:
         return _get(array, query_on(array, pointwise_query, key), None, None)
@@ -159,7 +224,7 @@ def vindex(array: Indexable) -> Accessor:
 
 
 def blocks(array: Indexable) -> Accessor:
-    """Indexing by chunk: integers and slices that count chunks, not elements."""
+    """Return brackets for indexing by chunk: integers and slices that count chunks."""
 
     def get(key: Any) -> Any:
         return get_block_selection(array, key)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.array.access_log import AccessLog
 from extarray.grid.chunking import choose_chunks
+from extarray.selection.access_log import AccessLog
 
 
 def met(shape, chunks, request):

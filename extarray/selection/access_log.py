@@ -1,4 +1,4 @@
-"""What is read of an array: a sample of selections, from which chunk shapes are advised."""
+"""Reads of an array: a sample of selections, from which chunk shapes are advised."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from extarray.array.base import Stored
 from extarray.common.lazy import LazyImports
 from extarray.selection.factors import Points, Progression
 
@@ -20,9 +19,10 @@ __all__ = ["AccessLog", "Readable", "record_access"]
 _later = LazyImports({"random": "Random"})
 
 
-class Readable(Stored, Protocol):
+class Readable(Protocol):
     """An array that tells a log what is read of it."""
 
+    def _check(self) -> None: ...
     def _listen(self, log: Any) -> Any: ...
 
 
