@@ -19,14 +19,15 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.forks import in_children
-from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import family
 from extarray.storage.states import ATTEMPTS, StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from extarray.storage.file_store import FileStore
     from extarray.storage.following import News
+    from extarray.storage.group_member import GroupShare
 
 __all__ = ["commit", "refresh"]
 
@@ -150,7 +151,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
         for _ in range(ATTEMPTS):
             # An axis more is taken up alone: nothing that arrays have in common changes with it.
             for array in members:
-                if isinstance(array._store, FileStore) and array._store.was_superseded():
+                if _files(array).was_superseded():
                     is_new |= array.refresh()
             with contextlib.suppress(_Superseded):
                 is_new |= _refresh(members)
@@ -174,6 +175,12 @@ def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
     if len({array._handle for array in members}) < len(members):
         raise ArgumentError("an array stands twice in the list; give each array once")
     return members
+
+
+def _files(array: ExtArray) -> FileStore:
+    """Return the store of an array that is open for reading, which has files."""
+    store: Any = array._store
+    return store  # type: ignore[no-any-return]
 
 
 def _locked(members: list[ExtArray]) -> contextlib.ExitStack:
@@ -208,7 +215,7 @@ class _Block:
                 )
         for array in self.members:
             self.marks.append(array.axial._mark())
-            array._store.hold()
+            array._store.group.hold()
 
     def _held(self) -> list[tuple[ExtArray, Any]]:
         """Arrays that are held, with their marks, for the last time."""
@@ -226,8 +233,8 @@ class _Block:
         """Make all of it count, by one write; an error before it leaves that to `roll_back`."""
         if not self.marks:  # in a forked child
             return
-        stores = [array._store for array in self.members]
-        changed = [store for store in stores if isinstance(store, FileStore) and store.changed]
+        shares = [array._store.group.changed for array in self.members]
+        changed = [share for share in shares if share is not None]
         failure: BaseException | None = None
         try:
             if changed:
@@ -241,8 +248,8 @@ class _Block:
                 changed[0].secure()
             except BaseException as error:  # noqa: BLE001 -- raised at the end
                 failure = error
-                for store in changed:
-                    store.keep_cut()
+                for share in changed:
+                    share.keep_cut()
         with contextlib.ExitStack() as steps:  # all of them, also after an interrupt
             for array, _ in self._held():
                 steps.callback(_finish, array)
@@ -257,25 +264,20 @@ class _Block:
             store = array._store
             if store.held is None:  # or another thread's, and the files were read anew
                 continue
-            if isinstance(store, FileStore):
-                store.roll_back()
+            if store.group.forget():
                 array.axial._rollback(mark)
                 array._set_bounds(store.shape, store.offset)
-            else:
-                store.finish()
 
 
-def _decide(first: FileStore, *others: FileStore) -> None:
-    """Have the changes of stores count together; the first decides."""
+def _decide(first: GroupShare, *others: GroupShare) -> None:
+    """Make the changes of stores count together; the first decides."""
     if not others:
-        first.decide(first.state.group)
-        if first.is_durable:
-            first.secure()
+        first.decide_alone()
         return
     group = uuid4().bytes
     first.list_members(others)
-    for store in others:
-        store.prepare(group, first)
+    for share in others:
+        share.prepare(group, first)
     first.decide(group)
 
 
@@ -284,20 +286,18 @@ def _take_back(array: ExtArray, mark: Any) -> None:
     store = array._store
     if store.held is None:  # the block could not even begin
         return
-    grown = store.roll_back()
+    grown = store.group.roll_back()
     array.axial._rollback(mark)
     array._set_bounds(store.shape, store.offset)
     if grown:
-        if isinstance(store, FileStore):
-            array._abandon(store.state.data_bytes)
-        store.take_back()
+        store.group.take_back(array._abandon)
         array._forget_touched()
         array._attach_store()
 
 
 def _finish(array: ExtArray) -> None:
     """Have what an array has become as any other state, and give back what was cut off."""
-    array._store.finish()
+    array._store.group.finish()
     with contextlib.suppress(StorageError):  # what cannot be given back stays taken
         give_back_freed(array)
 
@@ -311,7 +311,7 @@ class _Superseded(Exception):  # noqa: N818 -- no error: look again
 
 def _refresh(members: list[ExtArray]) -> bool:
     """Take up states of readers that existed together."""
-    readers = [(array, array._store) for array in members if isinstance(array._store, FileStore)]
+    readers = [(array, _files(array)) for array in members]
     with contextlib.ExitStack() as stack:
         found = _news(readers, stack)
     replayed: list[tuple[ExtArray, Any]] = []

@@ -203,7 +203,7 @@ def rechunk(
             return new
         if in_place:
             # Of a commit of several arrays, which it may have decided.
-            array._store.conclude_members()
+            array._store.group.conclude_members()
         place = resolve_path(path)
         if resume and in_place and _has_done(array, work):
             work.say_done(place)

@@ -56,10 +56,11 @@ from extarray.storage.filesystem import (
     real_name,
     sync_folders,
 )
-from extarray.storage.group_member import Member
+from extarray.storage.group_member import GroupShare
 from extarray.storage.names import Publication, move_pair, open_data, remove_pair
 from extarray.storage.orphans import remove_seldom
 from extarray.storage.pending import Freed
+from extarray.storage.space import Allocator
 from extarray.storage.states import ATTEMPTS, OPEN_FLAGS
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ __all__ = ["FileStore"]
 _MOST_NAMES = 5  # of the arrays of a folder, in a message
 
 
-class FileStore(Member):
+class FileStore(Allocator):
     """A pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
 
     Made by `FileStore.create` and `FileStore.open`.
@@ -92,6 +93,11 @@ class FileStore(Member):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._making: Publication | None = None  # until the files have their names
+
+    @property
+    def group(self) -> GroupShare:
+        """What this pair of files has to do in a commit of several arrays."""
+        return GroupShare(self, _take_up_decision)  # kept, it would keep the store alive
 
     # -- creation --------------------------------------------------------------------------------
 
@@ -170,7 +176,7 @@ class FileStore(Member):
             except FormatError:
                 pass  # what is damaged may be replaced
             else:
-                present.conclude_members()
+                present.group.conclude_members()
             present._metadata, making.old, making.old_header = File(), present._metadata, header
         finally:
             present._close_files()
@@ -438,7 +444,7 @@ class FileStore(Member):
                 f"'{self.path}.xmd' has commit {newest}, and no number for a next one; copy the "
                 "array into a fresh one"
             )
-        self._resolve_pendings(begun)
+        self.group.resolve_pendings(begun)
         if live[:1] != [self.state.sequence] or newest != self.state.sequence:
             for sequence in (newest + 1, newest + 2):
                 self._write_superblock(self.state._replace(sequence=sequence, superseded=False))
@@ -651,7 +657,7 @@ class FileStore(Member):
     def _end_writing(self) -> None:
         """Leave the files as the next writer likes to find them, and drop the lock."""
         if self.held is not None:  # forgotten in the midst of a block
-            self.roll_back()
+            self.group.roll_back()
         try:
             # A full disk leaves the pair unsealed, which costs a check and nothing else.
             with contextlib.suppress(OSError):
@@ -679,6 +685,11 @@ class FileStore(Member):
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+
+def _take_up_decision(path: Path) -> None:
+    """Open a pair of files for writing, which takes up what was decided about it, and close it."""
+    FileStore.open(path, "r+", 0, "auto", "flush")[0].close()
 
 
 def _what_is_there(path: Path) -> str:

@@ -17,7 +17,7 @@ from extarray.grid.bounds import Bounds
 from extarray.storage.pending import Freed, Held, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from extarray.format.header import Header
 
@@ -86,6 +86,19 @@ class MemoryStore:
     def grid(self) -> tuple[int, ...]:
         """Grid that is committed, in chunks."""
         return self.state.grid
+
+    @property
+    def group(self) -> MemoryShare:
+        """What this store has to do in a commit of several arrays."""
+        return MemoryShare(self)
+
+    def take_back(self) -> None:
+        """Have zeros again where the grid had grown."""
+        size = self.header.chunk_bytes
+        for extent in self.grid:
+            size *= extent
+        self._shown = max(self._shown, self._used)
+        self.release(size)
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
@@ -194,34 +207,6 @@ class MemoryStore:
     def begin_append(self) -> None:
         """Nothing to do."""
 
-    def hold(self) -> None:
-        """Keep what `roll_back` needs."""
-        self.held = Held((self.state, self.attrs, self.unclean))
-
-    def roll_back(self) -> bool:
-        """Go back to before `hold`; returns whether the grid has grown since."""
-        held, self.held = self.held, None
-        assert held is not None
-        now = self.state
-        self.state, self.attrs, was_unclean = held.before
-        self.unclean = self.unclean or was_unclean or now != self.state
-        return now.grid != self.grid
-
-    def take_back(self) -> None:
-        """Have zeros again where the grid had grown."""
-        size = self.header.chunk_bytes
-        for extent in self.grid:
-            size *= extent
-        self._shown = max(self._shown, self._used)
-        self.release(size)
-
-    def finish(self) -> None:
-        """Keep no more what `roll_back` needs."""
-        held, self.held = self.held, None
-        assert held is not None
-        for start, stop in held.freed:
-            self.give_back(start, stop)
-
     def set_growth(self, growth: int) -> None:
         """Keep the growth policy."""
         self.growth = growth
@@ -246,3 +231,49 @@ class MemoryStore:
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
         self.region = None
+
+
+class MemoryShare:
+    """The share of an array in memory in a commit of several; see `GroupShare`.
+
+    Parameters
+    ----------
+    store : MemoryStore
+    """
+
+    changed = None  # nothing has to count on a disk
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def hold(self) -> None:
+        """Keep what `roll_back` needs."""
+        store = self._store
+        store.held = Held((store.state, store.attrs, store.unclean))
+
+    def roll_back(self) -> bool:
+        """Go back to before `hold`; returns whether the grid has grown since."""
+        store = self._store
+        held, store.held = store.held, None
+        assert held is not None
+        now = store.state
+        store.state, store.attrs, was_unclean = held.before
+        store.unclean = store.unclean or was_unclean or now != store.state
+        return now.grid != store.grid
+
+    def take_back(self, abandon: Callable[[int], None]) -> None:
+        """Have zeros again where the grid had grown; views keep their memory."""
+        self._store.take_back()
+
+    def forget(self) -> bool:
+        """Keep what was done, in a forked child; returns that the array is not to go back."""
+        self.finish()
+        return False
+
+    def finish(self) -> None:
+        """Keep no more what `roll_back` needs."""
+        store = self._store
+        held, store.held = store.held, None
+        assert held is not None
+        for start, stop in held.freed:
+            store.give_back(start, stop)

@@ -13,6 +13,7 @@ from fuzz_pairs import Image
 
 import extarray as xa
 from extarray.format.groups import decode_members
+from extarray.storage.group_member import GroupShare
 
 GROUP, WRITERS = 0, 1
 LENGTHS = [3 * 4096, 4096]
@@ -92,21 +93,21 @@ def test_a_block_stays_where_it_is_in_older_states(tmp_path):
     assert len(decode_members(block_of(paths[0], GROUP)[1][:4096])) == 1
 
 
-def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path):
+def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path, monkeypatch):
     """The state goes back to where it had no room for it, the block stays."""
     paths = [tmp_path / name for name in "ab"]
     with xa.create(paths[0], (1,), chunks=1) as a, xa.create(paths[1], (1,), chunks=1) as b:
-        prepare = b._store.prepare
+        prepare = GroupShare.prepare
 
         def fail(*args):
             prepare(*args)
             raise OSError(5, "no")
 
-        b._store.prepare = fail
-        with pytest.raises(OSError, match="no"), xa.commit([a, b]):  # noqa: PT012
-            a.extend(0, 1)
-            b.attrs["text"] = "x" * 5000
-        del b._store.prepare
+        with monkeypatch.context() as patch:
+            patch.setattr(GroupShare, "prepare", fail)
+            with pytest.raises(OSError, match="no"), xa.commit([a, b]):  # noqa: PT012
+                a.extend(0, 1)
+                b.attrs["text"] = "x" * 5000
         for array in (a, b):
             at, _ = block_of(array.path, GROUP)
             for n in range(3):

@@ -435,8 +435,8 @@ def finish(a, b, change):
         raise Died
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(group_member.Member, "secure", die)
-        patch.setattr(group_member.Member, "finish", die)
+        patch.setattr(group_member.GroupShare, "secure", die)
+        patch.setattr(group_member.GroupShare, "finish", die)
         with pytest.raises(Died), xa.commit([a, b]):
             change()
     for array in (a, b):

@@ -271,8 +271,8 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
                 raise OSError(errno.EIO, "input/output error")
             return real(self, state)
 
-        real = group_member.Member._write_live
-        patch.setattr(group_member.Member, "_write_live", fail)
+        real = group_member.GroupShare._write_live
+        patch.setattr(group_member.GroupShare, "_write_live", fail)
         fleet.grow("abc")
         assert {name: opened(tmp_path, name) for name in NAMES} == fleet.versions[-1]
         # Who decided must not forget it.
@@ -298,14 +298,14 @@ def decided(tmp_path, monkeypatch):
     folder = tmp_path / "fleet"
     folder.mkdir()
     fleet = Fleet(folder)
-    real, seen = group_member.Member.decide, []
+    real, seen = group_member.GroupShare.decide, []
 
     def decide(self, group):
         real(self, group)
         seen.append(images(folder))
 
     with monkeypatch.context() as patch:
-        patch.setattr(group_member.Member, "decide", decide)
+        patch.setattr(group_member.GroupShare, "decide", decide)
         fleet.grow("ab")
     fleet.close()
     return restored(seen[0], folder)
@@ -448,8 +448,8 @@ def test_an_interrupt_behind_the_decision(tmp_path, monkeypatch):
             real(self, group)
             raise KeyboardInterrupt
 
-        real = group_member.Member.decide
-        patch.setattr(group_member.Member, "decide", interrupted)
+        real = group_member.GroupShare.decide
+        patch.setattr(group_member.GroupShare, "decide", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fleet.grow("abc")
     after = fleet.now()
