@@ -35,38 +35,14 @@ __all__ = [  # noqa: F822 -- most are set below
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
 ) -> xa.ExtArray:
-    """Frequencies of a transform.
-
-    Parameters
-    ----------
-    n : int
-    d : float
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Return the frequencies of a transform."""
     return _of_dtype(np.fft.fftfreq(n, d, device=device), dtype)
 
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
 ) -> xa.ExtArray:
-    """Frequencies of a transform of real numbers.
-
-    Parameters
-    ----------
-    n : int
-    d : float
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Return the frequencies of a transform of real numbers."""
     return _of_dtype(np.fft.rfftfreq(n, d, device=device), dtype)
 
 

@@ -1,4 +1,7 @@
-"""Functions that the standard defines otherwise than NumPy: by signature, or by result."""
+"""Functions that the standard defines otherwise than NumPy: by signature, or by result.
+
+The parameters are those of the standard, which describes them; what is special here is said.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def _check_device(device: Any) -> None:
 def asarray(
     obj: Any, /, *, dtype: DTypeLike | None = None, device: Any = None, copy: bool | None = None
 ) -> xa.ExtArray:
-    """Array of anything, in memory; an array of ours is given back as it is.
+    """Make an array of anything, in memory; an array of ours is given back as it is.
 
     Parameters
     ----------
@@ -64,10 +67,6 @@ def asarray(
     device : "cpu", optional
     copy : bool, optional
         False: an error where elements would have to be copied.
-
-    Returns
-    -------
-    ExtArray
     """
     _check_device(device)
     if isinstance(obj, xa.ExtArray) and not copy and dtype in (None, obj.dtype):
@@ -91,7 +90,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> xa.ExtArray:
-    """Array of the elements of another library's array, copied.
+    """Copy the elements of another library's array.
 
     Parameters
     ----------
@@ -100,10 +99,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> x
     device : "cpu", optional
     copy : bool, optional
         False is an error, unless `x` is an array of ours.
-
-    Returns
-    -------
-    ExtArray
     """
     _check_device(device)
     if isinstance(x, xa.ExtArray) or copy is False:
@@ -112,167 +107,58 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> x
 
 
 def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
-    """Array whose elements will be set.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array whose elements will be set."""
     return zeros(shape, dtype=dtype, device=device)
 
 
 def zeros(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
-    """Array of zeros.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of zeros."""
     _check_device(device)
     return xa.zeros(shape, float if dtype is None else dtype)
 
 
 def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
-    """Array of ones.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of ones."""
     return full(shape, 1, dtype=float if dtype is None else dtype, device=device)
 
 
 def full(
     shape: Shape, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> xa.ExtArray:
-    """Array of one value.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-    fill_value : scalar
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of one value."""
     _check_device(device)
     return xa.full(shape, fill_value, dtype)
 
 
 def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
-    """Array of the shape of another, whose elements will be set.
-
-    Parameters
-    ----------
-    x : ExtArray
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of the shape of another, whose elements will be set."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
 def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
-    """Array of zeros, of the shape of another.
-
-    Parameters
-    ----------
-    x : ExtArray
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of zeros, of the shape of another."""
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
-    """Array of ones, of the shape of another.
-
-    Parameters
-    ----------
-    x : ExtArray
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of ones, of the shape of another."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def full_like(
     x: Array, /, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
 ) -> xa.ExtArray:
-    """Array of one value, of the shape of another.
-
-    Parameters
-    ----------
-    x : ExtArray
-    fill_value : scalar
-    dtype : dtype, optional
-    device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Create an array of one value, of the shape of another."""
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
 def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[xa.ExtArray]:
-    """Coordinate matrices, as `numpy.meshgrid` makes them.
-
-    Parameters
-    ----------
-    *arrays : ExtArray
-    indexing : {"xy", "ij"}
-
-    Returns
-    -------
-    list of ExtArray
-    """
+    """Make coordinate matrices, as `numpy.meshgrid` does."""
     return list(as_arrays(np.meshgrid(*arrays, indexing=indexing)))
 
 
 def broadcast_arrays(*arrays: Array) -> list[xa.ExtArray]:
-    """Arrays of one shape, as `numpy.broadcast_arrays` makes them.
-
-    Parameters
-    ----------
-    *arrays : ExtArray
-
-    Returns
-    -------
-    list of ExtArray
-    """
+    """Copy arrays to one shape, as `numpy.broadcast_arrays` shows them."""
     return list(as_arrays(np.broadcast_arrays(*arrays)))
 
 
@@ -280,7 +166,7 @@ def broadcast_arrays(*arrays: Array) -> list[xa.ExtArray]:
 
 
 def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> xa.ExtArray:
-    """Array of the same elements, of another dtype; they are cast block by block.
+    """Copy an array to another dtype; elements are cast block by block.
 
     Parameters
     ----------
@@ -289,10 +175,6 @@ def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = No
     copy : bool
         False: `x` itself where it has the dtype.
     device : "cpu", optional
-
-    Returns
-    -------
-    ExtArray
     """
     _check_device(device)
     if not copy and x.dtype == dtype and isinstance(x, xa.ExtArray):
@@ -327,16 +209,7 @@ def _dtype_of(x: Any) -> np.dtype[Any]:
 
 
 def finfo(type: Any, /) -> Finfo:  # noqa: A002 -- the standard's name
-    """Limits of a floating-point dtype, or of the parts of a complex one.
-
-    Parameters
-    ----------
-    type : dtype or ExtArray
-
-    Returns
-    -------
-    Finfo
-    """
+    """Return the limits of a floating-point dtype, or of the parts of a complex one."""
     found = np.finfo(_dtype_of(type))
     return Finfo(
         found.bits,
@@ -349,16 +222,7 @@ def finfo(type: Any, /) -> Finfo:  # noqa: A002 -- the standard's name
 
 
 def iinfo(type: Any, /) -> Iinfo:  # noqa: A002 -- the standard's name
-    """Limits of an integer dtype.
-
-    Parameters
-    ----------
-    type : dtype or ExtArray
-
-    Returns
-    -------
-    Iinfo
-    """
+    """Return the limits of an integer dtype."""
     found = np.iinfo(_dtype_of(type))
     return Iinfo(found.bits, found.max, found.min, found.dtype)
 
@@ -367,17 +231,7 @@ def iinfo(type: Any, /) -> Iinfo:  # noqa: A002 -- the standard's name
 
 
 def clip(x: Array, /, min: Any = None, max: Any = None) -> xa.ExtArray:  # noqa: A002
-    """Elements between two bounds.
-
-    Parameters
-    ----------
-    x : ExtArray
-    min, max : ExtArray or scalar, optional
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Bring elements between two bounds."""
     result: xa.ExtArray = as_arrays(np.clip(x, min, max))
     return result
 
@@ -385,19 +239,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> xa.ExtArray:  # noqa:
 def sort(
     x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> xa.ExtArray:
-    """Sorted elements.
-
-    Parameters
-    ----------
-    x : ExtArray
-    axis : int
-    descending : bool
-    stable : bool
-
-    Returns
-    -------
-    ExtArray
-    """
+    """Sort elements."""
     result = np.sort(x, axis=axis, stable=stable)
     found: xa.ExtArray = as_arrays(np.flip(result, axis) if descending else result)
     return found
@@ -406,7 +248,7 @@ def sort(
 def argsort(
     x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
 ) -> xa.ExtArray:
-    """Indices that sort elements.
+    """Return the indices that sort elements.
 
     Parameters
     ----------
@@ -415,10 +257,6 @@ def argsort(
     descending : bool
     stable : bool
         Equal elements keep their order.
-
-    Returns
-    -------
-    ExtArray
     """
     if descending:
         # Backwards twice, so that equal elements keep their order.
@@ -437,12 +275,7 @@ class Info:
     """The inspection functions of the standard: dtypes, devices, capabilities."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the capabilities that not every library has.
-
-        Returns
-        -------
-        dict
-        """
+        """Return the capabilities that not every library has."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -450,58 +283,24 @@ class Info:
         }
 
     def default_device(self) -> str:
-        """Device of new arrays.
-
-        Returns
-        -------
-        str
-        """
+        """Return the device of new arrays."""
         return "cpu"
 
     def devices(self) -> list[str]:
-        """Devices that there are.
-
-        Returns
-        -------
-        list of str
-        """
+        """Return the devices that there are."""
         return ["cpu"]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        """Dtypes of new arrays: those of NumPy.
-
-        Parameters
-        ----------
-        device : "cpu", optional
-
-        Returns
-        -------
-        dict
-        """
+        """Return the dtypes of new arrays: those of NumPy."""
         _check_device(device)
         return dict(np.__array_namespace_info__().default_dtypes())
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """Dtypes of a kind: those of NumPy.
-
-        Parameters
-        ----------
-        device : "cpu", optional
-        kind : str or tuple of str, optional
-
-        Returns
-        -------
-        dict
-        """
+        """Return the dtypes of a kind: those of NumPy."""
         _check_device(device)
         return dict(np.__array_namespace_info__().dtypes(kind=kind))
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 -- the standard's name
-    """Return the inspection functions of the namespace.
-
-    Returns
-    -------
-    Info
-    """
+    """Return the inspection functions of the namespace."""
     return Info()

@@ -17,16 +17,12 @@ __all__ = ["as_arrays", "wrap", "wrap_all"]
 
 
 def as_arrays(result: Any) -> Any:
-    """Arrays of ours, in memory, in place of NumPy's arrays and scalars.
+    """Put arrays of ours, in memory, in the place of NumPy's arrays and scalars.
 
     Parameters
     ----------
     result : object
         Lists and tuples, named ones too, are gone through; other objects stay.
-
-    Returns
-    -------
-    object
     """
     if isinstance(result, (np.ndarray, np.generic)):
         return xa.from_array(np.asarray(result))
@@ -39,16 +35,12 @@ def as_arrays(result: Any) -> Any:
 
 
 def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Function of NumPy that gives arrays of ours.
+    """Make a function of NumPy one that gives arrays of ours.
 
     Parameters
     ----------
     function : callable
         It streams arrays of ours as far as NumPy's protocols let it.
-
-    Returns
-    -------
-    callable
     """
 
     @functools.wraps(function)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from extarray._core._lists import in_bounds
-from extarray.selection.entries import as_item, is_array, n_axes, numpys_error, refusal
+from extarray.selection.entries import is_array, n_axes, numpys_error, parse, refusal
 from extarray.selection.factors import Points, Progression, in_order
 from extarray.selection.masks import of_mask
 from extarray.selection.query import Kind, Query
@@ -59,7 +59,7 @@ def as_query(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Query:
     >>> as_query((0, slice(None), [1, 2]), (3, 4, 5), np.dtype("f8")).shape
     (2, 4)
     """
-    items = [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    items = parse(key)
     missing = len(shape) - sum(map(n_axes, items))
     ellipses = sum(item is ... for item in items)
     if missing < 0 or ellipses > 1 or any(item is NotImplemented for item in items):

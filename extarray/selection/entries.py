@@ -24,8 +24,14 @@ __all__ = [
     "is_source",
     "n_axes",
     "numpys_error",
+    "parse",
     "refusal",
 ]
+
+
+def parse(key: Any) -> list[Any]:
+    """Convert all that stands between the brackets, entry by entry, as `as_item` does."""
+    return [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
 
 
 def as_item(item: Any) -> Any:

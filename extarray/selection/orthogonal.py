@@ -8,7 +8,7 @@ import numpy as np
 
 from extarray.common.errors import BoundsError, SelectionError
 from extarray.grid.chunking import grid_of
-from extarray.selection.entries import as_item, check_bounds, is_array
+from extarray.selection.entries import check_bounds, is_array, parse
 from extarray.selection.factors import Points, Progression
 from extarray.selection.masks import of_mask
 from extarray.selection.query import Query
@@ -41,7 +41,7 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
     >>> orthogonal_query(([0, 2], slice(None), [1, 2, 3]), (3, 4, 5)).shape
     (2, 4, 3)
     """
-    items = [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    items = parse(key)
     if sum(item is ... for item in items) > 1:
         raise SelectionError("an index can only have a single ellipsis ('...')")
     missing = len(shape) - sum(item is not ... for item in items)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from extarray.common.errors import SelectionError
-from extarray.selection.entries import as_item, check_bounds, is_array
+from extarray.selection.entries import as_item, check_bounds, is_array, parse
 from extarray.selection.factors import Points
 from extarray.selection.masks import of_mask
 from extarray.selection.query import Query
@@ -38,12 +38,10 @@ def pointwise_query(key: Any, shape: Shape) -> Query:
     >>> pointwise_query(([0, 2], [1, 3]), (3, 4)).shape
     (2,)
     """
-    items = key if isinstance(key, tuple) else (key,)
-    if len(items) == 1:
-        item = as_item(items[0])
-        if is_array(item) and item.dtype.kind == "b":
-            return mask_query(item, shape)
-    return coordinate_query(key, shape)
+    items = parse(key)
+    if len(items) == 1 and is_array(items[0]) and items[0].dtype.kind == "b":
+        return mask_query(items[0], shape)
+    return _points_query(key, items, shape)
 
 
 def mask_query(mask: Any, shape: Shape) -> Query:
@@ -86,7 +84,11 @@ def coordinate_query(key: Any, shape: Shape) -> Query:
     BoundsError, SelectionError
         IndexErrors.
     """
-    items = [as_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    return _points_query(key, parse(key), shape)
+
+
+def _points_query(key: Any, items: list[Any], shape: Shape) -> Query:
+    """Make the query of points, by the entries of the key."""
     points = [np.asarray(item) for item in items if isinstance(item, (int, np.ndarray))]
     if len(points) != len(items) or any(point.dtype.kind == "b" for point in points):
         raise SelectionError(
