@@ -71,6 +71,11 @@ def test_ranks_leave_statements(mpirun, path, ranks, engine):
     mpirun(ranks, "leaving.py", path, engine, timeout=60)
 
 
+@pytest.mark.parametrize("engine", ["mpi-io", "mmap"])
+def test_one_rank_alone_calls_nothing_collective(mpirun, path, engine):
+    mpirun(2, "alone.py", path, engine)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["mpi-io", "mmap"])
 def test_growth_from_outside(mpirun, path, engine):
