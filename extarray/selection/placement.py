@@ -16,6 +16,7 @@ from extarray.common.config import config
 from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order
 from extarray.selection.masks import Trues
 from extarray.selection.parts import line_of, moved_part, selected_part, true_points
+from extarray.streaming.blocks import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -252,7 +253,7 @@ class Placement(NamedTuple):
         if found is None:
             return None
         own, items, dims = found
-        block = array._peek(own, writable)
+        block = view_of(array, own, writable)
         if block is None:
             return None
         block = block[(*items, ...)].transpose(np.argsort(dims))
