@@ -16,7 +16,7 @@ from extarray.common.config import config
 from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order
 from extarray.selection.masks import Trues
 from extarray.selection.parts import line_of, moved_part, selected_part, true_points
-from extarray.streaming.blocks import view_of
+from extarray.streaming.blocks import Source, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -235,12 +235,12 @@ class Placement(NamedTuple):
             own.append(slice(low, high + 1))
         return tuple(own), tuple(items), dims
 
-    def peek(self, array: ArrayCore, box: Box, writable: bool) -> NDArray[Any] | None:
+    def peek(self, array: Source, box: Box, writable: bool) -> NDArray[Any] | None:
         """Show a box of elements that lies in one chunk, or nothing.
 
         Parameters
         ----------
-        array : ArrayCore
+        array : Source
         box : tuple of slice
         writable : bool
 
