@@ -20,6 +20,8 @@ From the top down; each module uses some of those below it, and none above:
     Checks of arguments: an int, an axis, a flag, a number of bytes, one of a few texts.
 ``formatting``
     Texts of facts: sizes, attributes, fill values, and a dict that prints as a table.
+``limits``
+    Limits at which work is cut into pieces, shared or given up, which tests change.
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 

@@ -7,14 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from extarray.common.formatting import format_bytes
+from extarray.common.limits import limits
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
 __all__ = ["Progress", "say"]
-
-_INTERVAL = 0.2  # seconds between two looks of the line
 
 
 class Progress:
@@ -53,7 +52,7 @@ class Progress:
         if not self._shown:
             return
         now = time.monotonic()
-        if now - self._last >= _INTERVAL:
+        if now - self._last >= limits.progress_interval:
             self._last = now
             self._show(now)
 

@@ -9,14 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from extarray.common.config import config
+from extarray.common.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["run_in_shares", "run_together"]
-
-# The least share of a thread.
-_SHARE = 1 << 23
 
 
 def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit: int = 1) -> None:
@@ -43,7 +41,7 @@ def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit:
     >>> found
     [100]
     """
-    n = min(config.threads, (stop - start) // _SHARE)
+    n = min(config.threads, (stop - start) // limits.share_bytes)
     if n <= 1:
         call(start, stop)
         return

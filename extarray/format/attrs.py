@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ArgumentTypeError, CorruptError, LimitError
+from extarray.common.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
 
 _MISSING = object()
-# Bytes, which the files count with 32 bits.
-_LONGEST = 2**32 - 1
 
 
 def _checked(value: Any, where: str) -> Any:
@@ -111,9 +110,10 @@ def encode_attrs(values: Any) -> str:
         raise ArgumentTypeError(f"attrs have a text that is no Unicode: {error}") from None
     except ValueError as error:
         raise ArgumentTypeError(f"attrs have a value that JSON cannot hold: {error}") from None
-    if length > _LONGEST:
+    if length > limits.attrs_bytes:
         raise LimitError(
-            f"attrs are {length} bytes of JSON; {_LONGEST} are possible: keep large data in arrays"
+            f"attrs are {length} bytes of JSON; {limits.attrs_bytes} are possible: keep large data "
+            "in arrays"
         )
     return text
 

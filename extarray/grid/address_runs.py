@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from extarray.common.errors import BoundsError, SelectionError
+from extarray.common.limits import limits
 from extarray.grid.chunking import product
 
 if TYPE_CHECKING:
@@ -39,10 +40,6 @@ class History(Protocol):
     def segments(self) -> int: ...
     def addresses(self, indices: ArrayLike) -> NDArray[np.int64]: ...
     def _growth(self, segment: int) -> tuple[int, int, Index, Index]: ...
-
-
-# Chunks, or runs of them, whose addresses are looked up at once.
-_LOOKED_UP = 1 << 16
 
 
 def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
@@ -108,7 +105,7 @@ def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iter
         yield from product(*map(range, start, stop))
         return
     extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
-    if math.prod(extents) <= _LOOKED_UP:
+    if math.prod(extents) <= limits.addresses_at_once:
         indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
         yield from map(tuple, indices[np.argsort(axial.addresses(indices))].tolist())
         return
@@ -164,7 +161,7 @@ def runs_together(
         Of one run each; the last is not one of the run.
     """
     extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
-    if math.prod(extents) <= _LOOKED_UP:
+    if math.prod(extents) <= limits.addresses_at_once:
         indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
         addresses = np.sort(axial.addresses(indices))
         parted = np.ones(len(addresses) + 1, bool)  # before each, and behind the last
@@ -179,8 +176,9 @@ def runs_together(
             axis = in_runs[0]
             low[axis], ends[axis] = ends[axis], low[axis]
         size = math.prod(shape)
-        for place in range(0, size, _LOOKED_UP):
-            corners = np.tile(np.array(low, np.int64), (min(size - place, _LOOKED_UP), 1))
+        at_once = limits.addresses_at_once
+        for place in range(0, size, at_once):
+            corners = np.tile(np.array(low, np.int64), (min(size - place, at_once), 1))
             if of_runs:
                 corners[:, of_runs] += _indices(place, len(corners), shape)
             firsts = axial.addresses(corners)

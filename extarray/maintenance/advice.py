@@ -20,6 +20,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from extarray.common.arguments import check_choice, parse_bytes
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
 from extarray.common.formatting import format_bytes
+from extarray.common.limits import limits
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape, choose_chunks, grid_of
 
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Advice", "Alternative", "advise_chunks"]
 
 _PAGE = 4096
-#: Shapes whose cost is worked out one row of the last axis at a time: all there are, where they are
-#: no more.
-_MOST_ROWS = 1 << 14
-_MOST_ALONG = 1 << 12
-#: Rows that are tried together at most: the axes of larger arrays take turns, two at a time.
-_MOST_TOGETHER = 1 << 16
 _MEASURES = ("chunks", "bytes", "pages")
 
 
@@ -360,7 +355,7 @@ class _Problem:
         tried = self._candidates(limit)
         tables = [(self.met(j, values), self.waste(j, values)) for j, values in enumerate(tried)]
         everything = [range(len(values)) for values in tried[:-1]]
-        if math.prod(map(len, everything)) <= _MOST_TOGETHER:
+        if math.prod(map(len, everything)) <= limits.advice_together:
             return self._descend(self._best(limit, tried, tables, everything), limit)
         return self._descend(self._by_pairs(limit, tried, tables), limit)
 
@@ -422,12 +417,12 @@ class _Problem:
         """Return the extents of chunks to try along each axis, in rising order."""
         lengths = self.longest(limit)
         rows = len(lengths) - 1
-        most = _MOST_ROWS if rows <= 1 else max(4, int(_MOST_ROWS ** (1 / rows)))
-        all_rows = math.prod(lengths[:-1]) <= _MOST_ROWS
+        most = limits.advice_rows if rows <= 1 else max(4, int(limits.advice_rows ** (1 / rows)))
+        all_rows = math.prod(lengths[:-1]) <= limits.advice_rows
         result = []
         for j, length in enumerate(lengths):
-            along = _MOST_ALONG if j == rows else most
-            if length <= along or (all_rows and length <= _MOST_ROWS):
+            along = limits.advice_along if j == rows else most
+            if length <= along or (all_rows and length <= limits.advice_rows):
                 result.append(np.arange(1, length + 1))
                 continue
             values = {1, length, *np.unique(self.requests[:, j]).tolist()[:along]}

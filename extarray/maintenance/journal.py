@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import StorageError
+from extarray.common.limits import limits
 from extarray.format.attrs import decode_attrs, encode_attrs
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "first_notes", "has_notes"]
 
 _KEY = "extarray.rechunk"
-#: Seconds of work that a loss of power may cost: what is noted is on the disk.
-_INTERVAL = 10.0
 
 
 def first_notes(job: dict[str, Any]) -> str:
@@ -94,7 +93,7 @@ class Journal:
     @property
     def is_due(self) -> bool:
         """Tell whether it is time to bring what is done to the disk."""
-        return time.monotonic() - self._last >= _INTERVAL
+        return time.monotonic() - self._last >= limits.journal_interval
 
     def save(self) -> None:
         """Bring what is done to the disk: the elements first."""

@@ -13,6 +13,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from extarray.common.limits import limits
 from extarray.grid.rechunk_axis import Axis
 from extarray.maintenance.rechunk_pass import Index, Pass, Task, check_memory, elements_held
 
@@ -27,18 +28,10 @@ __all__ = [
     "swept_pass",
 ]
 
-#: Bytes of a step, where memory allows: a call for less costs more than the copying, and what is
-#: much larger is not in the caches any more when it is written.
-STEP_BYTES = 1 << 21
-#: The same while several axes are swept: what the slower ones hold is copied once more, and their
-#: chunks are written in parts.
-SWEPT_BYTES = 1 << 27
 #: More would mean chunks that hardly differ from each other.
 MOST_PASSES = 16
 #: Passes, where some of them may read chunks again: each is searched for at length.
 _MOST_MIXED = 4
-#: Templates of an axis that are tried at first, and in all along the axes but the last.
-_TRIED = 128
 _TRIED_TOGETHER = 4096
 _MOST_ORDERS = 24
 
@@ -133,7 +126,7 @@ def _descend(
 def _most_tried(n_axes: int, n_orders: int = 1) -> int:
     """Return how many templates to try along each of several axes; the last is searched apart."""
     if n_axes <= 2:
-        return _TRIED
+        return limits.templates_tried
     return max(3, int((_TRIED_TOGETHER / n_orders) ** (1 / (n_axes - 1))))
 
 
@@ -246,7 +239,7 @@ def resident_pass(task: Task, budget: int) -> Pass | None:
 def _enlarged(p: Pass, budget: int) -> Pass:
     """Return the same pass in larger steps, while these are small: each call costs something."""
     while True:
-        room = min(budget, SWEPT_BYTES if len(p.traversal) > 1 else STEP_BYTES)
+        room = min(budget, limits.swept_bytes if len(p.traversal) > 1 else limits.step_bytes)
         for j in reversed(range(len(p.shape))):
             larger = _larger(p, j)
             if larger is not None and larger.memory <= room:
@@ -371,7 +364,7 @@ def plan_passes(
     task = check_memory(task, budget, tables)
     budget -= sum(tables)
     small = task.in_one_step(tuple(axis.extent + axis.shift for axis in task.axes))
-    if small.memory <= min(budget, STEP_BYTES):
+    if small.memory <= min(budget, limits.step_bytes):
         return [small]  # one step has the whole array
 
     def sequence(

@@ -14,6 +14,7 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray.common.errors import CorruptError
+from extarray.common.limits import limits
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     extent_capacity,
@@ -50,7 +51,6 @@ Index = tuple[int, ...]
 Bounds = tuple[Index, Index]
 
 _AT_ONCE = 1 << 14  # chunks that are looked at together
-_MOST_CHUNKS = 1 << 20  # that are looked at one by one
 _MOST_BOUNDS = 6
 
 
@@ -258,7 +258,7 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
     boxes = [_elements(box, header, block) for box in _whole_boxes(axial, n)]
     if not boxes:
         return Salvage(None, [((), ())], n, [])
-    if n > _MOST_CHUNKS:
+    if n > limits.chunks_looked_at:
         # Whole rows of chunks alone: what is left of one more row is what lies outside.
         segment, rest = _cut_segment(axial, n)
         row = n if segment is None else n - rest % segment.row

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import StorageError
+from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.maintenance.execute import Mover
 from extarray.streaming.mapped_pages import Passing
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     Template = tuple[tuple[int, int], ...]
 
 __all__ = ["Crew"]
-
-#: Bytes that make a thread worth its while.
-_SHARE = 1 << 23
 
 
 class Crew:
@@ -59,7 +57,7 @@ class Crew:
         self, p: Pass, source: Readable, target: Writable, dtype: np.dtype[Any], memory: int
     ) -> None:
         self.done = 0
-        most = min(memory // p.memory, p.n_templates, p.bytes_written // _SHARE)
+        most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
         self._movers = [Mover(p, source, target, dtype) for _ in range(n)]
         self._lock = threading.Lock()

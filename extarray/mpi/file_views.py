@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import PartnerError, StorageError, TruncatedError
+from extarray.common.limits import limits
 from extarray.mpi.runtime import library, loses_errors, make_info, storage_error_of
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from extarray.storage.filesystem import File
 
 __all__ = ["FileViews", "Rounds"]
-
-# Of one view: its type has to be described to MPI, and sizes are counted in 32 bits by some.
-_VIEW_BYTES = 1 << 30
-_VIEW_RUNS = 1 << 20
 
 
 # A view of no parts: the first part of each piece, and the one behind the last.
@@ -91,8 +88,8 @@ def _views(plan: Plan, stage: int) -> Iterator[list[int]]:
     ends, run_ends = plan.nbytes.cumsum(), plan.n_runs.cumsum()
     first, n = 0, len(ends)
     while first < n:
-        view = _behind(ends, first, _VIEW_BYTES)
-        view = max(first + 1, min(view, _behind(run_ends, first, _VIEW_RUNS)))
+        view = _behind(ends, first, limits.view_bytes)
+        view = max(first + 1, min(view, _behind(run_ends, first, limits.view_runs)))
         edges = [first]
         while edges[-1] < view:
             edges.append(min(view, max(edges[-1] + 1, _behind(ends, edges[-1], stage))))

@@ -16,6 +16,7 @@ import numpy as np
 
 from extarray._core._parts import Parts
 from extarray.common.errors import BoundsError
+from extarray.common.limits import limits
 from extarray.grid.order import positions
 from extarray.selection.factors import Points, Progression
 from extarray.selection.masks import Trues
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileLayout", "Job", "Plan", "Range", "box_jobs", "query_jobs"]
 
-# Parts, and elements of a list, that are planned at once.
-_PARTS = 1 << 18
-_ELEMENTS = 1 << 20
 # Results beyond the caches.
 _STREAM_BYTES = 1 << 23
 
@@ -237,7 +235,7 @@ def _pieces(ranges: list[Range], offset: int, chunk: int, tile: int) -> _Pieces:
 
 def _halved(box: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
     """Yield boxes of so many pieces as are planned at once."""
-    if math.prod(stop - start for start, stop in box) <= _PARTS:
+    if math.prod(stop - start for start, stop in box) <= limits.parts_at_once:
         yield box
         return
     j = max(range(len(box)), key=lambda i: box[i][1] - box[i][0])
@@ -348,10 +346,10 @@ def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDAr
 def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:
     """Yield parts of a query that are listed at once, and where they are in it."""
     whole = tuple(slice(0, n) for n in query.shape)
-    if query.size > _ELEMENTS:
+    if query.size > limits.elements_at_once:
         is_cut = False
         ones = (1,) * len(query.extents)  # cuts need not lie between chunks
-        for part, piece in query.cut(_ELEMENTS / query.size, ones, False):
+        for part, piece in query.cut(limits.elements_at_once / query.size, ones, False):
             is_cut = True
             for inner, smaller in _cut(piece):
                 outer = tuple(

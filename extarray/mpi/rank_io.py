@@ -26,6 +26,7 @@ from extarray.array.growth import write_values
 from extarray.array.together import check_out, grown_at_start, values_of
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.common.limits import limits
 from extarray.grid.chunking import grain
 from extarray.grid.tiles import tiles
 from extarray.mpi.patches import Box
@@ -52,9 +53,6 @@ __all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "check
 
 # What a rank has of each axis: its zones are the outer product.
 _Ranges = list[list[slice]]
-
-# Bytes that are added to under one lock, unless a chunk has more: others wait for as long.
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -276,7 +274,8 @@ def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> Non
     """Add to a selection of a `ParallelArray` in files, as this rank alone."""
     box = Box.of(selection, array.shape, array.dtype)
     added = box.view(spread(scaled(values, alpha, array.dtype), box.shape))
-    for part in tiles(box.extents, array.chunks, array.itemsize, limit=_BLOCK_BYTES, split=False):
+    limit = limits.locked_bytes
+    for part in tiles(box.extents, array.chunks, array.itemsize, limit=limit, split=False):
         ranges = [some[s] for some, s in zip(box.ranges, part, strict=True)]
         place = tuple(slice(some.start, some.stop, some.step) for some in ranges)
         with (

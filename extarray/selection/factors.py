@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
+from extarray.common.limits import limits
 from extarray.streaming.elementwise import apart
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ __all__ = [
 #: Bytes of the tables of a query: for a point on its way into order, at most, and for a chunk.
 POINT_BYTES = 40
 PART_BYTES = 64
-_WORD = 64  # bits for an element that is listed: its place in the chunk, and its number
 
 
 class Factor(Protocol):
@@ -240,7 +240,8 @@ def listed(count: int, chunks: Shape) -> float:
     float
         1 or more: all of it, as it is unless chunks have 2**40 elements or lists 2**24.
     """
-    return float(2.0 ** (_WORD - (math.prod(chunks) - 1).bit_length()) / max(count, 1))
+    bits = limits.element_bits - (math.prod(chunks) - 1).bit_length()
+    return float(2.0**bits / max(count, 1))
 
 
 def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,6 @@ import fcntl
 import math
 import os
 import struct
-import sys
 import time
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
+from extarray.common.limits import limits
 from extarray.format.constants import BLOCK, HOLDER_AT, HOLDER_BYTES
 from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.header import decode_header, header_bytes_of
@@ -66,12 +66,8 @@ _later = LazyImports({"socket": "gethostname"})
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
-# Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
-_PATIENCE = 5.0
 # Seconds at most for a writer that has just taken the lock to say who it is.
 _NOTE_PATIENCE = 0.5
-# Elsewhere struct flock is another one, also where there are such locks, as on macOS.
-_HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
 # Bytes that writers lock who share an array.
 _COMMIT = 1 << 62
@@ -87,7 +83,7 @@ _CHUNKS = 1 << 62
 def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
     """Set a lock on a range of bytes (of length 0: all from `start` on), if it is free."""
     try:
-        if _HAS_RANGES:
+        if limits.has_range_locks:
             _call(file, fcntl.F_OFD_SETLK, kind, start, length)
         else:
             # BSD and macOS: flock has the same meaning there.
@@ -198,7 +194,7 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
     StorageError
         An OSError: this system cannot lock ranges for an open file.
     """
-    if not _HAS_RANGES:
+    if not limits.has_range_locks:
         raise StorageError(
             errno.ENOTSUP,
             "cannot share it with other writers: that needs open-file-description locks on ranges "
@@ -207,7 +203,7 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         )
     end = _end(timeout)
     _take(file, path, fcntl.F_RDLCK, _MEMBER, 1, end)
-    patience = None if end is None else max(end, time.monotonic() + _PATIENCE)
+    patience = None if end is None else max(end, time.monotonic() + limits.commit_patience)
     for _ in _attempts(end):
         for _ in _attempts(patience):
             if _try(file, fcntl.F_WRLCK, _COMMIT, 1):
@@ -395,7 +391,7 @@ def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
     """
     start = _CHUNKS + address
     try:
-        if _HAS_RANGES:
+        if limits.has_range_locks:
             _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, start, count)
         else:
             with file as fd:
@@ -500,7 +496,7 @@ def _is_running(pid: int) -> bool:
 
 def _is_shared(file: FileCore) -> bool:
     """Whether those who have it open are writers that share it."""
-    return _HAS_RANGES and _obstacle(file, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK
+    return limits.has_range_locks and _obstacle(file, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK
 
 
 def _note(file: FileCore) -> bytes:
@@ -551,7 +547,7 @@ def can_tell() -> bool:
     -------
     bool
     """
-    return _HAS_RANGES
+    return limits.has_range_locks
 
 
 def is_held(file: FileCore) -> bool:
@@ -566,4 +562,4 @@ def is_held(file: FileCore) -> bool:
     -------
     bool
     """
-    return _HAS_RANGES and _obstacle(file, fcntl.F_WRLCK, 0, 0) != fcntl.F_UNLCK
+    return limits.has_range_locks and _obstacle(file, fcntl.F_WRLCK, 0, 0) != fcntl.F_UNLCK

@@ -20,6 +20,7 @@ from peaks import peaks
 from tasks import Counted, tasks
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.maintenance import execute
 from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_plan import plan_passes
@@ -168,7 +169,7 @@ def test_each_chunk_is_read_and_written_once(tmp_path, monkeypatch):
         return fetch(self, selection, out, order)
 
     monkeypatch.setattr(xa.ExtArray, "_fetch", counted)
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1)
+    monkeypatch.setattr(limits, "step_bytes", 1)
     xa.rechunk(a, tmp_path / "new", chunks=(5, 16), max_memory=8 * 1344).close()
     assert (visits == 1).all()
 
@@ -276,7 +277,7 @@ def test_verification_finds_what_was_not_written(cube, tmp_path, monkeypatch):
     def forgetful(self, template):
         yield from itertools.islice(move(self, template), 1)
 
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1)
+    monkeypatch.setattr(limits, "step_bytes", 1)
     monkeypatch.setattr(execute.Mover, "move", forgetful)
     arguments = {"chunks": (2, 5, 3), "max_memory": 2000}
     with pytest.raises(xa.StorageError, match="read as something else"):
@@ -316,7 +317,7 @@ TWO = {"chunks": (64, 1), "max_memory": 8 * 64 * 8}
 def test_interrupted_work_goes_on_or_starts_anew(
     tmp_path, monkeypatch, arguments, n_templates, stop, resume
 ):
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1)
+    monkeypatch.setattr(limits, "step_bytes", 1)
     values = np.arange(64 * 64).reshape(64, 64)
     a = xa.from_array(values, chunks=(1, 64))
     assert sum(p.n_templates for p in xa.rechunk_plan(a, **arguments).passes) == n_templates
@@ -334,7 +335,7 @@ def test_interrupted_work_goes_on_or_starts_anew(
 
 
 def test_only_two_passes_are_on_the_disk_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1)
+    monkeypatch.setattr(limits, "step_bytes", 1)
     values = np.arange(64 * 64).reshape(64, 64)
     a = xa.from_array(values, chunks=(1, 64))
     arguments = {"chunks": (64, 1), "max_memory": 2 * 8 * 64}
@@ -396,7 +397,7 @@ def test_what_is_left_of_other_work_is_not_used(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_left_of_other_elements_is_not_used(tmp_path, monkeypatch, one, other):
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1)
+    monkeypatch.setattr(limits, "step_bytes", 1)
     arguments = {"chunks": (16, 4), "max_memory": 6000}
     a = xa.from_array(np.arange(64 * 64).reshape(64, 64), chunks=(8, 8))
     with monkeypatch.context() as patch:
@@ -421,9 +422,9 @@ def test_what_a_kill_has_left_of_a_pass_that_was_being_created_is_removed(tmp_pa
 KILLED = """
 import os, signal, sys
 import extarray as xa
-from extarray.maintenance import journal
+from extarray.common.limits import limits
 from extarray.maintenance.execute import Mover
-journal._INTERVAL = 0
+limits.journal_interval = 0
 move, count = Mover.move, 0
 def killing(self, template):
     global count
@@ -439,7 +440,7 @@ xa.rechunk(sys.argv[1], sys.argv[2] or None, chunks=(64, 1), max_memory=4096,
 
 @pytest.mark.parametrize("in_place", [False, True])
 def test_killed_work_goes_on(tmp_path, script, monkeypatch, capsys, in_place):
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1 << 23)
+    monkeypatch.setattr(limits, "step_bytes", 1 << 23)
     values = np.arange(64 * 64).reshape(64, 64)
     xa.from_array(values, tmp_path / "old", chunks=(1, 64)).close()
     path = "" if in_place else str(tmp_path / "new")
@@ -689,8 +690,8 @@ def test_workers(tmp_path):
 
 def share_all(monkeypatch):
     """Have threads share what is not worth it otherwise."""
-    monkeypatch.setattr("extarray.maintenance.rechunk_plan.STEP_BYTES", 1)
-    monkeypatch.setattr("extarray.maintenance.workers._SHARE", 1)
+    monkeypatch.setattr(limits, "step_bytes", 1)
+    monkeypatch.setattr(limits, "share_bytes", 1)
 
 
 @pytest.mark.parametrize("checksum", [False, True])
@@ -770,9 +771,9 @@ def test_a_thread_that_fails_ends_the_work(tmp_path, monkeypatch, where):
 
 PROGRESS = """
 import sys
-from extarray.common import progress
+from extarray.common.limits import limits
 sys.stderr.isatty = lambda: True
-progress._INTERVAL = 0
+limits.progress_interval = 0
 import numpy as np, extarray as xa
 xa.rechunk(xa.from_array(np.arange(6.)), chunks=2, progress=sys.argv[1] == "True")
 """
@@ -816,5 +817,5 @@ def closed_file():
 @pytest.mark.parametrize("stream", [None, object(), closed_file(), Closed()])
 def test_work_goes_on_without_a_terminal(monkeypatch, stream):
     monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr("extarray.common.progress._INTERVAL", 0)
+    monkeypatch.setattr(limits, "progress_interval", 0)
     assert_same(xa.rechunk(xa.from_array(np.arange(6)), chunks=2)[...], np.arange(6))

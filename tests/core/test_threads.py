@@ -15,6 +15,7 @@ from model import sample
 
 import extarray as xa
 from extarray.common import threads as pool
+from extarray.common.limits import limits
 from extarray.maintenance import transform
 from extarray.numpy_api import manipulation
 from extarray.streaming import folding
@@ -224,7 +225,7 @@ def test_arrays_of_their_own(disk):
 
 @pytest.mark.parametrize("can_start", [True, False])
 def test_fill_values_on_several_threads(factory, monkeypatch, can_start):
-    monkeypatch.setattr(pool, "_SHARE", 1000)
+    monkeypatch.setattr(limits, "share_bytes", 1000)
     if not can_start:
 
         def fail(self):
@@ -243,7 +244,7 @@ def test_fill_values_on_several_threads(factory, monkeypatch, can_start):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_range_in_shares(threads, monkeypatch):
-    monkeypatch.setattr(pool, "_SHARE", 1000)
+    monkeypatch.setattr(limits, "share_bytes", 1000)
     parts = []
     with xa.config.set(threads=threads):
         pool.run_in_shares(lambda low, high: parts.append((low, high)), 12, 10_007, 12)

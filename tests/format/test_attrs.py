@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.common.limits import limits
 
 json_values = st.recursive(
     st.none()
@@ -221,7 +222,7 @@ def test_threads_lose_none_of_each_others_attributes():
 
 
 def test_what_the_files_cannot_count(path, monkeypatch):
-    monkeypatch.setattr("extarray.format.attrs._LONGEST", 1000)
+    monkeypatch.setattr(limits, "attrs_bytes", 1000)
     with pytest.raises(xa.errors.LimitError, match="1000 are possible"):
         xa.create(path, 3, attrs={"a": "x" * 1000})
     assert not list(path.parent.iterdir())

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extarray import Axial
+from extarray.common.limits import limits
 from extarray.grid.address_runs import (
     address_runs,
     chunk_indices,
@@ -51,7 +52,7 @@ def test_runs_are_the_addresses_of_a_box(history, eighths, looked_up):
     start, stop = box(axial, eighths)
     expected = addresses(axial, start, stop)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("extarray.grid.address_runs._LOOKED_UP", looked_up)
+        patch.setattr(limits, "addresses_at_once", looked_up)
         runs = list(address_runs(axial, start, stop))
     assert all(first < last for first, last in runs)
     assert sorted(itertools.chain.from_iterable(itertools.starmap(range, runs))) == expected

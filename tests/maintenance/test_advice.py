@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.grid.chunking import choose_chunks
 from extarray.selection.access_log import AccessLog
 
@@ -77,8 +78,8 @@ def test_the_cost_of_three_axes_and_of_alternatives(problem):
 def test_without_all_shapes_a_good_one_is_found(problem):
     shape, access, limit = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("extarray.maintenance.advice._MOST_ROWS", 2)
-        patch.setattr("extarray.maintenance.advice._MOST_ALONG", 4)
+        patch.setattr(limits, "advice_rows", 2)
+        patch.setattr(limits, "advice_along", 4)
         found = xa.advise_chunks(shape, "u1", access, block_bytes=limit)
     assert found.cost <= 2 * xa.advise_chunks(shape, "u1", access, block_bytes=limit).cost
 
@@ -87,7 +88,7 @@ def test_without_all_shapes_a_good_one_is_found(problem):
 def test_axes_in_turn_find_a_good_one(problem):
     shape, access, limit = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("extarray.maintenance.advice._MOST_TOGETHER", 1)
+        patch.setattr(limits, "advice_together", 1)
         found = xa.advise_chunks(shape, "u1", access, block_bytes=limit)
     assert math.prod(found) <= limit
     assert found.cost <= 2 * xa.advise_chunks(shape, "u1", access, block_bytes=limit).cost

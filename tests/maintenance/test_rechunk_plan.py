@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.grid.rechunk_axis import Axis
 from extarray.maintenance import rechunk_plan as planning
 from extarray.maintenance.rechunk_pass import Pass, Task, least_memory
@@ -219,7 +220,7 @@ def test_more_memory_makes_little_more_work():
 
 
 def test_steepest_descent_finds_what_is_not_in_the_lists(monkeypatch):
-    monkeypatch.setattr(planning, "_TRIED", 4)
+    monkeypatch.setattr(limits, "templates_tried", 4)
     (few,) = paper(1343)
     monkeypatch.undo()
     (all_,) = paper(1343)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.format.header import decode_header
 from extarray.maintenance.salvage import bounds_text
 
@@ -106,7 +107,7 @@ def test_boxes_are_told_as_indices_have_them(box, text):
 
 
 def test_of_very_many_chunks_whole_rows_are_kept(path, monkeypatch):
-    monkeypatch.setattr("extarray.maintenance.salvage._MOST_CHUNKS", 4)
+    monkeypatch.setattr(limits, "chunks_looked_at", 4)
     with xa.create(path, (4, 4), "u1", chunks=(1, 1)) as a:
         a[...] = np.arange(1, 17).reshape(4, 4)
     os.truncate(path.with_name(path.name + ".xta"), 7)

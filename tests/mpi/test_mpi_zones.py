@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
-from extarray.mpi import file_views, plans
+from extarray.common.limits import limits
 from extarray.mpi.file_views import Rounds
 from extarray.mpi.plans import FileLayout, query_jobs
 from extarray.mpi.zones import Distribution, Zones, default_process_grid
@@ -221,10 +221,10 @@ def test_plans_move_what_is_selected_and_write_nothing_else(mmap_disk, history, 
         mmap_disk.array(shape, "u2", chunks=chunks, order=order) as a,
     ):
         if tiny:
-            patch.setattr(plans, "_PARTS", 3)
-            patch.setattr(plans, "_ELEMENTS", 4)
-            patch.setattr(file_views, "_VIEW_BYTES", 20)
-            patch.setattr(file_views, "_VIEW_RUNS", 3)
+            patch.setattr(limits, "parts_at_once", 3)
+            patch.setattr(limits, "elements_at_once", 4)
+            patch.setattr(limits, "view_bytes", 20)
+            patch.setattr(limits, "view_runs", 3)
         for axis, by, side in growths:
             a.extend(axis % a.ndim, by, side)
         model = np.arange(a.size, dtype="u2").reshape(a.shape)

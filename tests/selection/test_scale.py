@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.grid.chunking import product
 from extarray.grid.tiles import Grain, cuts
 from extarray.storage.checksums import read_sums
@@ -91,7 +92,7 @@ def test_more_points_than_words_have_room_for(path):
 
 def test_points_in_chunks_so_large_that_few_are_listed_at_once(monkeypatch):
     """As in chunks of more than 2**40 elements."""
-    monkeypatch.setattr("extarray.selection.factors._WORD", 12)
+    monkeypatch.setattr(limits, "element_bits", 12)
     rng = np.random.default_rng(5)
     values = rng.integers(0, 256, (60, 70), "u1")
     points = rng.integers(0, 60, 500), rng.integers(0, 70, 500)

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from model import sample
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.storage import lock
 from extarray.storage.engine import shares_blocks
 from extarray.storage.filesystem import File
@@ -507,8 +508,8 @@ else:
 
 
 WITHOUT_RANGES = """
-from extarray.storage import lock
-lock._HAS_RANGES = False
+from extarray.common.limits import limits
+limits.has_range_locks = False
 """
 
 
@@ -537,7 +538,7 @@ def test_a_writer_of_this_process_is_told_apart(scene, script):
 def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
     """As macOS: its locks of ranges have another form."""
     path, values = scene
-    monkeypatch.setattr(lock, "_HAS_RANGES", False)
+    monkeypatch.setattr(limits, "has_range_locks", False)
     writer = xa.open(path, mode="r+")
     for timeout in (0, 0.02):
         with pytest.raises(xa.LockedError, match="this process has it open already"):
@@ -825,7 +826,7 @@ def test_a_forked_child_does_not_hold_the_lock(scene, script, engine, how, has_r
     path, _ = scene
     code = FORK
     if not has_ranges:
-        monkeypatch.setattr(lock, "_HAS_RANGES", False)
+        monkeypatch.setattr(limits, "has_range_locks", False)
         code = WITHOUT_RANGES + FORK
     with script.start(code, path, engine, how) as parent:
         lines = [parent.stdout.readline()]

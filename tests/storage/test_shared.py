@@ -20,12 +20,13 @@ from compare import assert_same
 
 import extarray as xa
 from extarray.array import shared
+from extarray.common.limits import limits
 from extarray.format import writers
 from extarray.format.constants import BLOCK
 from extarray.storage import lock, shared_store
 from extarray.storage.filesystem import File
 
-needs_ranges = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
+needs_ranges = pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has")
 pytestmark = needs_ranges
 
 
@@ -501,7 +502,7 @@ def test_sharing_is_for_writers(path):
 
 def test_systems_without_such_locks(path, monkeypatch):
     xa.zeros((2, 2), path=path).close()
-    monkeypatch.setattr(lock, "_HAS_RANGES", False)
+    monkeypatch.setattr(limits, "has_range_locks", False)
     with pytest.raises(xa.StorageError, match="without share=True") as caught:
         share(path)
     assert caught.value.errno == errno.ENOTSUP
@@ -534,7 +535,7 @@ def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
         one._store.begin_commit()
         try:
             with monkeypatch.context() as patch:
-                patch.setattr(lock, "_PATIENCE", 0)
+                patch.setattr(limits, "commit_patience", 0)
                 for timeout in (0, 0.02):
                     with pytest.raises(xa.LockedError, match=f"{os.getpid()}.* end of a commit"):
                         share(path, timeout=timeout)

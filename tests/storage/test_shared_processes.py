@@ -12,11 +12,11 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray.storage import lock
+from extarray.common.limits import limits
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has"),
+    pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has"),
 ]
 
 TIMEOUT = 60

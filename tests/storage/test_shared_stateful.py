@@ -17,9 +17,9 @@ from strategies import cases, sides
 
 import extarray as xa
 from extarray.array.growth import write_values
-from extarray.storage import lock
+from extarray.common.limits import limits
 
-pytestmark = pytest.mark.skipif(not lock._HAS_RANGES, reason="needs locks that Linux has")
+pytestmark = pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has")
 
 HANDLES = 3
 amounts = st.sampled_from([1, 2, 5])

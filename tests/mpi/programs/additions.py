@@ -9,13 +9,13 @@ import pytest
 from mpi4py import MPI
 
 import extarray as xa
-from extarray.mpi import rank_io
+from extarray.common.limits import limits
 
 comm = MPI.COMM_WORLD
 path, engine = sys.argv[1:3]
 rank, size = comm.rank, comm.size
 
-rank_io._BLOCK_BYTES = 200  # so that there are many blocks
+limits.locked_bytes = 200  # so that there are many blocks
 
 for dtype, order in [("i4", "C"), ("f8", "F"), ("c16", "Z"), ("u1", "H"), (">f4", "C")]:
     with xa.create(

@@ -14,7 +14,7 @@ from mpierrors import raises
 
 import extarray as xa
 from extarray.array import rechunk
-from extarray.maintenance import journal, rechunk_plan
+from extarray.common.limits import limits
 from extarray.maintenance.execute import Mover
 from extarray.mpi.creation import _Shared
 
@@ -22,7 +22,7 @@ comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
 several = comm.size > 1
 # Small arrays go through as many templates and steps as large ones.
-rechunk_plan.STEP_BYTES = rechunk_plan.SWEPT_BYTES = 1
+limits.step_bytes = limits.swept_bytes = 1
 # Two runs shall leave the same bytes, the mark at the end of the file among them.
 rechunk.uuid4 = lambda: uuid.UUID(int=1)
 names = (f"a{i}" for i in itertools.count())
@@ -150,7 +150,7 @@ def stop_after(n):
 
 path, values = make_source((64, 64), (1, 64))
 for interval, n in ((0, 3), (10, 1)):
-    journal._INTERVAL = interval  # noted on the disk, or at the end only
+    limits.journal_interval = interval  # noted on the disk, or at the end only
     place = next_path()
     stop_after(n)
     with raises(StoppedError):

@@ -8,13 +8,13 @@ import numpy as np
 from mpi4py import MPI
 
 import extarray as xa
-from extarray.mpi import file_views, plans
+from extarray.common.limits import limits
 
 comm = MPI.COMM_WORLD
 path, engine, stage = sys.argv[1], sys.argv[2], int(sys.argv[3])
 if stage:  # small limits: many pieces, views and jobs
-    plans._PARTS, plans._ELEMENTS = 30, 100
-    file_views._VIEW_BYTES, file_views._VIEW_RUNS = 400, 40
+    limits.parts_at_once, limits.elements_at_once = 30, 100
+    limits.view_bytes, limits.view_runs = 400, 40
 rng = np.random.default_rng(7)
 own = np.random.default_rng([7, comm.rank])
 

@@ -1,0 +1,70 @@
+"""Limits at which work is cut into pieces, shared or given up: one object, which tests change."""
+
+from __future__ import annotations
+
+import fcntl
+import sys
+from dataclasses import dataclass
+
+__all__ = ["Limits", "limits"]
+
+
+@dataclass(slots=True)
+class Limits:
+    """Sizes and times that no user sets; results do not depend on them."""
+
+    # -- threads ---------------------------------------------------------------------------------
+    #: Bytes that make a thread worth its while.
+    share_bytes: int = 1 << 23
+    # -- selections ------------------------------------------------------------------------------
+    #: Bits for an element that is listed: its place in the chunk, and its number.
+    element_bits: int = 64
+    # -- the grid --------------------------------------------------------------------------------
+    #: Chunks, or runs of them, whose addresses are looked up at once.
+    addresses_at_once: int = 1 << 16
+    # -- files -----------------------------------------------------------------------------------
+    #: Bytes of attributes, which the files count with 32 bits.
+    attrs_bytes: int = 2**32 - 1
+    #: Locks on ranges of bytes that belong to an open file.  Elsewhere struct flock is another one,
+    #: also where there are such locks, as on macOS.
+    has_range_locks: bool = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+    #: Seconds at least for another writer to come to the end of a commit: it may wait for the disk.
+    commit_patience: float = 5.0
+    # -- rechunking and repair -------------------------------------------------------------------
+    #: Bytes of a step, where memory allows: a call for less costs more than the copying, and what
+    #: is much larger is not in the caches any more when it is written.
+    step_bytes: int = 1 << 21
+    #: Bytes of a step while several axes are swept: elements that the slower axes hold are copied
+    #: once more, and their chunks are written in parts.
+    swept_bytes: int = 1 << 27
+    #: Templates of an axis that are tried at first, and in all along the axes but the last.
+    templates_tried: int = 128
+    #: Seconds of work that a loss of power may cost: what is noted is on the disk.
+    journal_interval: float = 10.0
+    #: Seconds between two looks of the line that shows progress.
+    progress_interval: float = 0.2
+    #: Chunks of a file cut short that are looked at one by one.
+    chunks_looked_at: int = 1 << 20
+    # -- advice on chunk shapes ------------------------------------------------------------------
+    #: Shapes whose cost is worked out one row of the last axis at a time: all there are, where they
+    #: are no more.
+    advice_rows: int = 1 << 14
+    #: Extents that are tried along the last axis.
+    advice_along: int = 1 << 12
+    #: Rows that are tried together at most: the axes of larger arrays take turns, two at a time.
+    advice_together: int = 1 << 16
+    # -- several processes -----------------------------------------------------------------------
+    #: Parts of a transfer that are planned at once.
+    parts_at_once: int = 1 << 18
+    #: Elements of a list that are planned at once.
+    elements_at_once: int = 1 << 20
+    #: Bytes of one file view: its type has to be described to MPI, and sizes are counted in 32 bits
+    #: by some.
+    view_bytes: int = 1 << 30
+    #: Runs of one file view.
+    view_runs: int = 1 << 20
+    #: Bytes that are added to under one lock, unless a chunk has more: others wait for as long.
+    locked_bytes: int = 1 << 20
+
+
+limits = Limits()
