@@ -38,6 +38,7 @@ from extarray.mpi.zones import factorizations
 from extarray.storage.engine import is_remote
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
+from extarray.streaming.blocks import hold
 from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
@@ -427,7 +428,7 @@ class _Shared:
         """Move the templates of a pass that are not done yet, each rank its part."""
         rank = self._comm.rank
         journal = None if rank else self._work.journal(i, _files_of(new))
-        mover = Mover(p, source._verified(), new, source.dtype)
+        mover = Mover(p, hold(source, verified=True), new, source.dtype)
         templates = shared_templates(p, self._work.ranks)
         done = self._comm.bcast(0 if journal is None else journal.done)
         passing = Passing()
