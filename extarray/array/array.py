@@ -14,10 +14,8 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray.array import (
-    axes,
-    base,
     copies,
-    display,
+    facts,
     follow,
     growth,
     h5py_compat,
@@ -290,7 +288,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @dims.setter
     def dims(self, dims: Sequence[str] | None) -> None:
-        base.set_dims(self, dims)
+        facts.set_dims(self, dims)
 
     def info(self) -> Info:
         """Return facts of the array: layout, growth, and the space it takes.
@@ -310,7 +308,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.info()["segments"], a.info()["records"]
         (2, (1, 1))
         """
-        return display.info(self)
+        return facts.info(self)
 
     @property
     def maxshape(self) -> tuple[None, ...]:
@@ -325,11 +323,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         return (None,) * self.ndim
 
     def __repr__(self) -> str:
-        return display.text(self)
+        return facts.text(self)
 
     def _repr_html_(self) -> str:
         """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
-        return display.html(self)
+        return facts.html(self)
 
     # -- indexing, beside the brackets -------------------------------------------------------------
 
@@ -1044,7 +1042,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> cube.shape, cube[1, 1, 2, 3]
         ((11, 2, 3, 4), np.float64(5.0))
         """
-        axes.add_axis(self, position, name, chunk)
+        growth.add_axis(self, position, name, chunk)
 
     @property
     def growth(self) -> Growth:
@@ -1517,10 +1515,10 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def _check(self, what: str | None = None) -> None:
         """Raise where the array is closed, or `what` would change a read-only one."""
-        base.check(self, what)
+        facts.check(self, what)
 
     def _check_sole(self, what: str) -> None:
-        base.check_sole(self, what)
+        facts.check_sole(self, what)
 
     def _axis(self, axis: SupportsIndex) -> int:
         """Return the number of an axis, counted from 0."""
@@ -1531,10 +1529,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         return self._store.attrs
 
     def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        base.save_attrs(self, change)
+        facts.save_attrs(self, change)
 
     def _set_policy(self, growth: Growth) -> None:
-        base.set_policy(self, growth)
+        facts.set_policy(self, growth)
 
     def _make_locks(self) -> None:
         self._growth = self._commits = self._steady = threading.RLock()
@@ -1544,16 +1542,16 @@ class ExtArray(ArrayCore, NumpyMixin):
         return self._steady.acquire(blocking=False)
 
     def _place_elements(self) -> None:
-        base.place_elements(self)
+        life.place_elements(self)
 
     def _attach_store(self) -> None:
-        base.attach_store(self)
+        life.attach_store(self)
 
     def _watch_cuts(self) -> None:
-        base.watch_cuts(self)
+        life.watch_cuts(self)
 
     def _show_store(self, axial: Axial) -> None:
-        base.show_store(self, axial)
+        life.show_store(self, axial)
 
     def _replaced_error(self) -> ReplacedError:
         return life.replaced_error(self)

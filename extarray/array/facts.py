@@ -1,4 +1,4 @@
-"""An array and its store: whether it may be used, what can be changed, and what the core takes."""
+"""Facts of an array: what its store says, whether it may be used, and how it is shown."""
 
 # ruff: noqa: D102 -- members of protocols
 
@@ -12,12 +12,13 @@ from extarray.common.errors import (
     ArgumentError,
     ClosedError,
     ReadOnlyError,
-    ReserveError,
 )
+from extarray.common.formatting import SIZES_OF_FILES, Info
+from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dims import check_dims
-from extarray.grid.order import positions
 from extarray.grid.policy import Growth, encode_policy
+from extarray.storage.file_store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,29 +26,26 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import RLock
 
-    from numpy.typing import NDArray
-
     from extarray._core._axial import Axial
-    from extarray._core._mapping import Counter, Region, Users
-    from extarray._core._state import Trust
+    from extarray.format.attrs import Attributes
+    from extarray.grid.policy import Growth
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
 
 __all__ = [
-    "Attachable",
+    "Shown",
     "Stored",
-    "attach_store",
     "check",
     "check_sole",
-    "place_elements",
-    "places_of",
+    "html",
+    "info",
     "save_attrs",
     "set_dims",
     "set_policy",
-    "show_store",
-    "take_layout",
-    "watch_cuts",
+    "text",
 ]
+
+_later = LazyImports({"html": "escape", "extarray.grid.html": "describe"})
 
 
 class Stored(Protocol):
@@ -104,45 +102,10 @@ class Stored(Protocol):
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
 
 
-class Attachable(Stored, Protocol):
-    """An array that is set up, and told how its store may be used, as the core takes it."""
-
-    @property
-    def _region(self) -> Region | None: ...
-    @property
-    def _has_places(self) -> bool: ...
-    def _setup(
-        self,
-        axial: Axial,
-        dtype: np.dtype[Any],
-        chunks: tuple[int, ...],
-        order: str,
-        places: NDArray[np.int64] | None,
-        shape: Sequence[int],
-        offset: Sequence[int],
-    ) -> None: ...
-    def _attach(
-        self,
-        region: Region | None,
-        writable: bool,
-        sparse: bool,
-        hollow: bool,
-        durable: bool,
-        sums: Any = None,
-        users: Users | None = None,
-        trust: Trust | None = None,
-        verifies: bool = False,
-    ) -> None: ...
-    def _set_places(self, table: NDArray[np.int64]) -> None: ...
-    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
-    def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
-    def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
-
-
 # -- whether it may be used ----------------------------------------------------------------------
 
 
-def check(array: Attachable, what: str | None = None) -> None:
+def check(array: Stored, what: str | None = None) -> None:
     """Raise where an array is closed, or `what` would change a read-only one."""
     if array.closed:
         raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
@@ -196,97 +159,75 @@ def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
             array._store.set_attrs(attrs)
 
 
-# -- the core, as the store says -----------------------------------------------------------------
+# -- how it is shown -----------------------------------------------------------------------------
 
 
-def take_layout(array: Attachable, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
-    """Take the axes, the chunks and the bounds that the store has.
+class Shown(Stored, Protocol):
+    """An array with all that is shown of one."""
 
-    `places` are those of the elements of a chunk, if they are known already.
-    """
-    store = array._store
-    header = store.header
-    if places is None and axial.size:
-        places = places_of(header.chunks, header.order)
-    axial._own()
-    array._setup(
-        axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
+    @property
+    def fill_value(self) -> Any: ...
+    @property
+    def growth(self) -> Growth: ...
+    @property
+    def attrs(self) -> Attributes: ...
+    def info(self) -> Info: ...
+
+
+def info(array: Shown) -> Info:
+    """Return facts of an array; see `ExtArray.info`."""
+    array._check()
+    store, axial = array._store, array.axial
+    logical = array.nbytes
+    allocated = axial.size * array.chunk_bytes
+    facts = Info(
+        path=None if array.path is None else str(array.path),
+        shape=array.shape,
+        origin=array.origin,
+        dims=array.dims,
+        dtype=array.dtype,
+        chunks=array.chunks,
+        grid=array.grid,
+        offset=store.offset,
+        order=array.order,
+        fill_value=array.fill_value,
+        engine=store.engine,
+        mode=array.mode,
+        segments=axial.segments,
+        records=tuple(len(axial.records(j)[0]) for j in range(array.ndim)),
+        growth=array.growth,
+        logical_bytes=logical,
+        allocated_bytes=allocated,
+        utilisation=logical / allocated if allocated else 1.0,
     )
-
-
-def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
-    """Return where the elements of a chunk are.
-
-    Parameters
-    ----------
-    chunks : tuple of int
-    order : {"C", "F", "Z", "H"}
-
-    Returns
-    -------
-    ndarray of int64 or None
-        Of a chunk's size; None for the orders with strides.
-
-    Raises
-    ------
-    ReserveError
-        A MemoryError.
-    """
-    if order not in "ZH":
-        return None
-    try:
-        return positions(chunks, order)
-    except MemoryError as error:
-        raise ReserveError(
-            f"no memory for the order {order!r} of chunks {chunks}: {error}"
-        ) from None
-
-
-def place_elements(array: Attachable) -> None:
-    """Work out where elements stand in a chunk; the table is of a chunk's size.
-
-    Not before there is a chunk: a file of nothing but promises would cost memory.
-    """
-    places = places_of(array.chunks, array.order)
-    if places is not None:
-        array._set_places(places)
-
-
-def attach_store(array: Attachable) -> None:
-    """Use the store's region, as the store may be used now."""
-    store = array._store
-    writable, sparse = store.mode == "r+", store.header.sparse
-    array._attach(
-        store.region,
-        writable,
-        sparse,
-        store.hollow,
-        store.is_durable,
-        store.sums,
-        store.users,
-        store.trust,
-        store.verify == "read",
-    )
-
-
-def watch_cuts(array: Attachable) -> None:
-    """Watch the store's counter of cuts, if it has one."""
-    store = array._store
-    if store.cuts is not None:
-        fill = np.frombuffer(store.header.fill, array.dtype).reshape(())
-        array._watch(store.cuts, store.cuts_known, fill)
-
-
-def show_store(array: Attachable, axial: Axial) -> None:
-    """Show the region and the bounds that the store has; other axial vectors: axes, too."""
-    store = array._store
-    if store.region is not array._region:
-        attach_store(array)
-    if axial is array.axial:
-        array._set_bounds(store.shape, store.offset)
-        array._know_cuts(store.cuts_known, None)
-        if axial.size and not array._has_places:
-            place_elements(array)
+    if isinstance(store, FileStore):
+        facts.update(
+            sparse=store.header.sparse,
+            checksum=store.header.checksum,
+            uuid=store.header.uuid.hex(),
+            file_bytes=store.file_bytes,
+            disk_bytes=store.disk_bytes,
+            metadata_bytes=store.metadata_bytes,
+        )
     else:
-        take_layout(array, axial)
-        watch_cuts(array)
+        facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
+    facts["attrs"] = array.attrs.asdict()
+    return facts
+
+
+def text(array: Shown) -> str:
+    """Return a line of text that shows an array."""
+    where = "in memory" if array.path is None else f"'{array.path}', mode '{array.mode}'"
+    if array.closed:
+        return f"<extarray.ExtArray: {where}, closed>"
+    return (
+        f"<extarray.ExtArray: shape {array.shape}, {array.dtype}, chunks {array.chunks}, {where}>"
+    )
+
+
+def html(array: Shown) -> str:
+    """Return what shows an array in a notebook: a table, its chunks, and how it grew."""
+    if array.closed:
+        return f"<code>{_later.escape(repr(array))}</code>"
+    shown: str = _later.describe(array.info(), array.axial.segments, array.axial._growth)
+    return shown
