@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.array.resizing import Side
-    from extarray.common.errors import ReplacedError
     from extarray.common.formatting import Info
     from extarray.format.header import Header
     from extarray.grid.policy import Growth
@@ -104,7 +103,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     _handle: str  # no other array has it, not even one on the same files
     _filling: bool  # by an append, which may run any code
 
-    # -- making ------------------------------------------------------------------------------------
+    # -- making --------------------------------------------------------------------------------
 
     def __init__(self) -> None:
         raise ArgumentTypeError(
@@ -126,7 +125,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     ) -> Self:
         """Make a fresh array, in the files of `path` or (None) in memory.
 
-        Where it is `hidden`, the files have their names when `_publish` is called.
+        Where it is `hidden`, the files have their names when `life.publish` is called.
         """
         store, axial = life.fresh_store(
             path, shape, header, attrs, engine, overwrite, durability, growth, hidden
@@ -154,7 +153,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         life.start(self, store, axial)
         return self
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Bring everything to the disk: what returned before survives a power cut.
@@ -215,7 +214,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     ) -> None:
         self.close()
 
-    # -- facts -------------------------------------------------------------------------------------
+    # -- facts ---------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path | None:
@@ -329,7 +328,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
         return facts.html(self)
 
-    # -- indexing, beside the brackets -------------------------------------------------------------
+    # -- indexing, beside the brackets ---------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
@@ -798,7 +797,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         return access_log.record_access(self)
 
-    # -- growth ------------------------------------------------------------------------------------
+    # -- growth --------------------------------------------------------------------------------
 
     def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
         """Grow an axis; the new elements have the fill value.
@@ -1085,7 +1084,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def growth(self, growth: Growth) -> None:
         self._set_policy(growth)
 
-    # -- views -------------------------------------------------------------------------------------
+    # -- views ---------------------------------------------------------------------------------
 
     @property
     def lazy(self) -> Lazy:
@@ -1107,7 +1106,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return selections.Lazy(everything(self))
 
-    # -- copies, in other places and dtypes --------------------------------------------------------
+    # -- copies, in other places and dtypes ----------------------------------------------------
 
     def copy(
         self,
@@ -1272,7 +1271,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return astype(self, dtype, order, casting, copy)
 
-    # -- following a writer ------------------------------------------------------------------------
+    # -- following a writer --------------------------------------------------------------------
 
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what a writer has committed since the array was opened or refreshed.
@@ -1389,7 +1388,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         return follow.follow(self, axis, timeout, on_replaced)
 
-    # -- other libraries ---------------------------------------------------------------------------
+    # -- other libraries -----------------------------------------------------------------------
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return a dask array whose tasks read this array.
@@ -1467,7 +1466,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         dlpack.check_device(device, stream)
         return self
 
-    # -- what goes through the array part by part asks of it ---------------------------------------
+    # -- what goes through the array part by part asks of it -----------------------------------
 
     # What streaming calls is of this process alone, also where `read` and `write` are of several.
     _fetch = ArrayCore.read  # type: ignore[assignment]
@@ -1506,7 +1505,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
 
-    # -- what the parts of this room ask of it -----------------------------------------------
+    # -- what the parts of this room ask of it -------------------------------------------------
 
     @property
     def _origin(self) -> bytes:
@@ -1547,26 +1546,5 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _attach_store(self) -> None:
         life.attach_store(self)
 
-    def _watch_cuts(self) -> None:
-        life.watch_cuts(self)
-
-    def _show_store(self, axial: Axial) -> None:
-        life.show_store(self, axial)
-
-    def _replaced_error(self) -> ReplacedError:
-        return life.replaced_error(self)
-
     def _flush(self, last: bool = False) -> None:
         life.flush_store(self, last)
-
-    def _let_go(self) -> None:
-        life.let_go(self)
-
-    def _check_free(self, what: str) -> None:
-        life.check_free(self, what)
-
-    def _publish(self) -> None:
-        life.publish(self)
-
-    def _discard(self) -> None:
-        life.discard(self)

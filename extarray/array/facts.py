@@ -54,13 +54,16 @@ class Stored(Protocol):
     What a module needs beside this, it says in a protocol of its own.
     """
 
-    _store: FileStore | MemoryStore
-    _growth: AbstractContextManager[Any]  # for changes of the bounds
-    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
     _steady: RLock  # to see bounds that stay
     _handle: str  # no other array has it, not even one on the same files
     _filling: bool  # by an append, which may run any code
 
+    @property
+    def _store(self) -> FileStore | MemoryStore: ...
+    @property
+    def _growth(self) -> AbstractContextManager[Any]: ...  # for changes of the bounds
+    @property
+    def _commits(self) -> AbstractContextManager[Any]: ...  # for commits that leave the bounds
     @property
     def axial(self) -> Axial: ...
     @property

@@ -56,7 +56,6 @@ __all__ = [
     "attach_store",
     "check_free",
     "close",
-    "discard",
     "flush",
     "flush_store",
     "fresh_store",
@@ -156,7 +155,7 @@ def fresh_store(
     return store, axial
 
 
-def start(array: Living, store: FileStore | MemoryStore, axial: Axial) -> None:
+def start(array: Any, store: FileStore | MemoryStore, axial: Axial) -> None:
     """Put a new array on an open store."""
     array._store = store
     array._make_locks()
@@ -465,7 +464,7 @@ def replaced_error(array: Living) -> ReplacedError:
     )
 
 
-def _become_successor(array: Living) -> None:
+def _become_successor(array: Any) -> None:
     """Be the array that has the path now, in place of the one whose files were replaced."""
     before = array._store
     assert isinstance(before, FileStore)
@@ -549,9 +548,3 @@ def publish(array: Living) -> None:
         except BaseException:
             let_go(array)
             raise
-
-
-def discard(array: Living) -> None:
-    """Close an array that could not be shared, and remove its files."""
-    array.close()
-    array._store.remove()

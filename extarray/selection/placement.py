@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from extarray.selection.factors import Factor
     from extarray.selection.parts import Part
     from extarray.selection.query import Query
-    from extarray.streaming.blocks import Line, Source
+    from extarray.streaming.blocks import Line
 
 __all__ = ["Placement", "index_of_element"]
 
