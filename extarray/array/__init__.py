@@ -17,21 +17,16 @@ From the top down; each module uses some of those below it, and none above:
     What a communicator brings: arrays that its ranks make, open and relay together.
 ``array``
     The array: all that users can do with one, and where it is done.
-``axes``
-    An axis more: an array of k axes becomes one entry of an array of k + 1.
-``display``
-    How an array is shown: its facts, a line of text, and a picture for notebooks.
 ``follow``
     Live data: what arrives in an array while it is read.
 ``growth``
-    Growth and shrinking: arguments to a plan, which a transaction carries out.
+    Growth and shrinking: arguments to a plan, which a transaction carries out; and an axis
+    more.
 ``h5py_compat``
     Habits of users of h5py's datasets, where NumPy has no word for it.
 ``view_functions``
     NumPy's functions that give views: with the axes in another order, with more or fewer of
     them.
-``html``
-    An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
 ``life``
     The life of an array on its store: made, attached, refreshed, brought to the disk, closed.
 ``lazy``
@@ -40,9 +35,8 @@ From the top down; each module uses some of those below it, and none above:
     The elements elsewhere: in copies, pickles and other dtypes, and in dask's graphs.
 ``resizing``
     A change of bounds, carried out step by step or taken back whole.
-``base``
-    An array and its store: whether it may be used, what can be changed, and what the core
-    takes.
+``facts``
+    Facts of an array: what its store says, whether it may be used, and how it is shown.
 
 May use: storage, selection, numpy_api, and what is below them.
 """

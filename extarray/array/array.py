@@ -14,10 +14,8 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray.array import (
-    axes,
-    base,
     copies,
-    display,
+    facts,
     follow,
     growth,
     h5py_compat,
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.array.resizing import Side
-    from extarray.common.errors import ReplacedError
     from extarray.common.formatting import Info
     from extarray.format.header import Header
     from extarray.grid.policy import Growth
@@ -106,7 +103,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     _handle: str  # no other array has it, not even one on the same files
     _filling: bool  # by an append, which may run any code
 
-    # -- making ------------------------------------------------------------------------------------
+    # -- making --------------------------------------------------------------------------------
 
     def __init__(self) -> None:
         raise ArgumentTypeError(
@@ -128,7 +125,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     ) -> Self:
         """Make a fresh array, in the files of `path` or (None) in memory.
 
-        Where it is `hidden`, the files have their names when `_publish` is called.
+        Where it is `hidden`, the files have their names when `life.publish` is called.
         """
         store, axial = life.fresh_store(
             path, shape, header, attrs, engine, overwrite, durability, growth, hidden
@@ -156,7 +153,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         life.start(self, store, axial)
         return self
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Bring everything to the disk: what returned before survives a power cut.
@@ -217,7 +214,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     ) -> None:
         self.close()
 
-    # -- facts -------------------------------------------------------------------------------------
+    # -- facts ---------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path | None:
@@ -290,7 +287,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @dims.setter
     def dims(self, dims: Sequence[str] | None) -> None:
-        base.set_dims(self, dims)
+        facts.set_dims(self, dims)
 
     def info(self) -> Info:
         """Return facts of the array: layout, growth, and the space it takes.
@@ -310,7 +307,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.info()["segments"], a.info()["records"]
         (2, (1, 1))
         """
-        return display.info(self)
+        return facts.info(self)
 
     @property
     def maxshape(self) -> tuple[None, ...]:
@@ -325,13 +322,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         return (None,) * self.ndim
 
     def __repr__(self) -> str:
-        return display.text(self)
+        return facts.text(self)
 
     def _repr_html_(self) -> str:
         """Show the array in a notebook: a table, its grid of chunks, and how it grew."""
-        return display.html(self)
+        return facts.html(self)
 
-    # -- indexing, beside the brackets -------------------------------------------------------------
+    # -- indexing, beside the brackets ---------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
         if self.ndim == 0:
@@ -800,7 +797,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         return access_log.record_access(self)
 
-    # -- growth ------------------------------------------------------------------------------------
+    # -- growth --------------------------------------------------------------------------------
 
     def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
         """Grow an axis; the new elements have the fill value.
@@ -1044,7 +1041,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> cube.shape, cube[1, 1, 2, 3]
         ((11, 2, 3, 4), np.float64(5.0))
         """
-        axes.add_axis(self, position, name, chunk)
+        growth.add_axis(self, position, name, chunk)
 
     @property
     def growth(self) -> Growth:
@@ -1087,7 +1084,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def growth(self, growth: Growth) -> None:
         self._set_policy(growth)
 
-    # -- views -------------------------------------------------------------------------------------
+    # -- views ---------------------------------------------------------------------------------
 
     @property
     def lazy(self) -> Lazy:
@@ -1109,7 +1106,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return selections.Lazy(everything(self))
 
-    # -- copies, in other places and dtypes --------------------------------------------------------
+    # -- copies, in other places and dtypes ----------------------------------------------------
 
     def copy(
         self,
@@ -1274,7 +1271,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return astype(self, dtype, order, casting, copy)
 
-    # -- following a writer ------------------------------------------------------------------------
+    # -- following a writer --------------------------------------------------------------------
 
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
         """Take up what a writer has committed since the array was opened or refreshed.
@@ -1391,7 +1388,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         return follow.follow(self, axis, timeout, on_replaced)
 
-    # -- other libraries ---------------------------------------------------------------------------
+    # -- other libraries -----------------------------------------------------------------------
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return a dask array whose tasks read this array.
@@ -1469,7 +1466,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         dlpack.check_device(device, stream)
         return self
 
-    # -- what goes through the array part by part asks of it ---------------------------------------
+    # -- what goes through the array part by part asks of it -----------------------------------
 
     # What streaming calls is of this process alone, also where `read` and `write` are of several.
     _fetch = ArrayCore.read  # type: ignore[assignment]
@@ -1508,7 +1505,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _write_selected(self, query: Query, value: Any) -> None:
         write_query(self, query, value)
 
-    # -- what the parts of this room ask of it -----------------------------------------------
+    # -- what the parts of this room ask of it -------------------------------------------------
 
     @property
     def _origin(self) -> bytes:
@@ -1517,10 +1514,10 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def _check(self, what: str | None = None) -> None:
         """Raise where the array is closed, or `what` would change a read-only one."""
-        base.check(self, what)
+        facts.check(self, what)
 
     def _check_sole(self, what: str) -> None:
-        base.check_sole(self, what)
+        facts.check_sole(self, what)
 
     def _axis(self, axis: SupportsIndex) -> int:
         """Return the number of an axis, counted from 0."""
@@ -1531,10 +1528,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         return self._store.attrs
 
     def _save_attrs(self, change: Callable[[], str | None]) -> None:
-        base.save_attrs(self, change)
+        facts.save_attrs(self, change)
 
     def _set_policy(self, growth: Growth) -> None:
-        base.set_policy(self, growth)
+        facts.set_policy(self, growth)
 
     def _make_locks(self) -> None:
         self._growth = self._commits = self._steady = threading.RLock()
@@ -1544,31 +1541,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         return self._steady.acquire(blocking=False)
 
     def _place_elements(self) -> None:
-        base.place_elements(self)
+        life.place_elements(self)
 
     def _attach_store(self) -> None:
-        base.attach_store(self)
-
-    def _watch_cuts(self) -> None:
-        base.watch_cuts(self)
-
-    def _show_store(self, axial: Axial) -> None:
-        base.show_store(self, axial)
-
-    def _replaced_error(self) -> ReplacedError:
-        return life.replaced_error(self)
+        life.attach_store(self)
 
     def _flush(self, last: bool = False) -> None:
         life.flush_store(self, last)
-
-    def _let_go(self) -> None:
-        life.let_go(self)
-
-    def _check_free(self, what: str) -> None:
-        life.check_free(self, what)
-
-    def _publish(self) -> None:
-        life.publish(self)
-
-    def _discard(self) -> None:
-        life.discard(self)

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from extarray.array.base import Stored
+from extarray.array.facts import Stored
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,

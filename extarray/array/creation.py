@@ -13,6 +13,7 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, write_values
 from extarray.array.lazy import LazyView
+from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
@@ -229,9 +230,9 @@ def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArr
     try:
         yield new
     except BaseException:
-        new._let_go()
+        let_go(new)
         raise
-    new._publish()
+    publish(new)
 
 
 def _check_alone(engine: str, info: Mapping[str, Any] | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 
-from extarray.array.base import Stored
+from extarray.array.facts import Stored
 from extarray.common.config import config
 from extarray.common.errors import ReplacedError
 from extarray.storage.lock import check_timeout

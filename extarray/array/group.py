@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from extarray.array.array import ExtArray
+from extarray.array.life import attach_store, replaced_error, show_store
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import (
     ArgumentError,
@@ -161,7 +162,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
         if not is_new:
             for array in members:
                 if array.replaced:
-                    raise array._replaced_error()
+                    raise replaced_error(array)
         return is_new
 
 
@@ -292,7 +293,7 @@ def _take_back(array: ExtArray, mark: Any) -> None:
     if grown:
         store.group.take_back(array._abandon)
         array._forget_touched()
-        array._attach_store()
+        attach_store(array)
 
 
 def _finish(array: ExtArray) -> None:
@@ -325,7 +326,7 @@ def _refresh(members: list[ExtArray]) -> bool:
         raise
     for array, store, news in found:
         store.adopt(news)
-        array._show_store(array.axial)
+        show_store(array, array.axial)
     return bool(found)
 
 

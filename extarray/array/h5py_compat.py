@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray._core._array import ArrayCore
-from extarray.array.base import Stored
+from extarray.array.facts import Stored
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of

@@ -18,14 +18,7 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
-from extarray.array.base import (
-    Attachable,
-    Stored,
-    attach_store,
-    show_store,
-    take_layout,
-    watch_cuts,
-)
+from extarray.array.facts import Stored
 from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
     ArgumentError,
@@ -35,46 +28,85 @@ from extarray.common.errors import (
     MissingError,
     ReadOnlyError,
     ReplacedError,
+    ReserveError,
 )
 from extarray.common.forks import in_children
 from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
 from extarray.grid.chunking import elements_of_chunk, grid_of
+from extarray.grid.order import positions
 from extarray.selection.indexable import read_index, write_index
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
 from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from extarray._core._state import Frame
+    from extarray._core._mapping import Counter, Region, Users
+    from extarray._core._state import Frame, Trust
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
 
 __all__ = [
     "Host",
     "Living",
+    "attach_store",
     "check_free",
     "close",
-    "discard",
     "flush",
     "flush_store",
     "fresh_store",
     "held",
     "let_go",
+    "place_elements",
+    "places_of",
     "publish",
     "refresh",
     "replaced_error",
     "rows",
+    "show_store",
     "start",
+    "take_layout",
+    "watch_cuts",
 ]
 
 
-class Living(Attachable, Resizable, Protocol):
-    """An array that is made, is copied as it is now, and comes to its end."""
+class Living(Stored, Resizable, Protocol):
+    """An array that is set up, and told how its store may be used, as the core takes it."""
+
+    @property
+    def _region(self) -> Region | None: ...
+    @property
+    def _has_places(self) -> bool: ...
+    def _setup(
+        self,
+        axial: Axial,
+        dtype: np.dtype[Any],
+        chunks: tuple[int, ...],
+        order: str,
+        places: NDArray[np.int64] | None,
+        shape: Sequence[int],
+        offset: Sequence[int],
+    ) -> None: ...
+    def _attach(
+        self,
+        region: Region | None,
+        writable: bool,
+        sparse: bool,
+        hollow: bool,
+        durable: bool,
+        sums: Any = None,
+        users: Users | None = None,
+        trust: Trust | None = None,
+        verifies: bool = False,
+    ) -> None: ...
+    def _set_places(self, table: NDArray[np.int64]) -> None: ...
+    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
+    def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
+    def _know_cuts(self, known: int, inner: tuple[Sequence[int], Sequence[int]] | None) -> None: ...
 
     @property
     def _original(self) -> Any: ...
@@ -123,7 +155,7 @@ def fresh_store(
     return store, axial
 
 
-def start(array: Living, store: FileStore | MemoryStore, axial: Axial) -> None:
+def start(array: Any, store: FileStore | MemoryStore, axial: Axial) -> None:
     """Put a new array on an open store."""
     array._store = store
     array._make_locks()
@@ -155,6 +187,102 @@ def _inherit(array: Living) -> None:
     except (OSError, ExtArrayError):
         with contextlib.suppress(OSError):
             let_go(array)
+
+
+# -- the core, as the store says -----------------------------------------------------------------
+
+
+def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = None) -> None:
+    """Take the axes, the chunks and the bounds that the store has.
+
+    `places` are those of the elements of a chunk, if they are known already.
+    """
+    store = array._store
+    header = store.header
+    if places is None and axial.size:
+        places = places_of(header.chunks, header.order)
+    axial._own()
+    array._setup(
+        axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
+    )
+
+
+def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
+    """Return where the elements of a chunk are.
+
+    Parameters
+    ----------
+    chunks : tuple of int
+    order : {"C", "F", "Z", "H"}
+
+    Returns
+    -------
+    ndarray of int64 or None
+        Of a chunk's size; None for the orders with strides.
+
+    Raises
+    ------
+    ReserveError
+        A MemoryError.
+    """
+    if order not in "ZH":
+        return None
+    try:
+        return positions(chunks, order)
+    except MemoryError as error:
+        raise ReserveError(
+            f"no memory for the order {order!r} of chunks {chunks}: {error}"
+        ) from None
+
+
+def place_elements(array: Living) -> None:
+    """Work out where elements stand in a chunk; the table is of a chunk's size.
+
+    Not before there is a chunk: a file of nothing but promises would cost memory.
+    """
+    places = places_of(array.chunks, array.order)
+    if places is not None:
+        array._set_places(places)
+
+
+def attach_store(array: Living) -> None:
+    """Use the store's region, as the store may be used now."""
+    store = array._store
+    writable, sparse = store.mode == "r+", store.header.sparse
+    array._attach(
+        store.region,
+        writable,
+        sparse,
+        store.hollow,
+        store.is_durable,
+        store.sums,
+        store.users,
+        store.trust,
+        store.verify == "read",
+    )
+
+
+def watch_cuts(array: Living) -> None:
+    """Watch the store's counter of cuts, if it has one."""
+    store = array._store
+    if store.cuts is not None:
+        fill = np.frombuffer(store.header.fill, array.dtype).reshape(())
+        array._watch(store.cuts, store.cuts_known, fill)
+
+
+def show_store(array: Living, axial: Axial) -> None:
+    """Show the region and the bounds that the store has; other axial vectors: axes, too."""
+    store = array._store
+    if store.region is not array._region:
+        attach_store(array)
+    if axial is array.axial:
+        array._set_bounds(store.shape, store.offset)
+        array._know_cuts(store.cuts_known, None)
+        if axial.size and not array._has_places:
+            place_elements(array)
+    else:
+        take_layout(array, axial)
+        watch_cuts(array)
 
 
 @functools.cache
@@ -336,7 +464,7 @@ def replaced_error(array: Living) -> ReplacedError:
     )
 
 
-def _become_successor(array: Living) -> None:
+def _become_successor(array: Any) -> None:
     """Be the array that has the path now, in place of the one whose files were replaced."""
     before = array._store
     assert isinstance(before, FileStore)
@@ -420,9 +548,3 @@ def publish(array: Living) -> None:
         except BaseException:
             let_go(array)
             raise
-
-
-def discard(array: Living) -> None:
-    """Close an array that could not be shared, and remove its files."""
-    array.close()
-    array._store.remove()

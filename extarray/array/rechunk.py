@@ -16,6 +16,7 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
+from extarray.array.life import check_free
 from extarray.array.together import together
 from extarray.common.arguments import parse_bytes
 from extarray.common.config import config
@@ -289,7 +290,7 @@ def _writable(src: Any) -> ExtArray:
         if src.path is None:
             raise ArgumentError("an array in memory has no files to replace; leave in_place away")
         src._check_sole(f"replace {src._name()}")
-        src._check_free("replace")
+        check_free(src, "replace")
         if src.mode == "r+":
             return src
         assert isinstance(src._store, FileStore)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, length_of, write_values
+from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
     carry_out,
     filling_error,
@@ -173,7 +174,7 @@ class SharedArray(ExtArray):
         news = store.take_up(self.axial)
         if news:
             store.users.turn()
-            self._show_store(self.axial)
+            show_store(self, self.axial)
             if store.unclean:
                 self._forget_touched()  # others may have cut off, and given back
         store.note_seen()
@@ -370,4 +371,4 @@ class SharedArray(ExtArray):
             with contextlib.suppress(ExtArrayError), self._commits:
                 pass  # the last moment to give back what was cut off
             with self._steady:
-                self._let_go()
+                let_go(self)

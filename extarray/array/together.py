@@ -10,9 +10,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from extarray.array.base import attach_store, place_elements, show_store
 from extarray.array.growth import grow
-from extarray.array.life import Living
+from extarray.array.life import Living, attach_store, place_elements, show_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

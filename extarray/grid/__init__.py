@@ -2,6 +2,8 @@
 
 From the top down; each module uses some of those below it, and none above:
 
+``html``
+    An array as HTML, for notebooks: a table of facts, its grid of chunks, and how it grew.
 ``drawing``
     The geometry of pictures of a grid: where cells, lines, colours of growth and labels come
     from.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from extarray.array import base, life, together
+from extarray.array import life, together
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, length_of
 from extarray.array.resizing import count, is_start
@@ -374,7 +374,7 @@ class ParallelArray(ParallelIO):
             with self._agreement.step():
                 if self._replica is not None:
                     self._replica.watch_file()
-                    base.watch_cuts(self)
+                    life.watch_cuts(self)
         return store.state.sequence != before
 
     def flush(self) -> None:

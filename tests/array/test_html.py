@@ -14,8 +14,8 @@ from hypothesis import given
 from strategies import built, cases
 
 import extarray as xa
-from extarray.array.html import describe
 from extarray.grid.address_runs import segment_boxes
+from extarray.grid.html import describe
 
 _TABLE = {"div", "table", "tbody", "tr", "th", "td", "b", "span", "code"}
 _ELEMENTS = _TABLE | {"svg", "g", "path", "rect", "text"}

@@ -20,6 +20,7 @@ from compare import assert_same
 
 import extarray as xa
 from extarray.array import shared
+from extarray.array.life import let_go
 from extarray.common.limits import limits
 from extarray.format import writers
 from extarray.format.constants import BLOCK
@@ -685,7 +686,7 @@ def die(*arrays):
     for array in arrays:
         array._store.ticket = 0
         array._store._close_files()
-        array._let_go()
+        let_go(array)
 
 
 def test_when_all_have_died(path, engine):

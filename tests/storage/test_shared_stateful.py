@@ -17,6 +17,7 @@ from strategies import cases, sides
 
 import extarray as xa
 from extarray.array.growth import write_values
+from extarray.array.life import let_go
 from extarray.common.limits import limits
 
 pytestmark = pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has")
@@ -32,7 +33,7 @@ def die(array):
     """What the death of a process does to an array that it had open."""
     array._store.ticket = 0
     array._store._close_files()
-    array._let_go()
+    let_go(array)
 
 
 class Source:

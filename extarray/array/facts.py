@@ -1,0 +1,236 @@
+"""Facts of an array: what its store says, whether it may be used, and how it is shown."""
+
+# ruff: noqa: D102 -- members of protocols
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+
+import numpy as np
+
+from extarray.common.errors import (
+    ArgumentError,
+    ClosedError,
+    ReadOnlyError,
+)
+from extarray.common.formatting import SIZES_OF_FILES, Info
+from extarray.common.lazy import LazyImports
+from extarray.format.attrs import decode_attrs, encode_attrs
+from extarray.format.dims import check_dims
+from extarray.grid.policy import Growth, encode_policy
+from extarray.storage.file_store import FileStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+    from threading import RLock
+
+    from extarray._core._axial import Axial
+    from extarray.format.attrs import Attributes
+    from extarray.grid.policy import Growth
+    from extarray.storage.file_store import FileStore
+    from extarray.storage.memory import MemoryStore
+
+__all__ = [
+    "Shown",
+    "Stored",
+    "check",
+    "check_sole",
+    "html",
+    "info",
+    "save_attrs",
+    "set_dims",
+    "set_policy",
+    "text",
+]
+
+_later = LazyImports({"html": "escape", "extarray.grid.html": "describe"})
+
+
+class Stored(Protocol):
+    """An array with a store, as the functions of this room see it.
+
+    What a module needs beside this, it says in a protocol of its own.
+    """
+
+    _steady: RLock  # to see bounds that stay
+    _handle: str  # no other array has it, not even one on the same files
+    _filling: bool  # by an append, which may run any code
+
+    @property
+    def _store(self) -> FileStore | MemoryStore: ...
+    @property
+    def _growth(self) -> AbstractContextManager[Any]: ...  # for changes of the bounds
+    @property
+    def _commits(self) -> AbstractContextManager[Any]: ...  # for commits that leave the bounds
+    @property
+    def axial(self) -> Axial: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def order(self) -> str: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+    @property
+    def chunk_bytes(self) -> int: ...
+    @property
+    def grid(self) -> tuple[int, ...]: ...
+    @property
+    def origin(self) -> tuple[int, ...]: ...
+    @property
+    def dims(self) -> tuple[str, ...] | None: ...
+    @property
+    def path(self) -> Path | None: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+    def _name(self) -> str: ...
+    def _check(self, what: str | None = None) -> None: ...
+    def _check_axes(self, ndim: int) -> None: ...
+    def _axis(self, axis: SupportsIndex) -> int: ...
+    def _read_only(self, what: str) -> ReadOnlyError: ...
+    def _load_attrs(self) -> str: ...
+    def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
+
+
+# -- whether it may be used ----------------------------------------------------------------------
+
+
+def check(array: Stored, what: str | None = None) -> None:
+    """Raise where an array is closed, or `what` would change a read-only one."""
+    if array.closed:
+        raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
+    if what is not None and array.mode != "r+":
+        raise array._read_only(what)
+
+
+def check_sole(array: Stored, what: str) -> None:
+    """Raise where `what` is not possible because this process is not the only one that writes.
+
+    `what` has the array's name in it.
+    """
+    if array._store.shared and array.mode == "r+":  # not in a forked child, which reads
+        raise ArgumentError(f"cannot {what} while writers share it; open it alone")
+
+
+# -- what can be changed of it -------------------------------------------------------------------
+
+
+def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
+    """Name the axes, or take their names away."""
+
+    def change() -> str | None:
+        values = decode_attrs(array._load_attrs())
+        if dims is not None:
+            values["dims"] = check_dims(dims, array.ndim)
+        elif "dims" in values:
+            del values["dims"]
+        else:
+            return None
+        return encode_attrs(values)
+
+    array._save_attrs(change)
+
+
+def set_policy(array: Stored, growth: Growth) -> None:
+    """Take a growth policy: one commit."""
+    value = encode_policy(growth)
+    with array._growth:
+        array._check("change the growth policy of")
+        array._store.set_growth(value)
+
+
+def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
+    """Commit the attributes that `change` gives; None: they stay."""
+    # Threads lose none of each other's changes.
+    with array._commits:
+        attrs = change()
+        if attrs is not None:
+            array._check("change the attributes of")
+            array._store.set_attrs(attrs)
+
+
+# -- how it is shown -----------------------------------------------------------------------------
+
+
+class Shown(Stored, Protocol):
+    """An array with all that is shown of one."""
+
+    @property
+    def fill_value(self) -> Any: ...
+    @property
+    def growth(self) -> Growth: ...
+    @property
+    def attrs(self) -> Attributes: ...
+    def info(self) -> Info: ...
+
+
+def info(array: Shown) -> Info:
+    """Return facts of an array; see `ExtArray.info`."""
+    array._check()
+    store, axial = array._store, array.axial
+    logical = array.nbytes
+    allocated = axial.size * array.chunk_bytes
+    facts = Info(
+        path=None if array.path is None else str(array.path),
+        shape=array.shape,
+        origin=array.origin,
+        dims=array.dims,
+        dtype=array.dtype,
+        chunks=array.chunks,
+        grid=array.grid,
+        offset=store.offset,
+        order=array.order,
+        fill_value=array.fill_value,
+        engine=store.engine,
+        mode=array.mode,
+        segments=axial.segments,
+        records=tuple(len(axial.records(j)[0]) for j in range(array.ndim)),
+        growth=array.growth,
+        logical_bytes=logical,
+        allocated_bytes=allocated,
+        utilisation=logical / allocated if allocated else 1.0,
+    )
+    if isinstance(store, FileStore):
+        facts.update(
+            sparse=store.header.sparse,
+            checksum=store.header.checksum,
+            uuid=store.header.uuid.hex(),
+            file_bytes=store.file_bytes,
+            disk_bytes=store.disk_bytes,
+            metadata_bytes=store.metadata_bytes,
+        )
+    else:
+        facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
+    facts["attrs"] = array.attrs.asdict()
+    return facts
+
+
+def text(array: Shown) -> str:
+    """Return a line of text that shows an array."""
+    where = "in memory" if array.path is None else f"'{array.path}', mode '{array.mode}'"
+    if array.closed:
+        return f"<extarray.ExtArray: {where}, closed>"
+    return (
+        f"<extarray.ExtArray: shape {array.shape}, {array.dtype}, chunks {array.chunks}, {where}>"
+    )
+
+
+def html(array: Shown) -> str:
+    """Return what shows an array in a notebook: a table, its chunks, and how it grew."""
+    if array.closed:
+        return f"<code>{_later.escape(repr(array))}</code>"
+    shown: str = _later.describe(array.info(), array.axial.segments, array.axial._growth)
+    return shown
