@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from extarray.array.base import Stored
 from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports
-from extarray.storage.file_store import FileStore
 
 if TYPE_CHECKING:
     from extarray.format.attrs import Attributes
@@ -58,14 +57,15 @@ def info(array: Shown) -> Info:
         allocated_bytes=allocated,
         utilisation=logical / allocated if allocated else 1.0,
     )
-    if isinstance(store, FileStore):
+    files = store.files
+    if files is not None:
         facts.update(
-            sparse=store.header.sparse,
-            checksum=store.header.checksum,
-            uuid=store.header.uuid.hex(),
-            file_bytes=store.file_bytes,
-            disk_bytes=store.disk_bytes,
-            metadata_bytes=store.metadata_bytes,
+            sparse=files.header.sparse,
+            checksum=files.header.checksum,
+            uuid=files.header.uuid.hex(),
+            file_bytes=files.file_bytes,
+            disk_bytes=files.disk_bytes,
+            metadata_bytes=files.metadata_bytes,
         )
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
