@@ -1331,7 +1331,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> reader.close()
         """
         self._check()
-        return self._store.replaced
+        files = self._store.files
+        return files is not None and files.replaced
 
     def follow(
         self,

@@ -28,7 +28,6 @@ from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
 from extarray.grid.tiles import Grain, tiles
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
 from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.dask import builds_graph
@@ -127,9 +126,9 @@ def repack(array: Copied, path: Any, *, checksum: bool | None = None) -> Any:
 def reduced(array: Copied) -> tuple[Any, ...]:
     """Return what pickles an array: a path, or the elements."""
     array._check()
-    store = array._store
-    if isinstance(store, FileStore):
-        return array._reopen, (store.absolute, store.header.uuid, store.engine)
+    store, files = array._store, array._store.files
+    if files is not None:
+        return array._reopen, (files.absolute, files.header.uuid, files.engine)
     return array._restore, (store.header, _attrs_of_copy(array), array.read(), store.growth)
 
 
@@ -163,9 +162,9 @@ def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], grow
 def token(array: Copied) -> tuple[Any, ...]:
     """Return what names the elements in dask's graphs: it changes when they may have changed."""
     array._check()
-    store = array._store
-    if isinstance(store, FileStore) and store.mode == "r":
-        return ("extarray", store.header.uuid.hex(), *store.generation)
+    files = array._store.files
+    if files is not None and files.mode == "r":
+        return ("extarray", files.header.uuid.hex(), *files.generation)
     changes = array._changes
     return ("extarray", array._handle, uuid4().hex if changes is None else changes)
 

@@ -18,7 +18,6 @@ from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dims import check_dims
 from extarray.grid.policy import Growth, encode_policy
-from extarray.storage.file_store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -203,14 +202,15 @@ def info(array: Shown) -> Info:
         allocated_bytes=allocated,
         utilisation=logical / allocated if allocated else 1.0,
     )
-    if isinstance(store, FileStore):
+    files = store.files
+    if files is not None:
         facts.update(
-            sparse=store.header.sparse,
-            checksum=store.header.checksum,
-            uuid=store.header.uuid.hex(),
-            file_bytes=store.file_bytes,
-            disk_bytes=store.disk_bytes,
-            metadata_bytes=store.metadata_bytes,
+            sparse=files.header.sparse,
+            checksum=files.header.checksum,
+            uuid=files.header.uuid.hex(),
+            file_bytes=files.file_bytes,
+            disk_bytes=files.disk_bytes,
+            metadata_bytes=files.metadata_bytes,
         )
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))

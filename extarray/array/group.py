@@ -180,8 +180,9 @@ def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:
 
 def _files(array: ExtArray) -> FileStore:
     """Return the store of an array that is open for reading, which has files."""
-    store: Any = array._store
-    return store  # type: ignore[no-any-return]
+    files = array._store.files
+    assert files is not None
+    return files
 
 
 def _locked(members: list[ExtArray]) -> contextlib.ExitStack:

@@ -380,7 +380,9 @@ class Host:
 
     def sync(self, array: Stored) -> None:
         """Bring the elements that were written to the disk."""
-        array._store.sync_elements()
+        files = array._store.files
+        if files is not None:
+            files.sync_elements()
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
@@ -425,8 +427,9 @@ class Host:
 
 def _files(array: Stored) -> FileStore:
     """Return the store of an array in files."""
-    store: Any = array._store
-    return store  # type: ignore[no-any-return]
+    files = array._store.files
+    assert files is not None
+    return files
 
 
 _HOST = Host()
@@ -441,11 +444,14 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
         raise ArgumentError(f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'")
     with array._steady:
         array._check()
-        axial = array._store.refresh(array.axial)
+        files = array._store.files
+        axial = None if files is None else files.refresh(array.axial)
         if axial is not None:
             show_store(array, axial)
         reopen = on_replaced == "reopen"
-        if array.mode == "r" and (axial is None or reopen) and array._store.replaced:
+        if files is None or files.mode != "r":
+            return axial is not None
+        if (axial is None or reopen) and files.replaced:
             if not reopen:
                 raise replaced_error(array)
             _become_successor(array)
@@ -466,8 +472,7 @@ def replaced_error(array: Living) -> ReplacedError:
 
 def _become_successor(array: Any) -> None:
     """Be the array that has the path now, in place of the one whose files were replaced."""
-    before = array._store
-    assert isinstance(before, FileStore)
+    before = _files(array)
     try:
         store, axial = FileStore.open(before.path, "r", 0, before.engine, "flush", before.verify)
     except MissingError:
@@ -501,10 +506,11 @@ def flush(array: Living) -> None:
 
 def flush_store(array: Living, last: bool) -> None:
     """Bring everything to the disk, and before that the checksums up to date."""
-    store = array._store
+    store = array._store.files
+    if store is None:
+        return
     if (
-        isinstance(store, MemoryStore)
-        or store.sums is None
+        store.sums is None
         or not store.sums.in_doubt
         or not store.sums.alone  # all that write bring them up to date together
     ):
@@ -542,9 +548,10 @@ def let_go(array: Living) -> None:
 
 def publish(array: Living) -> None:
     """Give the files of a hidden array their names; on an error it is closed, and they go."""
-    if isinstance(array._store, FileStore):
+    files = array._store.files
+    if files is not None:
         try:
-            array._store.take_names()
+            files.take_names()
         except BaseException:
             let_go(array)
             raise

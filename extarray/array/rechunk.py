@@ -32,7 +32,6 @@ from extarray.maintenance.rechunk_plan import plan_passes
 from extarray.maintenance.rechunk_report import RechunkPlan
 from extarray.maintenance.transform import Transformation, passes_between
 from extarray.selection.factors import Progression
-from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
 
 if TYPE_CHECKING:
@@ -269,8 +268,9 @@ def _tables(array: ExtArray | LazyView, header: Header) -> tuple[int, int]:
 
 def _place_of(array: ExtArray) -> str:
     """Return the path of the files of an array, links followed, which are about to be replaced."""
-    assert isinstance(array._store, FileStore)
-    stems = array._store.real_stems("cannot replace '{}'")
+    files = array._store.files
+    assert files is not None
+    stems = files.real_stems("cannot replace '{}'")
     if len(stems) > 1:
         raise ArgumentError(
             f"cannot replace '{array.path}': its two files are links to files of different names; "
@@ -293,8 +293,9 @@ def _writable(src: Any) -> ExtArray:
         check_free(src, "replace")
         if src.mode == "r+":
             return src
-        assert isinstance(src._store, FileStore)
-        array = open_array(src._store.absolute, "r+")
+        files = src._store.files
+        assert files is not None
+        array = open_array(files.absolute, "r+")
         src.close()
         return array
     return open_array(src, "r+")

@@ -196,7 +196,8 @@ def carry_out(
             renew(array, change, clean=fill is None)
         if fill is not None:
             is_append = True
-            store.begin_append()
+            if store.files is not None:
+                store.files.begin_append()
             store.unclean = array._filling = True
             fill()
         store.unclean = change.cuts or (was_unclean and not change.fills)
@@ -334,7 +335,8 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
             f"cannot grow {array._name()} where this block of extarray.commit has cut it: what was "
             "cut off is needed until the end of the block; grow behind it"
         )
-    store.begin_renewal()
+    if store.files is not None:
+        store.files.begin_renewal()
     array._forget_touched()
     parts = list(change.old_chunks_of_new_parts())
     if not parts:
@@ -353,12 +355,9 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
             pieces = _addresses(array, boxes)
         for run in _in_bytes(array, pieces):
             store.keep(*run)
-            if clean and needs_none:
-                if store.sums is not None:
-                    _note_bytes(array, *run)
-                store.renew(*run)
-            else:
-                store.reserve_again(*run)
+            if clean and needs_none and store.sums is not None:
+                _note_bytes(array, *run)
+            store.renew(*run, clean and needs_none)
         if clean:
             inner = change.elements_of(*known) if needs_none else (start, stop)
             _restore_fill(array, tuple(map(max, start, inner[0])), tuple(map(min, stop, inner[1])))
@@ -391,7 +390,8 @@ def give_back_chunks(array: Resizable, change: Change) -> None:
     needed = change.chunks_needed
     boxes = list(change.chunks_cut())
     if boxes:
-        store.settle()
+        if store.files is not None:
+            store.files.settle()
         array._forget_touched()
         start = stop = 0
         for run in _in_bytes(array, _addresses_with_pages(array, boxes, needed)):
@@ -460,7 +460,8 @@ def give_back_freed(array: Resizable) -> None:
     """Have the store give back what was cut off and nobody uses any more."""
     store = array._store
     if store.freed.ready:
-        store.begin_cut()
+        if store.files is not None:
+            store.files.begin_cut()
         runs = store.freed.take()
         if store.sums is not None:  # what was noted before may have been flushed since
             for run in runs:

@@ -95,6 +95,11 @@ class FileStore(Allocator):
         self._making: Publication | None = None  # until the files have their names
 
     @property
+    def files(self) -> Self:
+        """The store itself: what there is only where there are files, is asked of this."""
+        return self
+
+    @property
     def group(self) -> GroupShare:
         """What this pair of files has to do in a commit of several arrays."""
         return GroupShare(self, _take_up_decision)  # kept, it would keep the store alive

@@ -36,20 +36,17 @@ class MemoryStore:
         bounds have moved in, or an append failed.
     """
 
+    files = None
     path = None
     mode = "r+"
     is_forked = False
     engine = "memory"
-    metadata_bytes = 0
-    file_bytes = 0
-    disk_bytes = 0
     hollow = False
     cuts = None
     cuts_known = 0
     durability = None
     is_durable = False
     shared = False
-    replaced = False
     sums = None
     trust = None
     verify = "never"
@@ -163,17 +160,10 @@ class MemoryStore:
         self.header = replace(self.header, chunks=chunks)
         self.state, self.attrs = Bounds(shape, offset, axial.grid), attrs
 
-    def settle(self) -> None:
-        """Nothing to do."""
-
-    def begin_renewal(self) -> None:
-        """Nothing to do."""
-
-    def reserve_again(self, start: int, stop: int) -> None:
-        """Nothing to do: memory comes when it is touched."""
-
-    def renew(self, start: int, stop: int) -> None:
-        """Give bytes that do not count the fill value."""
+    def renew(self, start: int, stop: int, clean: bool) -> None:
+        """Make bytes that do not count ready to be used again; if `clean`, with the fill value."""
+        if not clean:  # memory comes when it is touched
+            return
         assert self.region is not None
         if any(self.header.fill):
             run_in_shares(
@@ -201,12 +191,6 @@ class MemoryStore:
             if self.region is not None:
                 self.region.discard(start, stop)
 
-    def begin_cut(self) -> None:
-        """Nothing to do: no other process reads."""
-
-    def begin_append(self) -> None:
-        """Nothing to do."""
-
     def set_growth(self, growth: int) -> None:
         """Keep the growth policy."""
         self.growth = growth
@@ -214,19 +198,6 @@ class MemoryStore:
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""
         self.attrs = attrs
-
-    def refresh(self, axial: Axial) -> Axial | None:
-        """Return None: nobody else can have changed anything."""
-        return None
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-    def sync_elements(self) -> None:
-        """Nothing to do."""
-
-    def remove(self) -> None:
-        """Nothing to do."""
 
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""

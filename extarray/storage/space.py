@@ -152,7 +152,7 @@ class Allocator(Committer):
         self._check_length()  # as in `begin_append`; and a load through a mapping would not return
         self.settle()
 
-    def reserve_again(self, start: int, stop: int) -> None:
+    def _reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
         if self.header.sparse or not CAN_RESERVE:
             return
@@ -181,9 +181,11 @@ class Allocator(Committer):
         """What the system does where it cannot reserve: nobody else may write to this range."""
         self._data.extend(start, stop - start)
 
-    def renew(self, start: int, stop: int) -> None:
-        """Give bytes of the grid that do not count their disk space, and the fill value."""
-        self.reserve_again(start, stop)
+    def renew(self, start: int, stop: int, clean: bool) -> None:
+        """Give bytes of the grid that do not count their disk space; if `clean`, the fill value."""
+        self._reserve_again(start, stop)
+        if not clean:
+            return
         file, fill = self._data, self.header.fill
         with family("cannot make room in '{}'", f"{self.path}.xta"):
             if any(fill):

@@ -267,7 +267,7 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
 
         def fail(self, state):
-            if self.path.name != "a":
+            if self._store.path.name != "a":
                 raise OSError(errno.EIO, "input/output error")
             return real(self, state)
 
