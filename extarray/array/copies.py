@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import operator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 from uuid import uuid4
 
@@ -28,8 +27,7 @@ from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
 from extarray.grid.tiles import Grain, tiles
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import resolve_path
+from extarray.storage.memory import MemoryStore
 from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.dask import builds_graph
 from extarray.streaming.limits import check_result
@@ -56,7 +54,13 @@ __all__ = [
     "token",
 ]
 
-_later = LazyImports({"extarray.maintenance.transform": "Transformation passes_between"})
+_later = LazyImports(
+    {
+        "extarray.maintenance.transform": "Transformation passes_between",
+        "extarray.storage.filesystem": "resolve_path",
+        "pathlib": "Path",
+    }
+)
 
 
 class Copied(Stored, Protocol):
@@ -114,7 +118,7 @@ def copy(
     work = _later.Transformation(
         kind, source, shape, header, attrs, passes, config.max_memory, growth=growth
     )
-    return work.in_memory() if path is None else work.on_disk(resolve_path(path))
+    return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
 
 
 def repack(array: Copied, path: Any, *, checksum: bool | None = None) -> Any:
@@ -128,7 +132,7 @@ def reduced(array: Copied) -> tuple[Any, ...]:
     """Return what pickles an array: a path, or the elements."""
     array._check()
     store = array._store
-    if isinstance(store, FileStore):
+    if not isinstance(store, MemoryStore):
         return array._reopen, (store.absolute, store.header.uuid, store.engine)
     return array._restore, (store.header, _attrs_of_copy(array), array.read(), store.growth)
 
@@ -141,7 +145,7 @@ def _attrs_of_copy(array: Copied) -> str:
 
 def reopened(kind: Any, path: str, uuid: bytes, engine: str) -> Any:
     """Open an array in files that was pickled, for reading."""
-    array = kind._open(Path(path), "r", 0, engine)
+    array = kind._open(_later.Path(path), "r", 0, engine)
     if array._store.header.uuid != uuid:
         array.close()
         raise MissingError(
@@ -164,7 +168,7 @@ def token(array: Copied) -> tuple[Any, ...]:
     """Return what names the elements in dask's graphs: it changes when they may have changed."""
     array._check()
     store = array._store
-    if isinstance(store, FileStore) and store.mode == "r":
+    if not isinstance(store, MemoryStore) and store.mode == "r":
         return ("extarray", store.header.uuid.hex(), *store.generation)
     changes = array._changes
     return ("extarray", array._handle, uuid4().hex if changes is None else changes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from extarray.array.base import Stored
 from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports
-from extarray.storage.file_store import FileStore
+from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from extarray.format.attrs import Attributes
@@ -58,7 +58,7 @@ def info(array: Shown) -> Info:
         allocated_bytes=allocated,
         utilisation=logical / allocated if allocated else 1.0,
     )
-    if isinstance(store, FileStore):
+    if not isinstance(store, MemoryStore):
         facts.update(
             sparse=store.header.sparse,
             checksum=store.header.checksum,

@@ -37,12 +37,11 @@ from extarray.common.errors import (
     ReplacedError,
 )
 from extarray.common.forks import in_children
+from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
 from extarray.grid.chunking import elements_of_chunk, grid_of
 from extarray.selection.indexable import read_index, write_index
-from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import resolve_path
 from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from extarray._core._state import Frame
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
+    from extarray.storage.file_store import FileStore
 
 __all__ = [
     "Host",
@@ -71,6 +71,13 @@ __all__ = [
     "rows",
     "start",
 ]
+
+_later = LazyImports(
+    {
+        "extarray.storage.file_store": "FileStore",
+        "extarray.storage.filesystem": "resolve_path",
+    }
+)
 
 
 class Living(Attachable, Resizable, Protocol):
@@ -116,8 +123,8 @@ def fresh_store(
         )
     if path is None:
         return MemoryStore(header, shape, axial, attrs, growth), axial
-    place = resolve_path(path)
-    store = FileStore.create(
+    place = _later.resolve_path(path)
+    store: FileStore = _later.FileStore.create(
         place, header, axial, shape, attrs, engine, overwrite, durability, growth, hidden
     )
     return store, axial
@@ -339,9 +346,11 @@ def replaced_error(array: Living) -> ReplacedError:
 def _become_successor(array: Living) -> None:
     """Be the array that has the path now, in place of the one whose files were replaced."""
     before = array._store
-    assert isinstance(before, FileStore)
+    assert not isinstance(before, MemoryStore)
     try:
-        store, axial = FileStore.open(before.path, "r", 0, before.engine, "flush", before.verify)
+        store, axial = _later.FileStore.open(
+            before.path, "r", 0, before.engine, "flush", before.verify
+        )
     except MissingError:
         raise replaced_error(array) from None
     array._store = store
@@ -414,7 +423,7 @@ def let_go(array: Living) -> None:
 
 def publish(array: Living) -> None:
     """Give the files of a hidden array their names; on an error it is closed, and they go."""
-    if isinstance(array._store, FileStore):
+    if not isinstance(array._store, MemoryStore):
         try:
             array._store.take_names()
         except BaseException:
