@@ -26,6 +26,7 @@ from extarray.array.copies import astype
 from extarray.array.lazy import everything
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
+from extarray.common.lazy import LazyImports
 from extarray.format.attrs import Attributes
 from extarray.format.dims import known_dims
 from extarray.grid.policy import EXACT, decode_policy
@@ -33,7 +34,6 @@ from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.selection import access_log, selections
 from extarray.selection.transfers import read_query, write_query
-from extarray.storage.file_store import FileStore
 from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:
@@ -53,10 +53,13 @@ if TYPE_CHECKING:
     from extarray.selection.fields import Fields
     from extarray.selection.query import Query
     from extarray.selection.selections import Accessor, Lazy
+    from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
     from extarray.streaming.blocks import Line
 
 __all__ = ["ExtArray"]
+
+_later = LazyImports({"extarray.storage.file_store": "FileStore"})
 
 
 class ExtArray(ArrayCore, NumpyMixin):
@@ -143,7 +146,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         verify: str | None = None,
     ) -> Self:
         """Open a pair of files."""
-        store, axial = FileStore.open(path, mode, timeout, engine, durability, verify)
+        store, axial = _later.FileStore.open(path, mode, timeout, engine, durability, verify)
         return cls._from_store(store, axial)
 
     @classmethod

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import operator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 from uuid import uuid4
 
@@ -28,7 +27,6 @@ from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
 from extarray.grid.tiles import Grain, tiles
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.storage.filesystem import resolve_path
 from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.dask import builds_graph
 from extarray.streaming.limits import check_result
@@ -55,7 +53,13 @@ __all__ = [
     "token",
 ]
 
-_later = LazyImports({"extarray.maintenance.transform": "Transformation passes_between"})
+_later = LazyImports(
+    {
+        "extarray.maintenance.transform": "Transformation passes_between",
+        "extarray.storage.filesystem": "resolve_path",
+        "pathlib": "Path",
+    }
+)
 
 
 class Copied(Stored, Protocol):
@@ -113,7 +117,7 @@ def copy(
     work = _later.Transformation(
         kind, source, shape, header, attrs, passes, config.max_memory, growth=growth
     )
-    return work.in_memory() if path is None else work.on_disk(resolve_path(path))
+    return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
 
 
 def repack(array: Copied, path: Any, *, checksum: bool | None = None) -> Any:
@@ -140,7 +144,7 @@ def _attrs_of_copy(array: Copied) -> str:
 
 def reopened(kind: Any, path: str, uuid: bytes, engine: str) -> Any:
     """Open an array in files that was pickled, for reading."""
-    array = kind._open(Path(path), "r", 0, engine)
+    array = kind._open(_later.Path(path), "r", 0, engine)
     if array._store.header.uuid != uuid:
         array.close()
         raise MissingError(

@@ -26,7 +26,6 @@ from extarray.format.header import Header
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
-from extarray.storage.filesystem import resolve_path
 from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
@@ -48,7 +47,11 @@ if TYPE_CHECKING:
 __all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "zeros"]
 
 _later = LazyImports(
-    {"extarray.array.shared": "SharedArray", "extarray.maintenance.transform": "fill"}
+    {
+        "extarray.array.shared": "SharedArray",
+        "extarray.maintenance.transform": "fill",
+        "extarray.storage.filesystem": "resolve_path",
+    }
 )
 
 
@@ -358,7 +361,7 @@ def open(
                 "give share=True or comm, not both"
             )
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
-        return resolve_path(path), mode, timeout, engine, durability, asked
+        return _later.resolve_path(path), mode, timeout, engine, durability, asked
 
     if comm is not None:
         return together().open(comm, info, check)

@@ -13,7 +13,7 @@ import numpy as np
 from extarray.array.facts import Stored
 from extarray.common.config import config
 from extarray.common.errors import ReplacedError
-from extarray.storage.lock import check_timeout
+from extarray.common.lazy import LazyImports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Followed", "follow"]
+
+_later = LazyImports({"extarray.storage.lock": "check_timeout"})
 
 
 class Followed(Stored, Protocol):
@@ -46,7 +48,7 @@ def follow(
     """Iterate over what arrives at an axis; see `ExtArray.follow`."""
     array._check()
     j = array._axis(axis)
-    seconds = check_timeout(timeout)
+    seconds = _later.check_timeout(timeout)
     ndim = array.ndim
     return _news(array, j, ndim, seconds, on_replaced, *_ends(array, j, ndim))
 

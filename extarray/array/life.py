@@ -31,13 +31,12 @@ from extarray.common.errors import (
     ReserveError,
 )
 from extarray.common.forks import in_children
+from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
 from extarray.grid.chunking import elements_of_chunk, grid_of
 from extarray.grid.order import positions
 from extarray.selection.indexable import read_index, write_index
-from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import resolve_path
 from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from extarray._core._state import Frame, Trust
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
+    from extarray.storage.file_store import FileStore
 
 __all__ = [
     "Host",
@@ -72,6 +72,13 @@ __all__ = [
     "take_layout",
     "watch_cuts",
 ]
+
+_later = LazyImports(
+    {
+        "extarray.storage.file_store": "FileStore",
+        "extarray.storage.filesystem": "resolve_path",
+    }
+)
 
 
 class Living(Stored, Resizable, Protocol):
@@ -148,8 +155,8 @@ def fresh_store(
         )
     if path is None:
         return MemoryStore(header, shape, axial, attrs, growth), axial
-    place = resolve_path(path)
-    store = FileStore.create(
+    place = _later.resolve_path(path)
+    store: FileStore = _later.FileStore.create(
         place, header, axial, shape, attrs, engine, overwrite, durability, growth, hidden
     )
     return store, axial
@@ -474,7 +481,9 @@ def _become_successor(array: Any) -> None:
     """Be the array that has the path now, in place of the one whose files were replaced."""
     before = _files(array)
     try:
-        store, axial = FileStore.open(before.path, "r", 0, before.engine, "flush", before.verify)
+        store, axial = _later.FileStore.open(
+            before.path, "r", 0, before.engine, "flush", before.verify
+        )
     except MissingError:
         raise replaced_error(array) from None
     array._store = store
