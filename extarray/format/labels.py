@@ -43,13 +43,13 @@ class Taken(NamedTuple):
 
     Attributes
     ----------
-    places : range, ndarray, or None
+    indices : range, ndarray, or None
         Indices of the elements; None: all of them, from 0 on.
     axis : int or None
         Of the copy; None: it has no such axis.
     """
 
-    places: range | NDArray[Any] | None
+    indices: range | NDArray[Any] | None
     axis: int | None
 
 
@@ -203,12 +203,12 @@ def attrs_of_copy(
     if then is not None:
         del result[DATASET_ORIGIN]
         now = [0] * len(new_names)
-        for (places, axis), was, zero in zip(taken, then, origin, strict=True):
+        for (indices, axis), was, zero in zip(taken, then, origin, strict=True):
             if axis is None:
                 continue
-            if places is not None and not (isinstance(places, range) and places.step == 1):
+            if indices is not None and not (isinstance(indices, range) and indices.step == 1):
                 break
-            now[axis] = was - zero + (0 if places is None else places.start)
+            now[axis] = was - zero + (0 if indices is None else indices.start)
         else:
             result[DATASET_ORIGIN] = now
     return result
@@ -228,16 +228,16 @@ def _copied(
         dims: list[str] = []
         zeros: list[int | None] = []
         for d, first in zip(old, firsts, strict=True):
-            places, axis = axes.get(d, (None, -1))
-            if places is not None:
+            indices, axis = axes.get(d, (None, -1))
+            if indices is not None:
                 data = _data_of(form, len(old)) if data is None else data
-                data = _take(data, len(dims), first, places, axis is None)
+                data = _take(data, len(dims), first, indices, axis is None)
                 first = 0
             if axis is not None:
                 dims.append(new_names[axis] if d in axes else d)
                 zeros.append(first)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return form if all(each.places is None for each in axes.values()) else None
+        return form if all(each.indices is None for each in axes.values()) else None
     if data is None and not any(first != 0 for first in firsts) and "origin" not in form:
         return {**form, "dims": dims} if dims != old else form
     new = {**form, "dims": dims, "origin": zeros}
@@ -260,12 +260,12 @@ def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
 
 
 def _take(
-    data: NDArray[Any], axis: int, first: int | None, places: range | NDArray[Any], drop: bool
+    data: NDArray[Any], axis: int, first: int | None, indices: range | NDArray[Any], drop: bool
 ) -> NDArray[Any]:
     """Return the labels of some elements; an IndexError where one has none."""
     if first is None:
         raise IndexError("no label is known")
-    wanted = np.asarray(places, np.int64) + first
+    wanted = np.asarray(indices, np.int64) + first
     if wanted.size and wanted.min() < 0:
         raise IndexError("the first elements have no label")
     # `take` of one index in place of a list of them leaves no axis.
