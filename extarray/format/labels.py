@@ -54,17 +54,7 @@ class Taken(NamedTuple):
 
 
 def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """Return the names of the axes that coordinates refer to: xarray has some where there are none.
-
-    Parameters
-    ----------
-    dims : sequence of str or None
-    ndim : int
-
-    Returns
-    -------
-    tuple of str
-    """
+    """Return the names of axes that coordinates refer to; without any, those xarray gives."""
     return tuple(f"dim_{j}" for j in range(ndim)) if dims is None else tuple(dims)
 
 
@@ -75,10 +65,6 @@ def form_dims(form: Mapping[str, Any]) -> list[str]:
     ----------
     form : dict
         Of the attribute ``"coords"``.
-
-    Returns
-    -------
-    list of str
     """
     dims = form.get("dims", [])
     return [dims] if isinstance(dims, str) else list(dims)
@@ -127,10 +113,6 @@ def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
     value : object
         A JSON value.
     ndim : int
-
-    Returns
-    -------
-    tuple of int, or None
     """
     if isinstance(value, list) and len(value) == ndim and all(type(n) is int for n in value):
         return tuple(value)
@@ -147,10 +129,6 @@ def attrs_of_whole(text: str, dims: Sequence[str] | None, origin: Sequence[int])
     dims : sequence of str or None
         Names of the axes.
     origin : sequence of int
-
-    Returns
-    -------
-    str
     """
     if not any(origin):
         return text
@@ -287,10 +265,6 @@ def with_new_axis(
         Axes so far.
     at : int
         Where the new one comes.
-
-    Returns
-    -------
-    dict
 
     Examples
     --------
