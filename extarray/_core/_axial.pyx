@@ -107,7 +107,7 @@ cdef class Axial(History):
     # -- the mapping -------------------------------------------------------------------------
 
     def address(self, index):
-        """Address of a chunk: the mapping F*.
+        """Return the address of a chunk: the mapping F*.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ cdef class Axial(History):
         return address_of(&self.state, chunk)
 
     def index(self, address):
-        """Index of the chunk at an address: the inverse of F*.
+        """Return the index of the chunk at an address: the inverse of F*.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ cdef class Axial(History):
             [chunk[j] + self.state.sides[START][j].extent for j in range(self.state.ndim)])
 
     def addresses(self, indices):
-        """Addresses of many chunks.
+        """Return the addresses of many chunks.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ cdef class Axial(History):
         return out
 
     def indices(self, addresses):
-        """Chunk indices of many addresses.
+        """Return the chunk indices of many addresses.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ cdef class Axial(History):
         return out
 
     def neighbours(self, address, radius=1):
-        """Addresses of the chunks around a chunk.
+        """Return the addresses of the chunks around a chunk.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ cdef class Axial(History):
         return out
 
     def records(self, axis):
-        """Axial vector of an axis: its records, ordered by start index.
+        """Return the axial vector of an axis: its records, ordered by start index.
 
         Parameters
         ----------
@@ -406,7 +406,7 @@ cdef class Axial(History):
 
 
 def _radii(radius, grid):
-    """A radius for each axis, as far as the grid goes."""
+    """Return a radius for each axis, as far as the grid goes."""
     ndim = len(grid)
     radii = list(radius) if np.ndim(radius) else [radius] * ndim
     if len(radii) != ndim:

@@ -58,7 +58,7 @@ cdef enum:
 # -- pieces --------------------------------------------------------------------------------------
 
 cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept nogil:
-    """Upper bound for the number of chunks that an arithmetic progression meets."""
+    """Return an upper bound for the number of chunks that an arithmetic progression meets."""
     if step < 0:
         step = -step
     if count <= 1 or step >= chunk:
@@ -67,7 +67,7 @@ cdef index_t most_pieces(index_t step, index_t count, index_t chunk) noexcept no
 
 
 cdef void count_pieces(const selection_t *s, const index_t *chunk, index_t *n) noexcept:
-    """Upper bounds for the number of pieces along each axis."""
+    """Return upper bounds for the number of pieces along each axis."""
     cdef int j
     for j in range(s.ndim):
         n[j] = most_pieces(s.step[j], s.count[j], chunk[j])
@@ -183,7 +183,7 @@ cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
 # memory, `count` its extents, `stride` the bytes in the chunk from one to the next.
 
 cdef index_t span_of(const index_t *count, const index_t *stride, int ndim, index_t itemsize) noexcept nogil:
-    """Bytes from the first to behind the last element."""
+    """Return the number of bytes from the first to behind the last element."""
     cdef index_t span = itemsize
     cdef int j
     for j in range(ndim):
@@ -200,7 +200,7 @@ cdef index_t size_of(const index_t *count, int ndim, index_t itemsize) noexcept 
 
 
 cdef int slowest_axis(const job_t *job, const index_t *count) noexcept nogil:
-    """The axis of more than one element with the largest stride, or -1."""
+    """Return the axis of more than one element with the largest stride, or -1."""
     cdef int i, j
     for i in range(job.layout.ndim - 1, -1, -1):
         j = job.layout.fast_to_slow[i]
@@ -245,7 +245,7 @@ cdef int read_part(
 
 
 cdef index_t step_that_fits(index_t span, index_t n, index_t size, index_t limit) noexcept nogil:
-    """Indices of the slowest axis to take at once: as many as the limit allows, or one at a time
+    """Return how many indices of the slowest axis to take at once: as the limit allows, or one at a time
     where most bytes between them are not wanted."""
     if span > GAP_FACTOR * size and span > GAP_BYTES:
         return 1
@@ -253,7 +253,7 @@ cdef index_t step_that_fits(index_t span, index_t n, index_t size, index_t limit
 
 
 cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
-    """Whether the user's memory holds the elements of a part in the order of the chunk, without
+    """Tell whether the user's memory holds the elements of a part in the order of the chunk, without
     gaps.  (The caller knows that the part has no gaps in the chunk.)"""
     cdef const layout_t *L = &job.layout
     cdef index_t expected = L.itemsize
@@ -388,7 +388,7 @@ cdef int permuted_part(
 
 
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
-    """Whether the chunk at an address may be loaded from (or, with `write`, stored to) at
+    """Tell whether the chunk at an address may be loaded from (or, with `write`, stored to) at
     L.base: 0, THROUGH_FILE, or an errno.  Gives a hole its disk space before the first store."""
     cdef int failure
     if L.base == NULL:
@@ -411,7 +411,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
 
 
 cdef bint note_touched(const layout_t *L, index_t address, index_t n) noexcept nogil:
-    """Have stores go through the mapping to n chunks that have their disk space, if they can."""
+    """Let stores go through the mapping to n chunks that have their disk space, if they can."""
     cdef index_t i
     if L.sparse and populate_ends(
             L.base, address * L.chunk_bytes, (address + n) * L.chunk_bytes):
@@ -430,7 +430,7 @@ cdef void copy_block(
 
 
 cdef void end_stream() noexcept nogil:
-    """What was stored past the caches is there for other threads."""
+    """Make what was stored past the caches visible to other threads."""
     xa_stream_end()
 
 
@@ -510,7 +510,7 @@ cdef int end_fresh(const job_t *job, worker_t *w) noexcept nogil:
 
 
 cdef bint goes_direct(const job_t *job) noexcept nogil:
-    """Whether chunks are written through the file for the first time, where they are mapped.
+    """Tell whether chunks are written through the file for the first time, where they are mapped.
 
     Not if any is written in part, unless they are large: the kernel reads ahead of the first store to
     a page of it, which makes pages of what is still to be written, and the write has to fill them
@@ -575,7 +575,7 @@ cdef int transfer_part(
 # -- rows of chunks ------------------------------------------------------------------------------
 
 cdef bint goes_by_rows(const job_t *job) noexcept nogil:
-    """Whether a transfer is so large that it goes row by row through rows of chunks, which the
+    """Tell whether a transfer is so large that it goes row by row through rows of chunks, which the
     order of the elements on both sides must allow, and a processor that reads faster so."""
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1

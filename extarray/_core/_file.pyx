@@ -107,7 +107,7 @@ cdef class FileCore:
 
     @property
     def closed(self):
-        """Whether `close` was called."""
+        """Tell whether `close` was called."""
         return self.is_closed
 
     def close(self, bint alone=False):
@@ -267,7 +267,7 @@ cdef class FileCore:
             raise OSError(failure, os.strerror(failure))
 
     def datasync(self):
-        """Have the bytes on the disk.
+        """Bring the bytes to the disk.
 
         Raises
         ------
@@ -357,7 +357,7 @@ cdef class FileCore:
         return self._change(xa_punch, offset, length)
 
     def zero(self, index_t offset, index_t length):
-        """Have zeros in a range, without writing them; its disk space stays.
+        """Make a range zeros, without writing them; its disk space stays.
 
         Parameters
         ----------

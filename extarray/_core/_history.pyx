@@ -116,7 +116,7 @@ cdef class History:
     # -- growth ------------------------------------------------------------------------------
 
     cdef int _make_room(self, int32_t more) except -1:
-        """Room for more segments."""
+        """Make room for more segments."""
         cdef axial_t *s = &self.state
         cdef axial_t old
         cdef size_t n = s.n_segments, ndim = s.ndim, capacity
@@ -177,7 +177,7 @@ cdef class History:
         return 0
 
     cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1:
-        """Room for more segments that introduce indices on a side of an axis."""
+        """Make room for more segments that introduce indices on a side of an axis."""
         cdef side_t *own = &self.state.sides[side][axis]
         cdef int32_t m = own.n_segments
         cdef int32_t capacity
@@ -241,11 +241,11 @@ cdef class History:
         return 0
 
     def _own(self):
-        """Have `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
+        """Make `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
         self.owned = True
 
     def _grow(self, axis, by, side="end"):
-        """What `grow` does, for the array that owns the vectors."""
+        """Grow an axis as `grow` does, for the array that owns the vectors."""
         cdef int j = self._axis(axis), which
         if side not in _SIDES:
             raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
@@ -318,7 +318,7 @@ cdef class History:
                 own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
 
     def _record(self, segment):
-        """Record of a segment in the growth log: its axis, its side, and the grid before it.
+        """Return the record of a segment in the growth log: its axis, its side, and the grid before it.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ cdef class History:
         return record_of(s, n).axis, record_of(s, n).side, grid
 
     def _with_axis(self, position):
-        """Axial vectors with one axis more, along which every chunk has index 0.
+        """Return the axial vectors with one axis more, along which every chunk has index 0.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ cdef class History:
         return type(self)._replay(axes, sides, grids, grid)
 
     def _growth(self, segment):
-        """What a segment made of the grid.
+        """Return what a segment made of the grid.
 
         Parameters
         ----------
@@ -437,7 +437,7 @@ cdef class History:
         cls, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
         const index_t[:, :] grids not None, grid
     ):
-        """Axial vectors from a growth log.
+        """Return the axial vectors from a growth log.
 
         Parameters
         ----------
@@ -552,7 +552,7 @@ cdef class History:
             raise
 
     def _starts_after(self, axes, sides, grids, grid):
-        """Chunks at the start of each axis, after a growth log that is not replayed here.
+        """Return the chunks at the start of each axis, after a growth log that is not replayed here.
 
         Parameters are those of `_replay_more`.
 

@@ -139,7 +139,7 @@ cdef int populate(char *base, size_t length, bint store) noexcept nogil:
 
 
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
-    """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
+    """Map pages for stores at both ends of a part of a mapped file, which has its disk space.
 
     The system's cache may keep many pages as one, and a store to one of them takes the space of all.
     So what lies beside the part may need space, too, and there may be none.  Pages in between are
@@ -154,7 +154,7 @@ cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
 
 
 cdef int populate_alone(char *base, size_t start, size_t stop) noexcept nogil:
-    """As `populate_ends`, for a part that may not be in the cache yet: it comes without what lies
+    """Do `populate_ends` for a part that may not be in the cache yet: it comes without what lies
     around it, which would be kept as one with it."""
     cdef size_t page = sysconf(_SC_PAGESIZE)
     cdef size_t first = start & ~(page - 1), last = (stop - 1) & ~(page - 1)
@@ -195,7 +195,7 @@ cdef bint meets(const window_t *window, const char *first, const char *last) noe
 
 
 cdef bint is_shown(const char *first, const char *last) noexcept:
-    """Whether bytes first ... last - 1 are (or may be) of any array."""
+    """Tell whether bytes first ... last - 1 are (or may be) of any array."""
     cdef const window_t *window = ring.next
     while window != &ring:
         if meets(window, first, last):
@@ -205,14 +205,14 @@ cdef bint is_shown(const char *first, const char *last) noexcept:
 
 
 cdef size_t generous(size_t usual, size_t length) noexcept:
-    """Bytes for a window: a window costs nothing, but all of them share one address space."""
+    """Return the bytes for a window; it costs nothing, but all of them share one address space."""
     if reserved > FARTHEST // 4:
         usual = 4 * GIB
     return max(usual, 4 * min(length, FARTHEST // 4))
 
 
 cdef size_t physical_memory() except? 0:
-    """Bytes of memory of the machine; 0 where the system does not tell."""
+    """Return the number of bytes of memory of the machine; 0 where the system does not tell."""
     try:
         return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
@@ -220,14 +220,14 @@ cdef size_t physical_memory() except? 0:
 
 
 cdef char *keep_free(size_t window) noexcept:
-    """Address space for a window, wherever huge pages begin in it; NULL: there is not so much."""
+    """Find address space for a window, wherever huge pages begin in it; NULL: there is not so much."""
     # Without access nothing is charged; memory is when `commit` opens it.
     cdef void *base = mmap(NULL, window + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     return <char *> base if base != MAP_FAILED else NULL
 
 
 cdef size_t most_free(size_t window, size_t least) noexcept:
-    """The largest window that there is address space for, to a factor of two, and at least `least`."""
+    """Find the largest window that there is address space for, to a factor of two, and at least `least`."""
     cdef char *base = NULL
     while base == NULL and window > least:
         window = max(least, window // 2)
@@ -325,7 +325,7 @@ cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
 
 
 cdef bint touched_missed(const touched_t *root) noexcept nogil:
-    """Whether chunks stay unknown that were to be set."""
+    """Tell whether chunks stay unknown that were to be set."""
     return xa_load_bits(&root.missed) != 0
 
 
@@ -377,7 +377,7 @@ cdef class Counter:
 
     @staticmethod
     def file(int fd, size_t offset, bint mapped):
-        """Counter in a file: 8 bytes, the lowest first, at a multiple of 8.
+        """Make a counter in a file: 8 bytes, the lowest first, at a multiple of 8.
 
         Parameters
         ----------
@@ -413,7 +413,7 @@ cdef class Counter:
         return self
 
     cdef uint64_t look(self) noexcept:
-        """The number, later than all that was loaded before."""
+        """Return the number, later than all that was loaded before."""
         cdef uint64_t number = 0
         if self.place != NULL:
             xa_after_loads()
@@ -450,7 +450,7 @@ cdef class Region:
 
     @staticmethod
     def file(int fd, size_t length, bint writable, bint mapped):
-        """Region of a file.
+        """Make the region of a file.
 
         Parameters
         ----------
@@ -486,7 +486,7 @@ cdef class Region:
 
     @staticmethod
     def memory(size_t length):
-        """Anonymous region, for `length` bytes and growth.
+        """Make an anonymous region, for `length` bytes and growth.
 
         Parameters
         ----------
@@ -556,14 +556,14 @@ cdef class Region:
         xa_advise_huge(aligned, window)
 
     cdef void _take(self, char *base, size_t window) noexcept:
-        """Have a window."""
+        """Take a window."""
         global reserved
         self.base = self.here.base = base
         self.window = self.here.size = window
         reserved += window
 
     cdef bint shows(self, const char *first, const char *last) noexcept:
-        """Whether bytes first ... last - 1 are (or may be) those of the file or memory.
+        """Tell whether bytes first ... last - 1 are (or may be) those of the file or memory.
 
         Other regions may show them too: of the other handles of a file, and older ones.
         """
@@ -582,7 +582,7 @@ cdef class Region:
         return False
 
     def holds(self, size_t length):
-        """Whether the window holds `length` bytes (a plain file always does).
+        """Tell whether the window holds `length` bytes (a plain file always does).
 
         Parameters
         ----------
@@ -620,7 +620,7 @@ cdef class Region:
         self.committed = length
 
     def populate(self, size_t start, size_t length):
-        """Have pages behind a part of a mapped file, so that a load finds them.
+        """Map the pages of a part of a mapped file, so that a load finds them.
 
         Parameters
         ----------
@@ -639,7 +639,7 @@ cdef class Region:
         return failure
 
     def populate_alone(self, size_t start, size_t stop):
-        """Have pages for stores at both ends of a part of a mapped file, which has its disk space.
+        """Map pages for stores at both ends of a part of a mapped file, which has its disk space.
 
         Parameters
         ----------
@@ -657,7 +657,7 @@ cdef class Region:
         return failure
 
     def populate_whole(self, size_t start, size_t stop):
-        """Have pages for stores to all of a part of a mapped file: a hole gets its space, and what is
+        """Map pages for stores to all of a part of a mapped file: a hole gets its space, and what is
         there stays, also what others write meanwhile.
 
         Parameters
@@ -739,7 +739,7 @@ cdef class Region:
 
     @property
     def mapped(self):
-        """Whether the bytes are in the address space."""
+        """Tell whether the bytes are in the address space."""
         return self.base != NULL
 
 

@@ -29,7 +29,7 @@ cdef enum kind_t:
 
 
 cdef int kind_of(object item) except -1:
-    """Kind of one entry between the brackets."""
+    """Return the kind of one entry between the brackets."""
     if PyLong_CheckExact(item):
         return INTEGER
     if PySlice_Check(item):
@@ -145,7 +145,7 @@ cdef bint parse(object key, const index_t *shape, int ndim, selection_t *s) exce
 
 
 cdef index_t selection_size(const selection_t *s) noexcept nogil:
-    """Number of elements selected."""
+    """Return the number of elements selected."""
     cdef index_t size = 1
     cdef int j
     for j in range(s.ndim):
@@ -154,13 +154,13 @@ cdef index_t selection_size(const selection_t *s) noexcept nogil:
 
 
 cdef object result_shape(const selection_t *s):
-    """Shape of the result, as a tuple."""
+    """Return the shape of the result, as a tuple."""
     cdef int i
     return tuple([s.result_shape[i] for i in range(s.result_ndim)])
 
 
 cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -1:
-    """The selection of the elements start ... stop - 1."""
+    """Return the selection of the elements start ... stop - 1."""
     cdef int j
     s.ndim = s.result_ndim = ndim
     s.is_scalar = False
@@ -173,7 +173,7 @@ cdef int whole_box(object start, object stop, int ndim, selection_t *s) except -
 
 
 cdef int box_of(object query, int ndim, selection_t *s) except -1:
-    """The selection of a query whose factors are all progressions."""
+    """Return the selection of a query whose factors are all progressions."""
     cdef int dim
     s.ndim = ndim
     s.result_ndim = len(query.shape)
@@ -190,7 +190,7 @@ cdef int box_of(object query, int ndim, selection_t *s) except -1:
 
 
 cdef int widest(const selection_t *s) noexcept:
-    """The first dimension of the result along which it can be halved, or -1."""
+    """Return the first dimension of the result along which it can be halved, or -1."""
     cdef int i
     for i in range(s.result_ndim):
         if s.result_axis[i] >= 0 and s.result_shape[i] > 1:
@@ -199,7 +199,7 @@ cdef int widest(const selection_t *s) noexcept:
 
 
 cdef int narrow(const selection_t *s, int dim, index_t low, index_t high, selection_t *part) except -1:
-    """The part of a selection from index `low` to `high` of a dimension of its result."""
+    """Return the part of a selection from index `low` to `high` of a dimension of its result."""
     cdef int axis = s.result_axis[dim]
     part[0] = s[0]
     part.start[axis] = s.start[axis] + low * s.step[axis]
@@ -208,7 +208,7 @@ cdef int narrow(const selection_t *s, int dim, index_t low, index_t high, select
 
 
 cdef bint fits(tuple shape, const selection_t *s) except -1:
-    """Whether a shape broadcasts to that of the selection."""
+    """Tell whether a shape broadcasts to that of the selection."""
     cdef int missing = s.result_ndim - <int> len(shape), i
     if missing < 0:
         return False

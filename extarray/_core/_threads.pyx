@@ -75,7 +75,7 @@ cdef class VisitShare(Share):
 
 
 cdef index_t worth_threads(index_t size) except -1:
-    """How many threads a transfer of `size` bytes is worth."""
+    """Return how many threads a transfer of `size` bytes is worth."""
     return min(<index_t> config.threads, size // THREAD_BYTES) if size >= 2 * THREAD_BYTES else 1
 
 

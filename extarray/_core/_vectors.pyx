@@ -40,7 +40,7 @@ cdef enum:
 
 
 cdef index_t product(const axial_t *s) except -1:
-    """Number of chunks, checked."""
+    """Return the number of chunks, checked."""
     cdef index_t result = 1
     cdef int j
     for j in range(s.ndim):
@@ -53,7 +53,7 @@ cdef index_t product(const axial_t *s) except -1:
 
 
 cdef tuple grid_of(const axial_t *s):
-    """Extents of the grid, in chunks."""
+    """Return the extents of the grid, in chunks."""
     cdef int j
     return tuple([extent_of(s, j) for j in range(s.ndim)])
 
@@ -102,7 +102,7 @@ cdef inline bint describe_for(
 cdef bint describe(
     axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
 ) noexcept nogil:
-    """`describe_for` any number of axes."""
+    """Describe a segment as `describe_for` does, for any number of axes."""
     return describe_for(s, ndim, n, axis, side, grid, starts)
 
 
@@ -113,7 +113,7 @@ cdef object too_many():
 cdef inline replay_t replay_for(
     axial_t *s, int ndim, const log_t *log, const index_t *grid, index_t *starts
 ) noexcept nogil:
-    """`replay` for `ndim` axes; made once for each constant."""
+    """Do `replay` for `ndim` axes; made once for each constant."""
     cdef const index_t *before = grid
     cdef const index_t *after
     cdef int axis = record_of(s, s.n_segments - 1).axis, side = record_of(s, s.n_segments - 1).side
@@ -160,7 +160,7 @@ cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t 
 
 
 cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:
-    """Extent of a side of axis `j` when segment n began: the next one to grow it found that much."""
+    """Return the extent of a side of axis `j` when segment n began, which the next to grow it found."""
     cdef const side_t *own = &s.sides[side][j]
     # Segment 0 owns indices of every axis, but has grown axis 0.
     cdef int32_t low = j > 0 and side == END, high = own.n_segments, middle
@@ -177,7 +177,7 @@ cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcep
 
 
 cdef object as_integer(object value):
-    """An integer of Python's, or NumPy's."""
+    """Return an integer of Python's, or NumPy's."""
     if PyLong_CheckExact(value):
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -209,7 +209,7 @@ cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t 
 cdef inline Py_ssize_t by_tables(
     const axial_t *s, int ndim, const index_t *index, Py_ssize_t n, index_t *address
 ) noexcept nogil:
-    """`addresses_of` where the ends of all axes have all chunks, and a table or one segment.
+    """Do `addresses_of` where the ends of all axes have all chunks, and a table or one segment.
 
     The compiler makes one of it for each `ndim` that is a constant.
     """
@@ -258,7 +258,7 @@ cdef inline Py_ssize_t by_tables(
 cdef Py_ssize_t addresses_of(
     const axial_t *s, const index_t *index, Py_ssize_t n, index_t *address
 ) noexcept nogil:
-    """Addresses of n chunks, whose indices are counted from the first there are now.
+    """Find the addresses of n chunks, whose indices are counted from the first there are now.
 
     Returns how many come before the first that is out of bounds.
     """
@@ -295,7 +295,7 @@ cdef inline Py_ssize_t by_search(
     const axial_t *s, int ndim, bint starts, index_t size, const index_t *address, Py_ssize_t n,
     index_t *index
 ) noexcept nogil:
-    """`indices_of` for `ndim` axes, some grown at their `starts`; made once for each constant."""
+    """Do `indices_of` for `ndim` axes, some grown at their `starts`; made once for each constant."""
     cdef index_t asked[AT_ONCE]     # the caller's may change meanwhile, and these are checked
     cdef int32_t owner[AT_ONCE]
     cdef int32_t hint = 0
@@ -329,7 +329,7 @@ cdef inline Py_ssize_t by_search(
 cdef Py_ssize_t indices_of(
     const axial_t *s, index_t size, const index_t *address, Py_ssize_t n, index_t *index
 ) noexcept nogil:
-    """Indices of the chunks at n addresses below `size`, counted from the first there are now.
+    """Find the indices of the chunks at n addresses below `size`, counted from the first there are now.
 
     Returns how many come before the first that no chunk has.
     """
@@ -348,7 +348,7 @@ cdef void addresses_in_box(
     const axial_t *s, const index_t *low, const index_t *high, index_t n, index_t but,
     index_t *addresses
 ) noexcept nogil:
-    """Addresses of the n chunks low ... high, but for one."""
+    """Find the addresses of the n chunks low ... high, but for one."""
     cdef index_t chunk[MAX_NDIM]
     cdef index_t i = 0, _visited, address
     cdef int j

@@ -40,10 +40,6 @@ def as_int(value: SupportsIndex, name: str, kinds: str = "an int") -> int:
     kinds : str
         What the argument may be, for the message.
 
-    Returns
-    -------
-    int
-
     Raises
     ------
     ArgumentTypeError
@@ -65,10 +61,6 @@ def as_ints(values: SupportsIndex | Sequence[SupportsIndex], name: str) -> tuple
     values : int or sequence of int
     name : str
         Of the argument, for the message.
-
-    Returns
-    -------
-    tuple of int
 
     Raises
     ------
@@ -101,10 +93,6 @@ def as_axis(axis: SupportsIndex, ndim: int) -> int:
         Negative ones count from the end.
     ndim : int
 
-    Returns
-    -------
-    int
-
     Raises
     ------
     AxisError, ArgumentTypeError
@@ -128,10 +116,6 @@ def check_flag(value: Any, name: str) -> bool:
     name : str
         Of the argument, for the message.
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     ArgumentTypeError
@@ -151,10 +135,6 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     name : str
         Of the argument, for the message.
     choices : sequence of str
-
-    Returns
-    -------
-    str
 
     Raises
     ------

@@ -29,14 +29,6 @@ _MOST_PARTS = 100
 def format_fill(value: Any) -> str:
     """Return the text of a fill value; of a long record only what it takes.
 
-    Parameters
-    ----------
-    value : scalar
-
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> import numpy as np
@@ -66,14 +58,6 @@ def _parts(dtype: Any) -> int:
 def format_bytes(n: int) -> str:
     """Return a number of bytes in words of the user.
 
-    Parameters
-    ----------
-    n : int
-
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> format_bytes(5_242_880)
@@ -94,10 +78,6 @@ def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     ----------
     facts : mapping
         What `ExtArray.info` gives.
-
-    Returns
-    -------
-    list of str
 
     Examples
     --------

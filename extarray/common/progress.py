@@ -93,10 +93,6 @@ class Progress:
 def say(text: str, end: str = "\n") -> bool:
     """Print on stderr, whatever that is: the work goes on without it.
 
-    Parameters
-    ----------
-    text, end : str
-
     Returns
     -------
     bool

@@ -28,25 +28,12 @@ def sums_capacity(number: int) -> int:
     ----------
     number : int
         0 for the first extent.
-
-    Returns
-    -------
-    int
     """
     return _FIRST_EXTENT << number
 
 
 def sums_bytes(n_extents: int) -> int:
-    """Return the bytes that tell where the table of checksums is.
-
-    Parameters
-    ----------
-    n_extents : int
-
-    Returns
-    -------
-    int
-    """
+    """Return the bytes that tell where the table of checksums is."""
     return _SUMS.size + 8 * n_extents
 
 
@@ -61,10 +48,6 @@ def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
         Offsets of the extents of the table.
     uuid : bytes
         The array's: the checksum covers it.
-
-    Returns
-    -------
-    bytes
     """
     body = _SUMS.pack(0, _IN_DOUBT if in_doubt else 0, len(extents))[4:]
     body += struct.pack(f"<{len(extents)}Q", *extents)
@@ -73,11 +56,6 @@ def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
 
 def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
     """Return what `encode_sums` encoded, or None where the bytes are none of that.
-
-    Parameters
-    ----------
-    data : bytes
-    uuid : bytes
 
     Returns
     -------

@@ -22,10 +22,6 @@ def check_dims(dims: Any, ndim: int) -> list[str]:
         Unique, one an axis.
     ndim : int
 
-    Returns
-    -------
-    list of str
-
     Raises
     ------
     ArgumentTypeError
@@ -65,10 +61,6 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
         A JSON value.
     ndim : int
 
-    Returns
-    -------
-    tuple of str, or None
-
     Examples
     --------
     >>> known_dims(["y", "x"], 2), known_dims("a text of somebody else", 2)
@@ -92,10 +84,6 @@ def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str
     name : str, optional
         Of the new axis; None: the first of ``dim_0``, ``dim_1``, ... from the position on that is
         free.
-
-    Returns
-    -------
-    list of str
 
     Raises
     ------

@@ -53,17 +53,7 @@ _ENTRY = struct.Struct("<IIQ")
 
 
 def entry_offset(header: Header, kind: BlockKind) -> int:
-    """Return the offset of an entry of the directory.
-
-    Parameters
-    ----------
-    header : Header
-    kind : BlockKind
-
-    Returns
-    -------
-    int
-    """
+    """Return the offset of an entry of the directory."""
     return header.directory_offset + ENTRY_BYTES * kind
 
 
@@ -76,10 +66,6 @@ def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
     kind : BlockKind
     uuid : bytes
         The array's: the checksum covers it.
-
-    Returns
-    -------
-    bytes
     """
     body = _ENTRY.pack(0, kind, offset)[CHECKSUM.size :]
     return CHECKSUM.pack(crc32c(uuid + body)) + body
@@ -95,10 +81,6 @@ def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind
     header : Header
     length : int
         Bytes of the file: a block is on the disk before its entry is.
-
-    Returns
-    -------
-    dict of BlockKind to int
     """
     found = {}
     for kind in BlockKind:
@@ -123,9 +105,5 @@ def pending_offset(group: int, slot: int) -> int:
     group : int
         Offset of the block for commits of several arrays.
     slot : int
-
-    Returns
-    -------
-    int
     """
     return group + BLOCK * (1 + PENDING_SLOTS.index(slot))

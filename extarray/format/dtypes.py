@@ -34,14 +34,6 @@ _OF_LONG = {"longdouble", "digits"}, set[str]()
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Return a data type that can be stored.
 
-    Parameters
-    ----------
-    dtype : dtype_like
-
-    Returns
-    -------
-    dtype
-
     Raises
     ------
     DTypeError
@@ -115,10 +107,6 @@ def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
 def encode_dtype(dtype: np.dtype[Any]) -> Any:
     """Return the JSON value that describes a data type.
 
-    Parameters
-    ----------
-    dtype : dtype
-
     Returns
     -------
     str, list or dict
@@ -168,10 +156,6 @@ def decode_dtype(value: Any) -> np.dtype[Any]:
     ----------
     value : str, list or dict
         What `encode_dtype` returned.
-
-    Returns
-    -------
-    dtype
 
     Raises
     ------

@@ -76,10 +76,6 @@ def encode_fresh(
         Superblocks that hold the state.
     blocks : mapping of BlockKind to bytes, optional
         What optional blocks begin with, where there are any.
-
-    Returns
-    -------
-    Fresh
     """
     first_bytes = encode_header(header)
     header = replace(
@@ -134,10 +130,6 @@ def attrs_room(length: int) -> int:
     ----------
     length : int
         Bytes of the attributes.
-
-    Returns
-    -------
-    int
 
     Examples
     --------

@@ -49,14 +49,6 @@ class Pending(NamedTuple):
 def encode_pending(pending: Pending) -> bytes:
     """Return the bytes of a pending state: its superblock, and where its decision is.
 
-    Parameters
-    ----------
-    pending : Pending
-
-    Returns
-    -------
-    bytes
-
     Raises
     ------
     ArgumentError
@@ -81,10 +73,6 @@ def decode_pending(data: bytes, ndim: int) -> Pending | None:
     data : bytes
         A block.
     ndim : int
-
-    Returns
-    -------
-    Pending or None
     """
     state = decode_superblock(data, ndim)
     at = superblock_bytes(ndim)
@@ -108,10 +96,6 @@ def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
     ----------
     members : sequence of (bytes, bytes)
         Uuid and path, without suffix, relative to the folder of the coordinator.
-
-    Returns
-    -------
-    bytes
 
     Raises
     ------

@@ -116,16 +116,7 @@ class Header:
 
 
 def encode_header(header: Header) -> bytes:
-    """Return the bytes of a header, without the zeros that follow them up to `header_bytes`.
-
-    Parameters
-    ----------
-    header : Header
-
-    Returns
-    -------
-    bytes
-    """
+    """Return the bytes of a header, without the zeros that follow them up to `header_bytes`."""
     description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
     variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
     variable += header.work
@@ -172,10 +163,6 @@ def decode_header(data: bytes) -> Header:
     ----------
     data : bytes
         All of the header, or all of the file.
-
-    Returns
-    -------
-    Header
 
     Raises
     ------
@@ -246,10 +233,6 @@ def header_content(data: bytes) -> bytes:
     ----------
     data : bytes
         A header that `decode_header` takes.
-
-    Returns
-    -------
-    bytes
     """
     ndim, flags, itemsize, description_bytes = struct.unpack_from("<BxHII", data, 32)
     work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0

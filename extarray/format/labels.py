@@ -43,28 +43,18 @@ class Taken(NamedTuple):
 
     Attributes
     ----------
-    places : range, ndarray, or None
+    indices : range, ndarray, or None
         Indices of the elements; None: all of them, from 0 on.
     axis : int or None
         Of the copy; None: it has no such axis.
     """
 
-    places: range | NDArray[Any] | None
+    indices: range | NDArray[Any] | None
     axis: int | None
 
 
 def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """Return the names of the axes that coordinates refer to: xarray has some where there are none.
-
-    Parameters
-    ----------
-    dims : sequence of str or None
-    ndim : int
-
-    Returns
-    -------
-    tuple of str
-    """
+    """Return the names of axes that coordinates refer to; without any, those xarray gives."""
     return tuple(f"dim_{j}" for j in range(ndim)) if dims is None else tuple(dims)
 
 
@@ -75,10 +65,6 @@ def form_dims(form: Mapping[str, Any]) -> list[str]:
     ----------
     form : dict
         Of the attribute ``"coords"``.
-
-    Returns
-    -------
-    list of str
     """
     dims = form.get("dims", [])
     return [dims] if isinstance(dims, str) else list(dims)
@@ -127,10 +113,6 @@ def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
     value : object
         A JSON value.
     ndim : int
-
-    Returns
-    -------
-    tuple of int, or None
     """
     if isinstance(value, list) and len(value) == ndim and all(type(n) is int for n in value):
         return tuple(value)
@@ -147,10 +129,6 @@ def attrs_of_whole(text: str, dims: Sequence[str] | None, origin: Sequence[int])
     dims : sequence of str or None
         Names of the axes.
     origin : sequence of int
-
-    Returns
-    -------
-    str
     """
     if not any(origin):
         return text
@@ -203,12 +181,12 @@ def attrs_of_copy(
     if then is not None:
         del result[DATASET_ORIGIN]
         now = [0] * len(new_names)
-        for (places, axis), was, zero in zip(taken, then, origin, strict=True):
+        for (indices, axis), was, zero in zip(taken, then, origin, strict=True):
             if axis is None:
                 continue
-            if places is not None and not (isinstance(places, range) and places.step == 1):
+            if indices is not None and not (isinstance(indices, range) and indices.step == 1):
                 break
-            now[axis] = was - zero + (0 if places is None else places.start)
+            now[axis] = was - zero + (0 if indices is None else indices.start)
         else:
             result[DATASET_ORIGIN] = now
     return result
@@ -228,16 +206,16 @@ def _copied(
         dims: list[str] = []
         zeros: list[int | None] = []
         for d, first in zip(old, firsts, strict=True):
-            places, axis = axes.get(d, (None, -1))
-            if places is not None:
+            indices, axis = axes.get(d, (None, -1))
+            if indices is not None:
                 data = _data_of(form, len(old)) if data is None else data
-                data = _take(data, len(dims), first, places, axis is None)
+                data = _take(data, len(dims), first, indices, axis is None)
                 first = 0
             if axis is not None:
                 dims.append(new_names[axis] if d in axes else d)
                 zeros.append(first)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return form if all(each.places is None for each in axes.values()) else None
+        return form if all(each.indices is None for each in axes.values()) else None
     if data is None and not any(first != 0 for first in firsts) and "origin" not in form:
         return {**form, "dims": dims} if dims != old else form
     new = {**form, "dims": dims, "origin": zeros}
@@ -260,12 +238,12 @@ def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
 
 
 def _take(
-    data: NDArray[Any], axis: int, first: int | None, places: range | NDArray[Any], drop: bool
+    data: NDArray[Any], axis: int, first: int | None, indices: range | NDArray[Any], drop: bool
 ) -> NDArray[Any]:
     """Return the labels of some elements; an IndexError where one has none."""
     if first is None:
         raise IndexError("no label is known")
-    wanted = np.asarray(places, np.int64) + first
+    wanted = np.asarray(indices, np.int64) + first
     if wanted.size and wanted.min() < 0:
         raise IndexError("the first elements have no label")
     # `take` of one index in place of a list of them leaves no axis.
@@ -287,10 +265,6 @@ def with_new_axis(
         Axes so far.
     at : int
         Where the new one comes.
-
-    Returns
-    -------
-    dict
 
     Examples
     --------

@@ -39,16 +39,7 @@ def _record_type(ndim: int) -> np.dtype[Any]:
 
 
 def record_bytes(ndim: int) -> int:
-    """Return the bytes of a record of the growth log.
-
-    Parameters
-    ----------
-    ndim : int
-
-    Returns
-    -------
-    int
-    """
+    """Return the bytes of a record of the growth log."""
     return 8 + 8 * ndim
 
 
@@ -63,10 +54,6 @@ def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> b
         Grid before the segment.
     uuid : bytes
         The array's: checksums cover it, so that no record of another array is taken.
-
-    Returns
-    -------
-    bytes
     """
     body = _RECORD_BODIES[len(grid)].pack(side, axis, 0, *grid)
     return CHECKSUM.pack(crc32c(uuid + body)) + body
@@ -100,10 +87,6 @@ def decode_records(
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the axes, sides and grids from the bytes of records, which `check_records` has seen.
 
-    Parameters
-    ----------
-    rows : (n, m) array of uint8
-
     Returns
     -------
     axes, sides : (n,) array of uint8
@@ -125,24 +108,12 @@ def extent_capacity(number: int) -> int:
     ----------
     number : int
         0 for the first extent.
-
-    Returns
-    -------
-    int
     """
     return _FIRST_EXTENT << number
 
 
 def extent_of_record(number: int) -> int:
     """Return the number of the extent that holds a record of the growth log.
-
-    Parameters
-    ----------
-    number : int
-
-    Returns
-    -------
-    int
 
     Examples
     --------
@@ -161,25 +132,12 @@ def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
     next_offset : int
         0: there is none.
     uuid : bytes
-
-    Returns
-    -------
-    bytes
     """
     return _EXTENT_HEAD.pack(next_offset, crc32c(uuid + struct.pack("<Q", next_offset)), 0)
 
 
 def decode_extent_head(data: bytes, uuid: bytes) -> int:
     """Return the offset of the next extent, 0 where there is none.
-
-    Parameters
-    ----------
-    data : bytes
-    uuid : bytes
-
-    Returns
-    -------
-    int
 
     Raises
     ------

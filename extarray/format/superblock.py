@@ -85,17 +85,7 @@ class Superblock(NamedTuple):
 
 
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:
-    """Return the superblock from its bytes, or None where they are none (torn, or never written).
-
-    Parameters
-    ----------
-    data : bytes
-    ndim : int
-
-    Returns
-    -------
-    Superblock or None
-    """
+    """Return the superblock from its bytes; None where they are none (torn, or never written)."""
     fields = superblock_fields(data, ndim)
     if fields is None:
         return None

@@ -19,17 +19,7 @@ __all__ = ["regions_fit", "values_fit"]
 
 
 def values_fit(block: Superblock, header: Header) -> bool:
-    """Tell whether the numbers of a superblock agree: bounds, grid, and bytes of the chunks.
-
-    Parameters
-    ----------
-    block : Superblock
-    header : Header
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the numbers of a superblock agree: bounds, grid, and bytes of the chunks."""
     n_chunks = math.prod(block.grid)
     return (
         n_chunks * header.chunk_bytes == block.data_bytes < LIMIT
@@ -61,10 +51,6 @@ def regions_fit(
         Offsets of the extents of the table of checksums.
     others : sequence of (int, int)
         Offsets and lengths of what must lie apart, and may lie behind what the superblock knows.
-
-    Returns
-    -------
-    bool
     """
     size = record_bytes(header.ndim)
     regions = [

@@ -97,30 +97,12 @@ class Writer(NamedTuple):
 
 
 def encode_writers_head(head: WritersHead) -> bytes:
-    """Return the bytes of the head of the table of writers.
-
-    Parameters
-    ----------
-    head : WritersHead
-
-    Returns
-    -------
-    bytes
-    """
+    """Return the bytes of the head of the table of writers."""
     return _WRITERS_HEAD.pack(*head).ljust(WRITER_BYTES, b"\0")
 
 
 def encode_writer(writer: Writer) -> bytes:
-    """Return the bytes of an entry of the table of writers.
-
-    Parameters
-    ----------
-    writer : Writer
-
-    Returns
-    -------
-    bytes
-    """
+    """Return the bytes of an entry of the table of writers."""
     return _WRITER.pack(*writer[:-1], writer.host.encode())
 
 

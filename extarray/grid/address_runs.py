@@ -45,10 +45,6 @@ class History(Protocol):
 def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
     """Yield the boxes of chunks that the segments are, in order of their addresses.
 
-    Parameters
-    ----------
-    axial : Axial
-
     Yields
     ------
     axis, side : int
@@ -88,10 +84,6 @@ def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iter
         Chunk indices.
     order : {"address", "grid"}
         Order of the addresses, or row-major order of the indices.
-
-    Yields
-    ------
-    tuple of int
 
     Examples
     --------
@@ -196,10 +188,6 @@ def count_runs(axial: History, start: Index, stop: Index) -> int:
     start, stop : tuple of int
         Chunk indices.
 
-    Returns
-    -------
-    int
-
     Examples
     --------
     >>> from extarray import Axial
@@ -289,15 +277,6 @@ def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
     """Return the box of elements that integers and slices of step 1 select.
-
-    Parameters
-    ----------
-    selection : int, slice, Ellipsis, or a sequence of them
-    shape : sequence of int
-
-    Returns
-    -------
-    start, stop : tuple of int
 
     Raises
     ------

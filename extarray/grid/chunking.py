@@ -51,10 +51,6 @@ def elements_of_chunk(
     shape : sequence of int
         The bounds.
 
-    Returns
-    -------
-    tuple of slice
-
     Examples
     --------
     >>> elements_of_chunk((1, 0), (2, 3), (1, 0), (4, 2))
@@ -74,10 +70,6 @@ def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ..
     ----------
     shape : int or sequence of int
         Elements along each axis, each at least 0.
-
-    Returns
-    -------
-    tuple of int
 
     Raises
     ------
@@ -113,10 +105,6 @@ def check_chunks(
     itemsize : int
         Bytes of an element.
 
-    Returns
-    -------
-    tuple of int
-
     Raises
     ------
     ChunksError, ArgumentTypeError, LimitError
@@ -151,10 +139,6 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     shape : tuple of int
     itemsize : int
         Bytes of an element.
-
-    Returns
-    -------
-    tuple of int
 
     Notes
     -----
@@ -217,14 +201,6 @@ def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
     """Return the number of chunks along each axis that hold a shape.
 
-    Parameters
-    ----------
-    shape, chunks : sequence of int
-
-    Returns
-    -------
-    tuple of int
-
     Examples
     --------
     >>> grid_of((10, 12), (2, 5))
@@ -243,10 +219,6 @@ def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
         along each axis (dask).
     default : tuple of int
         For an object without chunks.
-
-    Returns
-    -------
-    tuple of int
 
     Examples
     --------
@@ -278,10 +250,6 @@ def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
     ----------
     *factors : iterable
         With a length; gone through again and again.
-
-    Returns
-    -------
-    iterator of tuple
 
     Examples
     --------

@@ -68,15 +68,6 @@ _MOST_CHUNKS = 1 << 20  # of a panel: its side has about as many pixels as that 
 def axis_names(names: Sequence[str] | None, ndim: int) -> list[str]:
     """Return the names of axes, or their numbers where they have none.
 
-    Parameters
-    ----------
-    names : sequence of str, or None
-    ndim : int
-
-    Returns
-    -------
-    list of str
-
     Raises
     ------
     ArgumentError
@@ -225,16 +216,7 @@ def segment_labels(history: list[Segment], names: Sequence[str]) -> list[str]:
 
 
 def segment_colours(history: list[Segment]) -> NDArray[np.float64]:
-    """Return one colour (red, green, blue in 0...1) a segment: by axis, and the later the darker.
-
-    Parameters
-    ----------
-    history : list of Segment
-
-    Returns
-    -------
-    (n, 3) array of float64
-    """
+    """Return a colour (red, green, blue in 0...1) a segment: by axis, and the later the darker."""
     colours = np.empty((len(history), 3))
     for axis in {segment.axis for segment in history}:
         numbers = [n for n, s in enumerate(history) if s.axis == axis and n > 0]
@@ -324,10 +306,6 @@ def cell_axis(
     longest : int
         Elements of the longest axis of the picture.
     growths : Growths
-
-    Returns
-    -------
-    CellAxis
     """
     first, lead = divmod(offset, chunk)
     n = -(-(extent + lead) // chunk)
@@ -346,14 +324,6 @@ def cell_axis(
 
 def runs_of_equals(values: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the ranges of equal neighbours.
-
-    Parameters
-    ----------
-    values : sequence
-
-    Returns
-    -------
-    list of (int, int)
 
     Examples
     --------
@@ -385,15 +355,6 @@ class Panel(NamedTuple):
 
 def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, int]:
     """Return the axes that are held at one chunk index, counted from 0.
-
-    Parameters
-    ----------
-    at : mapping of int to int, or None
-    grid : tuple of int
-
-    Returns
-    -------
-    dict of int to int
 
     Raises
     ------
@@ -442,10 +403,6 @@ def panels_of(
         Of three, the one with a plane for each of its chunk indices.
     names : list of str
         Of all axes.
-
-    Returns
-    -------
-    list of Panel
 
     Raises
     ------

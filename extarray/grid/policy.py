@@ -116,10 +116,6 @@ def decode_policy(value: int) -> Policy:
     value : int
         A kind that is not known is taken for "exact": policies do not change what an array is.
 
-    Returns
-    -------
-    Policy
-
     Examples
     --------
     >>> decode_policy(257).growth
@@ -162,10 +158,6 @@ class Policy(NamedTuple):
             Chunks that each axis has.
         at_start, at_end : sequence of int
             Chunks that are needed there.  What is allocated ahead is on the side that needs any.
-
-        Yields
-        ------
-        axis, chunks, side
 
         Examples
         --------

@@ -119,10 +119,6 @@ class Axis:
     def elements_read(self, template: int) -> int:
         """Return the number of elements read when every template reads all chunks it meets.
 
-        Parameters
-        ----------
-        template : int
-
         Returns
         -------
         int
@@ -158,14 +154,6 @@ class Axis:
     def elements_met(self, start: int, stop: int) -> int:
         """Return the number of elements of the source chunks that a part of the axis meets.
 
-        Parameters
-        ----------
-        start, stop : int
-
-        Returns
-        -------
-        int
-
         Examples
         --------
         >>> Axis(144, 9, 16).elements_met(16, 32)
@@ -179,14 +167,6 @@ class Axis:
 
     def windows(self, template: int) -> list[tuple[int, int]]:
         """Yield where templates begin and end.
-
-        Parameters
-        ----------
-        template : int
-
-        Returns
-        -------
-        list of tuple of int
 
         Examples
         --------
@@ -213,10 +193,6 @@ class Axis:
             Of the template.
         blocks : int
             Max-blocks of a step; 0: one step has all.
-
-        Yields
-        ------
-        Step
         """
         room = self.room(blocks) if blocks else stop - start
         fresh = self.fresh(blocks) if blocks else stop - start

@@ -87,10 +87,6 @@ def decode_array(form: dict[str, Any]) -> NDArray[Any]:
     form : dict
         As `encode_array` gives it; without ``"dtype"`` NumPy chooses one.
 
-    Returns
-    -------
-    ndarray
-
     Raises
     ------
     ArgumentError

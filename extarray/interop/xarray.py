@@ -47,16 +47,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     description: ClassVar[str] = "Open extendible arrays (.xmd and .xta), and folders of them"
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Tell whether a path is that of an array, or of a folder of arrays.
-
-        Parameters
-        ----------
-        filename_or_obj : object
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether a path is that of an array, or of a folder of arrays."""
         try:
             path = Path(filename_or_obj)
         except TypeError:
@@ -88,10 +79,6 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         concat_characters : bool
             Decode byte strings with the attribute ``"_Encoding"``.  Single bytes are not joined:
             an array of them is what it says.
-
-        Returns
-        -------
-        xarray.Dataset
         """
         path = os.path.expanduser(filename_or_obj)
         store = FolderStore(path) if os.path.isdir(path) else ArrayStore(path)
@@ -118,12 +105,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
 
 @xr.register_dataarray_accessor("extarray")
 class ExtArrayDataArray:
-    """The accessor ``extarray`` of a DataArray.
-
-    Parameters
-    ----------
-    array : xarray.DataArray
-    """
+    """The accessor ``extarray`` of a DataArray."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -185,12 +167,7 @@ class ExtArrayDataArray:
 
 @xr.register_dataset_accessor("extarray")
 class ExtArrayDataset:
-    """The accessor ``extarray`` of a Dataset.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-    """
+    """The accessor ``extarray`` of a Dataset."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

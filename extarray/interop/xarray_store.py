@@ -295,10 +295,6 @@ class ArrayStore(_Store):
 class FolderStore(_Store):
     """A folder of arrays, each a variable.
 
-    Parameters
-    ----------
-    folder : str or PathLike
-
     Notes
     -----
     Where the arrays disagree about the extent of a dimension, because some grew alone, the elements

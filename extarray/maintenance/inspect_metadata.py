@@ -155,10 +155,6 @@ class MetadataSurvey:
     def look_at_header(self) -> Header:
         """Look at the header and its copy, afresh.
 
-        Returns
-        -------
-        Header
-
         Raises
         ------
         Unreadable
@@ -175,10 +171,6 @@ class MetadataSurvey:
 
     def look_at_states(self, header: Header) -> Superblock:
         """Look at what ``.xmd`` holds beside the header.
-
-        Parameters
-        ----------
-        header : Header
 
         Returns
         -------
@@ -243,16 +235,7 @@ class MetadataSurvey:
             )
 
     def lost_blocks(self, header: Header) -> list[BlockKind]:
-        """Return the optional blocks that there were, and of which nothing tells where.
-
-        Parameters
-        ----------
-        header : Header
-
-        Returns
-        -------
-        list of BlockKind
-        """
+        """Return the optional blocks that there were, and of which nothing tells where."""
         return [
             kind
             for kind in BlockKind

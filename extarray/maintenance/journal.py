@@ -29,10 +29,6 @@ def first_notes(job: dict[str, Any]) -> str:
     ----------
     job : dict
         As for `Journal`.
-
-    Returns
-    -------
-    str
     """
     return _notes(job, 0, False)
 
@@ -42,16 +38,7 @@ def _notes(job: dict[str, Any], done: int, complete: bool) -> str:
 
 
 def has_notes(store: FileStore) -> bool:
-    """Tell whether a pass has made an array.
-
-    Parameters
-    ----------
-    store : FileStore
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a pass has made an array."""
     return _KEY in decode_attrs(store.attrs)
 
 

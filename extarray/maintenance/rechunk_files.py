@@ -22,20 +22,12 @@ def pass_path(path: Path, i: int) -> Path:
         Of the target.
     i : int
         Number of the pass.
-
-    Returns
-    -------
-    Path
     """
     return Path(f"{path}.rechunk-{i + 1}")
 
 
 def check_free(path: Path) -> None:
     """Refuse a path where something is.
-
-    Parameters
-    ----------
-    path : Path
 
     Raises
     ------
@@ -48,10 +40,6 @@ def check_free(path: Path) -> None:
 
 def remove_pair(path: Path) -> None:
     """Remove a pair of files, as far as it is there.
-
-    Parameters
-    ----------
-    path : Path
 
     Raises
     ------
@@ -94,10 +82,6 @@ def moved_data(metadata: str, path: Path) -> str:
         Name of the metadata of the pass.
     path : Path
         Of the target.
-
-    Returns
-    -------
-    str
     """
     try:
         with open(metadata, "rb") as file:

@@ -63,16 +63,7 @@ class Task:
         return tuple(map(Axis, self.shape, self.source_chunks, self.target_chunks, self.lead))
 
     def in_one_step(self, template: Index) -> Pass:
-        """Return the pass that has all of each template in one step.
-
-        Parameters
-        ----------
-        template : tuple of int
-
-        Returns
-        -------
-        Pass
-        """
+        """Return the pass that has all of each template in one step."""
         return Pass(self, template, (0,) * len(self.shape), ())
 
 
@@ -191,10 +182,6 @@ def elements_held(
         Extents of a template.
     swept : sequence of int
         The axes that are swept in several steps, the first one fastest.
-
-    Returns
-    -------
-    int
     """
     extents = list(fresh)
     if not swept:
@@ -222,10 +209,6 @@ def least_memory(
     itemsize : int
     cast_itemsize : int, optional
         As for `Task`.
-
-    Returns
-    -------
-    int
 
     Examples
     --------

@@ -346,10 +346,6 @@ def plan_passes(
     tables : tuple of int
         As for `check_memory`; the passes have what is left.
 
-    Returns
-    -------
-    list of Pass
-
     Raises
     ------
     ArgumentError

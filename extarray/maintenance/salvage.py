@@ -78,15 +78,6 @@ class Log(NamedTuple):
     def replay(self, n: int, grid: Sequence[int]) -> Axial:
         """Return the axial vectors of the first records, up to a grid.
 
-        Parameters
-        ----------
-        n : int
-        grid : sequence of int
-
-        Returns
-        -------
-        Axial
-
         Raises
         ------
         CorruptError, MemoryError
@@ -141,10 +132,6 @@ def read_log(file: File, header: Header, stop: int) -> Log:
     header : Header
     stop : int
         `MOST_RECORDS`: as many as there are.
-
-    Returns
-    -------
-    Log
     """
     try:
         records, extents = read_records(file, header, (), 0, stop)
@@ -222,10 +209,6 @@ class Salvage(NamedTuple):
         ----------
         repair : str
             The command.
-
-        Returns
-        -------
-        str
         """
         if self.is_empty:
             return "make it anew: none of its elements can be kept"
@@ -249,10 +232,6 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
         Of that state.
     there : int
         Bytes of chunks in the file.
-
-    Returns
-    -------
-    Salvage
     """
     n = there // header.chunk_bytes
     boxes = [_elements(box, header, block) for box in _whole_boxes(axial, n)]
@@ -314,14 +293,6 @@ def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 def bounds_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
     """Return a box of elements as an index has it.
-
-    Parameters
-    ----------
-    start, stop : tuple of int
-
-    Returns
-    -------
-    str
 
     Examples
     --------

@@ -162,12 +162,7 @@ class Transformation:
     ranks: int = 1
 
     def in_memory(self) -> Any:
-        """Make the target, in memory.
-
-        Returns
-        -------
-        ExtArray
-        """
+        """Make the target, in memory."""
         header = replace(self.header, checksum=False)  # which is kept in files
         new = self.kind._create(None, self.shape, header, self.attrs, growth=self.growth)
         with _closed_on_error(new), self.told() as progress:
@@ -190,10 +185,6 @@ class Transformation:
             Go on where an earlier call was interrupted, if one was.
         keep : bool
             Keep what was done, under other names, if this call is interrupted.
-
-        Returns
-        -------
-        ExtArray
 
         Raises
         ------
@@ -262,12 +253,7 @@ class Transformation:
     # -- passes ------------------------------------------------------------------------------
 
     def told(self) -> Progress:
-        """Return the line that tells of the work.
-
-        Returns
-        -------
-        Progress
-        """
+        """Return the line that tells of the work."""
         total = sum(p.bytes_written for p in self.passes)
         return Progress(total, "rechunk", self.progress)
 
@@ -278,10 +264,6 @@ class Transformation:
         ----------
         path : Path
             Of the target.
-
-        Returns
-        -------
-        bool
         """
         done = finish_move(path) or self._is_finished(path)
         if done:
@@ -321,24 +303,11 @@ class Transformation:
             Of the pass.
         store : FileStore
             Of the array that it writes.
-
-        Returns
-        -------
-        Journal
         """
         return Journal(store, self._job(i))
 
     def first_notes(self, i: int) -> str:
-        """Return the attributes with which the array of a pass is made.
-
-        Parameters
-        ----------
-        i : int
-
-        Returns
-        -------
-        str
-        """
+        """Return the attributes with which the array of a pass is made."""
         return first_notes(self._job(i))
 
     def _job(self, i: int) -> dict[str, Any]:
@@ -358,16 +327,7 @@ class Transformation:
         return same
 
     def header_of(self, i: int) -> Header:
-        """Return the header of the array that a pass writes.
-
-        Parameters
-        ----------
-        i : int
-
-        Returns
-        -------
-        Header
-        """
+        """Return the header of the array that a pass writes."""
         if i + 1 >= len(self.passes):
             return self.header
         dtype = self.source.dtype
