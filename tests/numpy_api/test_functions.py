@@ -240,6 +240,16 @@ def test_masked_arrays_go_to_numpy(pair):
     np.testing.assert_array_equal(np.asarray(result)[masked.mask], n[masked.mask])
 
 
+def test_the_table_of_forms_is_that_of_the_modules():
+    """A function is found by its name, in the module that registers its form."""
+    for function, form in dispatch.forms().items():
+        module = form.__module__
+        if module.startswith("extarray.numpy_api."):
+            assert dispatch._FORMS.module(dispatch._name(function)).__name__ == module
+    present = {dispatch._name(function) for function in registry.streamed}
+    assert set(dispatch._FORMS) - present <= {"cumulative_prod", "cumulative_sum"}  # NumPy 2.1
+
+
 def test_the_registry():
     calls = []
 
