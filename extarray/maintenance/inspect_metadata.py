@@ -42,9 +42,9 @@ from extarray.format.records import (
 from extarray.format.superblock import LAST_COMMIT, Superblock, decode_superblock, superblock_bytes
 from extarray.format.validity import regions_fit, values_fit
 from extarray.maintenance.salvage import MOST_RECORDS, Log, Slot, read_log
+from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import File
 from extarray.storage.report import Problem
-from extarray.storage.verify import read_table
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -39,9 +39,8 @@ from extarray.format.superblock import (
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.salvage import Slot
 from extarray.storage import lock
-from extarray.storage.checksums import SUMS_AT_ONCE, Sums
+from extarray.storage.checksums import SUMS_AT_ONCE, Sums, read_table
 from extarray.storage.filesystem import File, family
-from extarray.storage.verify import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from extarray.format.records import (
     record_bytes,
 )
 from extarray.grid.address_runs import segment_boxes
-from extarray.storage.growth_log import read_records
+from extarray.storage.states import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -35,9 +35,8 @@ from extarray.mpi.runtime import (
     stage_bytes,
 )
 from extarray.mpi.zones import factorizations
-from extarray.storage.engine import is_remote
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import resolve_path
+from extarray.storage.filesystem import is_remote, resolve_path
 from extarray.streaming.blocks import hold
 from extarray.streaming.mapped_pages import Passing
 

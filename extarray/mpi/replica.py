@@ -20,9 +20,8 @@ from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage.checksums import Sums
-from extarray.storage.engine import choose_engine, holes_take_space
 from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import File, family, file_names
+from extarray.storage.filesystem import File, choose_engine, family, file_names, holes_take_space
 from extarray.storage.names import open_data
 
 if TYPE_CHECKING:

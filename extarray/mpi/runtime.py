@@ -26,7 +26,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.extras import require
-from extarray.storage.engine import is_remote
+from extarray.storage.filesystem import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -8,6 +8,8 @@ From the top down; each module uses some of those below it, and none above:
     A pair of files that several writers share.
 ``file_store``
     Where an array lives: a pair of files, from its making or opening to its end.
+``new_axis``
+    An axis more: in a fresh ``.xmd``, which takes the name of the one that there is.
 ``group_member``
     An array's share in a commit of several, on the disk.
 ``names``
@@ -26,20 +28,16 @@ From the top down; each module uses some of those below it, and none above:
 ``pending``
     Runs of bytes that cuts have freed, and changes that wait for a commit of several
     arrays.
-``verify``
-    Chunks compared with their checksums, also while a writer is at work.
 ``checksums``
-    Checksums of chunks: their table in ``.xmd``, and when they can be trusted.
+    Checksums of chunks: their table in ``.xmd``, when they can be trusted, and chunks compared
+    with them.
 ``lock``
     The locks of writers: advisory, on the open file description of ``.xmd``.
 ``states``
-    Which state a pair of files is in, as far as reading tells.
-``growth_log``
-    The growth log of an open ``.xmd``: read as far as a state needs it, and added to.
+    Which state a pair of files is in, as far as reading tells; and its growth log.
 ``filesystem``
-    What a pair of files asks of the file system: names, whole writes, space, publication.
-``engine``
-    The choice between the two engines, by the type of the file system.
+    What a pair of files asks of the file system: names, whole writes, space, publication, and
+    which engine.
 
 May use: format, grid, _core, common.
 """

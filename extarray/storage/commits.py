@@ -20,13 +20,12 @@ from extarray.format.constants import (
     SECTOR,
 )
 from extarray.format.directory import BLOCK_BYTES, BlockKind, encode_entry, entry_offset
-from extarray.format.fresh import attrs_room
+from extarray.format.fresh import Fresh, attrs_room
 from extarray.format.superblock import Superblock, encode_superblock, next_superblock
-from extarray.storage.checksums import SUMS_AT_ONCE, Sums
+from extarray.storage.checksums import SUMS_AT_ONCE, Comparison, Sums
 from extarray.storage.filesystem import family, sync_folders
 from extarray.storage.following import Follower
-from extarray.storage.growth_log import append_records
-from extarray.storage.verify import Comparison
+from extarray.storage.states import append_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,6 +180,11 @@ class Committer(Follower):
     def _free_from(self) -> int:
         """Where ``.xmd`` has free space."""
         return max(self.state.end, self._blocks_end)
+
+    def _take(self, fresh: Fresh) -> None:
+        """Have a fresh ``.xmd``."""
+        image, self.header, self.state, self._extents = fresh
+        self._blocks_end = len(image)
 
     def _have_block(self, kind: BlockKind) -> int:
         """Offset of an optional block, which is made, of zeros, where there is none."""

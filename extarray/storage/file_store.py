@@ -12,7 +12,6 @@ import os
 import threading
 import time
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extarray._core._mapping import Users
@@ -26,38 +25,36 @@ from extarray.common.errors import (
     MissingError,
     PartnerError,
     RecoveryWarning,
-    StorageError,
     TruncatedError,
 )
 from extarray.common.forks import in_children
 from extarray.format.constants import (
-    BLOCK,
-    CUTS_BYTES,
-    FLUSHED_SLOTS,
     LIMIT,
     LIVE_SLOTS,
     SPARED_SLOTS,
 )
-from extarray.format.directory import BLOCK_BYTES, DIRECTORY_BYTES, BlockKind
-from extarray.format.fresh import Fresh, encode_fresh
+from extarray.format.directory import BLOCK_BYTES, DIRECTORY_BYTES
+from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header
 from extarray.format.superblock import LAST_COMMIT, NO_GROUP, Superblock
 from extarray.format.validity import regions_fit
 from extarray.storage import lock
-from extarray.storage.checksums import Sums, read_sums
-from extarray.storage.engine import choose_engine, holes_take_space
+from extarray.storage.checksums import Sums
 from extarray.storage.filesystem import (
     File,
     absolute_names,
+    choose_engine,
     create_beside,
     family,
     file_names,
     fresh_name,
+    holes_take_space,
     real_name,
     sync_folders,
 )
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import Publication, move_pair, open_data, remove_pair
+from extarray.storage.new_axis import add_axis
 from extarray.storage.orphans import remove_seldom
 from extarray.storage.pending import Freed
 from extarray.storage.space import Allocator
@@ -66,9 +63,6 @@ from extarray.storage.states import ATTEMPTS, OPEN_FLAGS
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
 
@@ -244,11 +238,6 @@ class FileStore(Allocator):
         lock.note_holder(self._metadata, self.header, True)
         self.region = self._region_of(data_bytes)
         self._count_cuts(True)
-
-    def _take(self, fresh: Fresh) -> None:
-        """Have a fresh ``.xmd``."""
-        image, self.header, self.state, self._extents = fresh
-        self._blocks_end = len(image)
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -455,8 +444,6 @@ class FileStore(Allocator):
                 self._write_superblock(self.state._replace(sequence=sequence, superseded=False))
             self._metadata.datasync()
 
-    # -- a new axis ------------------------------------------------------------------------------
-
     def add_axis(
         self,
         chunks: tuple[int, ...],
@@ -465,119 +452,8 @@ class FileStore(Allocator):
         offset: tuple[int, ...],
         attrs: str,
     ) -> None:
-        """Have an axis more: in a fresh ``.xmd``, which takes the name when it is whole.
-
-        `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
-        an error nothing has changed, but perhaps the number of the last commit.
-
-        The fresh file tells of no older state, to which a loss of power could lead back.  So the
-        elements go to the disk first.
-        """
-        what = "cannot add an axis to '{}'"
-        self.flush()
-        with family(what, self.path):
-            name = self._own_name(what)
-            if self._metadata.stat().st_nlink > 1:  # by which others would find the old metadata
-                raise StorageError(
-                    errno.EMLINK,
-                    f"{what.replace('{}', str(self.path), 1)}: a hard link gives its metadata a "
-                    "second name; remove one of the two, or work on a copy of the array",
-                    name,
-                )
-            temporary = fresh_name(name, self.header.uuid)
-            file = File()
-            try:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)  # of a writer that died; nobody else has the lock
-                file = create_beside(temporary, name)
-                lock.acquire(file, self.path, 0)
-                header = replace(self.header, chunks=chunks)
-                state = self.state._replace(
-                    sequence=self.state.sequence + 2,
-                    unclean=self.unclean,
-                    data_bytes=axial.size * header.chunk_bytes,
-                    shape=shape,
-                    offset=offset,
-                    grid=axial.grid,
-                    superseded=False,
-                )
-                sums = self._sums_for(header)
-                records = [axial._record(n) for n in range(axial.segments)]
-                slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
-                fresh = encode_fresh(header, state, records, attrs, slots, self._members())
-                self._hand_on(fresh)
-                file.write(fresh.image, 0)
-                lock.note_holder(file, fresh.header, True)
-                file.datasync()
-                # From now on readers look which file has the name.
-                self._write_superblock(
-                    self.state._replace(sequence=self.state.sequence + 1, superseded=True)
-                )
-                os.replace(temporary, name)
-                failure = "'{}' has the new axis, but its readers were not told: refresh them"
-                with family(failure, self.path):
-                    self._pass_on_count()
-                self._succeed(file, fresh, attrs, sums)
-            except BaseException:
-                if file.closed or not file.is_at(name):
-                    with contextlib.suppress(OSError):
-                        file.close()
-                    with contextlib.suppress(OSError):
-                        os.unlink(temporary)
-                    raise
-                # Interrupted when all was done, or failed to tell readers.
-                self._succeed(file, fresh, attrs, sums)
-                raise
-        with contextlib.suppress(OSError):
-            self._sync_names()  # what fails here, the next flush says
-
-    def _hand_on(self, fresh: Fresh) -> None:
-        """Have a fresh ``.xmd`` know the number of cuts, for which readers may ask this one."""
-        at = fresh.header.cuts_offset
-        data = self._read_cuts().to_bytes(CUTS_BYTES, "little")
-        fresh.image[at : at + len(data)] = data
-
-    def _members(self) -> dict[BlockKind, bytes]:
-        """The block with those that may ask this array about their last commit together."""
-        group = self._blocks().get(BlockKind.GROUP)
-        if group is None:
-            return {}
-        return {BlockKind.GROUP: self._metadata.read(BLOCK, group)}
-
-    def _sums_for(self, header: Header) -> NDArray[np.uint32]:
-        """The checksums of the chunks that stay as they are with another header."""
-        if self.sums is None or header.chunk_bytes != self.header.chunk_bytes:
-            return read_sums(self._metadata, (), 0, 0)
-        n_chunks = min(self.state.data_bytes // header.chunk_bytes, self.sums.reach)
-        return read_sums(self._metadata, self.sums.extents, 0, n_chunks)
-
-    def _succeed(self, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]) -> None:
-        """Go on with a fresh ``.xmd``, which has taken the name."""
-        self._new_entry = True
-        if self.sums is not None:
-            self.sums.in_doubt = (
-                True  # it must not say so to the new file, as other threads may ask
-            )
-        # The lock of the old one ends with its last descriptor.
-        before, self._metadata = self._metadata, file
-        if before is not file:  # or this was interrupted
-            with contextlib.suppress(OSError):  # what counts is on the disk
-                before.close()
-        self._take(fresh)
-        self.attrs = attrs
-        self._durable = {FLUSHED_SLOTS[0]: fresh.state}
-        self._rooms = set()
-        if self.sums is not None:
-            inherited, alone = self.sums.inherited, self.sums.alone
-            self.sums = Sums(self._metadata, self.header, [], True, self.path)
-            self.sums.inherited, self.sums.alone = inherited, alone
-            self.sums.lost = True  # should the next steps fail
-            with contextlib.suppress(OSError):
-                if sums.any():
-                    state = self.state._replace(end=self._free_from)
-                    self.sums.make_room(len(sums) - 1, state, self._write_superblock)
-                    self.sums.restore(sums)
-                self.sums.lost = False
+        """Have an axis more; on an error nothing has changed."""
+        add_axis(self, chunks, axial, shape, offset, attrs)
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -585,17 +461,6 @@ class FileStore(Allocator):
         """Paths of the two files without suffix, links followed; they must be those we have."""
         self._own_name(what)
         return {os.path.splitext(real_name(name))[0] for name in self._names}
-
-    def _own_name(self, what: str) -> str:
-        """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
-        if not self._metadata.is_at(self._names[0]):
-            raise MissingError(
-                errno.ENOENT,
-                f"{what.replace('{}', str(self.path), 1)}: its files have been moved or replaced "
-                "since it was opened; open it again",
-                self._names[0],
-            )
-        return os.path.realpath(self._names[0])
 
     def move(self, path: Path, overwrite: bool) -> None:
         """Give the pair another name.

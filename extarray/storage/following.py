@@ -17,9 +17,8 @@ from extarray.format.constants import CELL, LIVE_SLOTS
 from extarray.format.groups import Pending
 from extarray.format.superblock import Superblock, superblock_bytes
 from extarray.storage.filesystem import File, family
-from extarray.storage.growth_log import Log, read_records
 from extarray.storage.lock import is_held
-from extarray.storage.states import ATTEMPTS, PASSED_ON, StateReader
+from extarray.storage.states import ATTEMPTS, PASSED_ON, Log, StateReader, read_records
 
 if TYPE_CHECKING:
     from pathlib import Path

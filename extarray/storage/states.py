@@ -1,18 +1,27 @@
 """Which state a pair of files is in, as far as reading tells.
 
 The newest superblock counts whose state is whole: its records, its attributes, and the places that
-it names.  Nothing here writes to a file, or takes a lock.
+it names.  Nothing here takes a lock, or writes to a file, but what adds records to the growth log.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from extarray._core._axial import Axial
-from extarray.common.errors import CorruptError, FormatError, PartnerError, TruncatedError
+from extarray.common.errors import (
+    CorruptError,
+    FormatError,
+    MissingError,
+    PartnerError,
+    TruncatedError,
+)
 from extarray.format._crc import crc32c
 from extarray.format.attrs import check_attrs
 from extarray.format.constants import (
@@ -33,6 +42,17 @@ from extarray.format.directory import (
 )
 from extarray.format.groups import Pending, decode_pending
 from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
+from extarray.format.records import (
+    EXTENT_HEAD_BYTES,
+    check_records,
+    decode_extent_head,
+    decode_records,
+    encode_extent_head,
+    encode_record,
+    extent_capacity,
+    extent_of_record,
+    record_bytes,
+)
 from extarray.format.superblock import (
     Superblock,
     decode_superblock,
@@ -41,12 +61,20 @@ from extarray.format.superblock import (
 )
 from extarray.format.validity import regions_fit, values_fit
 from extarray.storage.filesystem import File, absolute_names, close_all, family, file_names
-from extarray.storage.growth_log import read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ATTEMPTS", "OPEN_FLAGS", "PASSED_ON", "StateReader", "WholeState"]
+__all__ = [
+    "ATTEMPTS",
+    "OPEN_FLAGS",
+    "PASSED_ON",
+    "Log",
+    "StateReader",
+    "WholeState",
+    "append_records",
+    "read_records",
+]
 
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
@@ -60,6 +88,12 @@ _MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
 # Where the two pending states stand, and as much as tells their numbers.
 _PENDING_PLACES = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_PLACES[-1] + 16
+
+# Of the records, at a time.
+CHECKED_BYTES = 1 << 20
+
+# Axes, sides and grids of records.
+Log = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 
 
 class WholeState(NamedTuple):
@@ -129,6 +163,17 @@ class StateReader:
         # Links to files of other names: only beside the links are they a pair.
         folder, name = os.path.split(self.absolute)
         return os.path.join(os.path.realpath(folder), name)
+
+    def _own_name(self, what: str) -> str:
+        """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
+        if not self._metadata.is_at(self._names[0]):
+            raise MissingError(
+                errno.ENOENT,
+                f"{what.replace('{}', str(self.path), 1)}: its files have been moved or replaced "
+                "since it was opened; open it again",
+                self._names[0],
+            )
+        return os.path.realpath(self._names[0])
 
     # -- the files -------------------------------------------------------------------------------
 
@@ -422,3 +467,111 @@ class StateReader:
                 and not self._metadata.is_at(self._names[0])
                 and any(block.superseded for _, block in self._superblocks(LIVE_SLOTS)[:1])
             )
+
+
+# -- the growth log ------------------------------------------------------------------------------
+
+
+def read_records(
+    file: File, header: Header, known: Sequence[int], first: int, stop: int
+) -> tuple[Log, list[int]]:
+    """Records first ... stop - 1 of the growth log, and the extents up to them.
+
+    Parameters
+    ----------
+    file : File
+        ``.xmd``.
+    header : Header
+    known : sequence of int
+        Offsets of the extents that need no reading; empty: none.
+    first, stop : int
+
+    Returns
+    -------
+    log : tuple of ndarray
+        Axes, sides and grids.
+    extents : list of int
+
+    Raises
+    ------
+    CorruptError
+        Less of it is whole.
+    """
+    uuid, size = header.uuid, record_bytes(header.ndim)
+    length = file.length
+    if stop < first or (stop - first) * size > length:
+        raise CorruptError("the growth log is shorter than the superblock says")
+    # Address space and no more, as yet: what is no log fails its checksum before much is read.
+    checked = first
+    try:
+        data = np.empty((stop - first) * size, np.uint8)
+    except MemoryError:
+        raise CorruptError("the growth log is longer than memory") from None
+    place, records = memoryview(data), data.reshape(-1, size)
+    extents = list(known) or [header.first_extent]
+    before = number = 0  # records in the extents before this one; number of this one
+    while before < stop:
+        if number == len(extents):
+            following = decode_extent_head(file.read(EXTENT_HEAD_BYTES, extents[-1]), uuid)
+            if not 0 < following < length:
+                raise CorruptError("the growth log is shorter than the superblock says")
+            extents.append(following)
+        capacity = extent_capacity(number)
+        low, high = max(first, before), min(stop, before + capacity)
+        if low < high:
+            offset = extents[number] + EXTENT_HEAD_BYTES + (low - before) * size
+            part = place[(low - first) * size : (high - first) * size]
+            if file.read_into(part, offset) < len(part):
+                raise CorruptError("the growth log is cut off")
+            if (high - checked) * size > CHECKED_BYTES:
+                check_records(records[checked - first : high - first], uuid, checked)
+                checked = high
+        before += capacity
+        number += 1
+    check_records(records[checked - first :], uuid, checked)
+    return decode_records(records), extents
+
+
+def append_records(
+    file: File, header: Header, known: Sequence[int], axial: Axial, first: int, end: int
+) -> tuple[list[int], int]:
+    """Write the records of segments first, first + 1, ...
+
+    Parameters
+    ----------
+    file : File
+        ``.xmd``.
+    header : Header
+    known : sequence of int
+        Offsets of the extents.
+    axial : Axial
+        Axial vectors with the segments.
+    first : int
+    end : int
+        Where free space begins.
+
+    Returns
+    -------
+    extents : list of int
+    end : int
+        As they are then; they count when a superblock says so.
+
+    Raises
+    ------
+    OSError
+    """
+    extents = list(known)
+    uuid, size = header.uuid, record_bytes(header.ndim)
+    for segment in range(first, axial.segments):
+        number = extent_of_record(segment)
+        if number == len(extents):
+            room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
+            file.extend(end, room)
+            file.write(encode_extent_head(0, uuid), end)
+            file.write(encode_extent_head(end, uuid), extents[-1])
+            extents.append(end)
+            end += room
+        place = segment - extent_capacity(0) * (2**number - 1)
+        offset = extents[number] + EXTENT_HEAD_BYTES + place * size
+        file.write(encode_record(*axial._record(segment), uuid), offset)
+    return extents, end

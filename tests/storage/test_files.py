@@ -28,8 +28,7 @@ from model import sample
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.storage import lock
-from extarray.storage.engine import shares_blocks
-from extarray.storage.filesystem import File
+from extarray.storage.filesystem import File, shares_blocks
 
 
 def names(folder) -> list[str]:

@@ -1,0 +1,154 @@
+"""An axis more: in a fresh ``.xmd``, which takes the name of the one that there is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from extarray.common.errors import StorageError
+from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS
+from extarray.format.directory import BlockKind
+from extarray.format.fresh import Fresh, encode_fresh
+from extarray.format.header import Header
+from extarray.storage import lock
+from extarray.storage.checksums import Sums, read_sums
+from extarray.storage.filesystem import File, create_beside, family, fresh_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.storage.space import Allocator
+
+__all__ = ["add_axis"]
+
+
+def add_axis(
+    pair: Allocator,
+    chunks: tuple[int, ...],
+    axial: Axial,
+    shape: tuple[int, ...],
+    offset: tuple[int, ...],
+    attrs: str,
+) -> None:
+    """Add an axis to a pair of files, in a fresh ``.xmd`` that takes the name when it is whole.
+
+    `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
+    an error nothing has changed, but perhaps the number of the last commit.
+
+    The fresh file tells of no older state, to which a loss of power could lead back.  So the
+    elements go to the disk first.
+    """
+    what = "cannot add an axis to '{}'"
+    pair.flush()
+    with family(what, pair.path):
+        name = pair._own_name(what)
+        if pair._metadata.stat().st_nlink > 1:  # by which others would find the old metadata
+            raise StorageError(
+                errno.EMLINK,
+                f"{what.replace('{}', str(pair.path), 1)}: a hard link gives its metadata a "
+                "second name; remove one of the two, or work on a copy of the array",
+                name,
+            )
+        temporary = fresh_name(name, pair.header.uuid)
+        file = File()
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)  # of a writer that died; nobody else has the lock
+            file = create_beside(temporary, name)
+            lock.acquire(file, pair.path, 0)
+            header = replace(pair.header, chunks=chunks)
+            state = pair.state._replace(
+                sequence=pair.state.sequence + 2,
+                unclean=pair.unclean,
+                data_bytes=axial.size * header.chunk_bytes,
+                shape=shape,
+                offset=offset,
+                grid=axial.grid,
+                superseded=False,
+            )
+            sums = _sums_for(pair, header)
+            records = [axial._record(n) for n in range(axial.segments)]
+            slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
+            fresh = encode_fresh(header, state, records, attrs, slots, _members(pair))
+            _hand_on(pair, fresh)
+            file.write(fresh.image, 0)
+            lock.note_holder(file, fresh.header, True)
+            file.datasync()
+            # From now on readers look which file has the name.
+            pair._write_superblock(
+                pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
+            )
+            os.replace(temporary, name)
+            failure = "'{}' has the new axis, but its readers were not told: refresh them"
+            with family(failure, pair.path):
+                pair._pass_on_count()
+            _succeed(pair, file, fresh, attrs, sums)
+        except BaseException:
+            if file.closed or not file.is_at(name):
+                with contextlib.suppress(OSError):
+                    file.close()
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+            # Interrupted when all was done, or failed to tell readers.
+            _succeed(pair, file, fresh, attrs, sums)
+            raise
+    with contextlib.suppress(OSError):
+        pair._sync_names()  # what fails here, the next flush says
+
+
+def _hand_on(pair: Allocator, fresh: Fresh) -> None:
+    """Tell a fresh ``.xmd`` the number of cuts, for which readers may ask this one."""
+    at = fresh.header.cuts_offset
+    data = pair._read_cuts().to_bytes(CUTS_BYTES, "little")
+    fresh.image[at : at + len(data)] = data
+
+
+def _members(pair: Allocator) -> dict[BlockKind, bytes]:
+    """The block with those that may ask this array about their last commit together."""
+    group = pair._blocks().get(BlockKind.GROUP)
+    if group is None:
+        return {}
+    return {BlockKind.GROUP: pair._metadata.read(BLOCK, group)}
+
+
+def _sums_for(pair: Allocator, header: Header) -> NDArray[np.uint32]:
+    """Return the checksums of the chunks that stay as they are with another header."""
+    if pair.sums is None or header.chunk_bytes != pair.header.chunk_bytes:
+        return read_sums(pair._metadata, (), 0, 0)
+    n_chunks = min(pair.state.data_bytes // header.chunk_bytes, pair.sums.reach)
+    return read_sums(pair._metadata, pair.sums.extents, 0, n_chunks)
+
+
+def _succeed(
+    pair: Allocator, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]
+) -> None:
+    """Go on with a fresh ``.xmd``, which has taken the name."""
+    pair._new_entry = True
+    if pair.sums is not None:
+        pair.sums.in_doubt = True  # it must not say so to the new file, as other threads may ask
+    # The lock of the old one ends with its last descriptor.
+    before, pair._metadata = pair._metadata, file
+    if before is not file:  # or this was interrupted
+        with contextlib.suppress(OSError):  # what counts is on the disk
+            before.close()
+    pair._take(fresh)
+    pair.attrs = attrs
+    pair._durable = {FLUSHED_SLOTS[0]: fresh.state}
+    pair._rooms = set()
+    if pair.sums is not None:
+        inherited, alone = pair.sums.inherited, pair.sums.alone
+        pair.sums = Sums(pair._metadata, pair.header, [], True, pair.path)
+        pair.sums.inherited, pair.sums.alone = inherited, alone
+        pair.sums.lost = True  # should the next steps fail
+        with contextlib.suppress(OSError):
+            if sums.any():
+                state = pair.state._replace(end=pair._free_from)
+                pair.sums.make_room(len(sums) - 1, state, pair._write_superblock)
+                pair.sums.restore(sums)
+            pair.sums.lost = False
