@@ -102,7 +102,7 @@ cdef class Axial(History):
             raise ReadOnlyError(
                 "cannot grow the axial vectors of an array alone; grow the array: extend, append, "
                 "resize")
-        return self._grow(axis, by, side)
+        return bool(self.grow_axis(axis, by, side))
 
     # -- the mapping -------------------------------------------------------------------------
 

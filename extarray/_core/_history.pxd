@@ -48,6 +48,9 @@ cdef class History:
     cdef int _make_room_for_owners(self, int axis, int side, int32_t more) except -1
 
     @cython.final
+    cdef bint grow_axis(self, object axis, object by, object side) except -1
+
+    @cython.final
     cdef bint extend(self, int axis, int side, index_t by) except -1
 
     @cython.final

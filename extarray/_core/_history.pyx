@@ -246,6 +246,10 @@ cdef class History:
 
     def _grow(self, axis, by, side="end"):
         """Grow an axis as `grow` does, for the array that owns the vectors."""
+        return bool(self.grow_axis(axis, by, side))
+
+    cdef bint grow_axis(self, object axis, object by, object side) except -1:
+        """Grow an axis; returns whether a segment was added."""
         cdef int j = self._axis(axis), which
         if side not in _SIDES:
             raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
