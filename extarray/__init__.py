@@ -34,6 +34,7 @@ from extarray.common.config import config
 from extarray.common.errors import *  # noqa: F403
 from extarray.common.errors import __all__ as _error_names
 from extarray.common.lazy import LazyImports
+from extarray.numpy_api import dlpack
 
 if TYPE_CHECKING:
     from extarray.array.fromfile import fromfile
@@ -60,6 +61,7 @@ _mpi = LazyImports(
         "extarray.mpi.creation": "create_together open_together rechunk_together",
     }
 )
+_standard = LazyImports({"extarray.array_api": "__array_api_version__"})
 
 
 def __getattr__(name: str) -> Any:
@@ -74,6 +76,7 @@ def _together() -> Together:
 
 
 provide(_together)
+dlpack.provide(lambda: _standard.module("__array_api_version__"))
 
 __version__ = "0.1.0"
 

@@ -12,7 +12,7 @@ from extarray.array_api.results import as_arrays, wrap_all
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-    import extarray as xa
+    from extarray.array.array import ExtArray
 
 __all__ = [  # noqa: F822 -- most are set below
     "fft",
@@ -34,22 +34,22 @@ __all__ = [  # noqa: F822 -- most are set below
 
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
-) -> xa.ExtArray:
+) -> ExtArray:
     """Return the frequencies of a transform."""
     return _of_dtype(np.fft.fftfreq(n, d, device=device), dtype)
 
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
-) -> xa.ExtArray:
+) -> ExtArray:
     """Return the frequencies of a transform of real numbers."""
     return _of_dtype(np.fft.rfftfreq(n, d, device=device), dtype)
 
 
-def _of_dtype(result: Any, dtype: DTypeLike | None) -> xa.ExtArray:
+def _of_dtype(result: Any, dtype: DTypeLike | None) -> ExtArray:
     if dtype is not None:
         return astype(result, dtype)
-    found: xa.ExtArray = as_arrays(result)
+    found: ExtArray = as_arrays(result)
     return found
 
 

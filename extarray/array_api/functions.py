@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-import extarray as xa
+from extarray.array import creation
+from extarray.array.array import ExtArray
 from extarray.array_api.results import as_arrays
 from extarray.common.errors import ArgumentError
 
@@ -57,7 +58,7 @@ def _check_device(device: Any) -> None:
 
 def asarray(
     obj: Any, /, *, dtype: DTypeLike | None = None, device: Any = None, copy: bool | None = None
-) -> xa.ExtArray:
+) -> ExtArray:
     """Make an array of anything, in memory; an array of ours is given back as it is.
 
     Parameters
@@ -69,27 +70,27 @@ def asarray(
         False: an error where elements would have to be copied.
     """
     _check_device(device)
-    if isinstance(obj, xa.ExtArray) and not copy and dtype in (None, obj.dtype):
+    if isinstance(obj, ExtArray) and not copy and dtype in (None, obj.dtype):
         return obj
     if copy is False:
         raise ArgumentError(
             "an array of extarray holds elements of its own: they have to be copied; use copy=None"
         )
-    if isinstance(obj, xa.ExtArray):
+    if isinstance(obj, ExtArray):
         return astype(obj, obj.dtype if dtype is None else dtype)
     if isinstance(obj, (list, tuple)):
         obj = _plain(obj)
-    return xa.from_array(np.asarray(obj, dtype))
+    return creation.from_array(np.asarray(obj, dtype))
 
 
 def _plain(value: Any) -> Any:
     """Nested lists with NumPy's arrays in place of ours."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return np.asarray(value) if isinstance(value, xa.ExtArray) else value
+    return np.asarray(value) if isinstance(value, ExtArray) else value
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> xa.ExtArray:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> ExtArray:
     """Copy the elements of another library's array.
 
     Parameters
@@ -101,63 +102,63 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> x
         False is an error, unless `x` is an array of ours.
     """
     _check_device(device)
-    if isinstance(x, xa.ExtArray) or copy is False:
+    if isinstance(x, ExtArray) or copy is False:
         return asarray(x, copy=copy)
-    return xa.from_array(np.from_dlpack(x))
+    return creation.from_array(np.from_dlpack(x))
 
 
-def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
     """Create an array whose elements will be set."""
     return zeros(shape, dtype=dtype, device=device)
 
 
-def zeros(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+def zeros(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
     """Create an array of zeros."""
     _check_device(device)
-    return xa.zeros(shape, float if dtype is None else dtype)
+    return creation.zeros(shape, float if dtype is None else dtype)
 
 
-def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
     """Create an array of ones."""
     return full(shape, 1, dtype=float if dtype is None else dtype, device=device)
 
 
 def full(
     shape: Shape, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
-) -> xa.ExtArray:
+) -> ExtArray:
     """Create an array of one value."""
     _check_device(device)
-    return xa.full(shape, fill_value, dtype)
+    return creation.full(shape, fill_value, dtype)
 
 
-def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
     """Create an array of the shape of another, whose elements will be set."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
-def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
     """Create an array of zeros, of the shape of another."""
     return zeros(x.shape, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> xa.ExtArray:
+def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: Any = None) -> ExtArray:
     """Create an array of ones, of the shape of another."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def full_like(
     x: Array, /, fill_value: Any, *, dtype: DTypeLike | None = None, device: Any = None
-) -> xa.ExtArray:
+) -> ExtArray:
     """Create an array of one value, of the shape of another."""
     return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
 
 
-def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[xa.ExtArray]:
+def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[ExtArray]:
     """Make coordinate matrices, as `numpy.meshgrid` does."""
     return list(as_arrays(np.meshgrid(*arrays, indexing=indexing)))
 
 
-def broadcast_arrays(*arrays: Array) -> list[xa.ExtArray]:
+def broadcast_arrays(*arrays: Array) -> list[ExtArray]:
     """Copy arrays to one shape, as `numpy.broadcast_arrays` shows them."""
     return list(as_arrays(np.broadcast_arrays(*arrays)))
 
@@ -165,7 +166,7 @@ def broadcast_arrays(*arrays: Array) -> list[xa.ExtArray]:
 # -- data types ----------------------------------------------------------------------------------
 
 
-def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> xa.ExtArray:
+def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None) -> ExtArray:
     """Copy an array to another dtype; elements are cast block by block.
 
     Parameters
@@ -177,9 +178,9 @@ def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: Any = No
     device : "cpu", optional
     """
     _check_device(device)
-    if not copy and x.dtype == dtype and isinstance(x, xa.ExtArray):
+    if not copy and x.dtype == dtype and isinstance(x, ExtArray):
         return x
-    new = xa.create(None, x.shape, dtype)
+    new = creation.create(None, x.shape, dtype)
     new[...] = x
     return new
 
@@ -205,7 +206,7 @@ class Iinfo(NamedTuple):
 
 
 def _dtype_of(x: Any) -> np.dtype[Any]:
-    return np.dtype(x.dtype if isinstance(x, (xa.ExtArray, np.ndarray, np.generic)) else x)
+    return np.dtype(x.dtype if isinstance(x, (ExtArray, np.ndarray, np.generic)) else x)
 
 
 def finfo(type: Any, /) -> Finfo:  # noqa: A002 -- the standard's name
@@ -230,24 +231,22 @@ def iinfo(type: Any, /) -> Iinfo:  # noqa: A002 -- the standard's name
 # -- elements ------------------------------------------------------------------------------------
 
 
-def clip(x: Array, /, min: Any = None, max: Any = None) -> xa.ExtArray:  # noqa: A002
+def clip(x: Array, /, min: Any = None, max: Any = None) -> ExtArray:  # noqa: A002
     """Bring elements between two bounds."""
-    result: xa.ExtArray = as_arrays(np.clip(x, min, max))
+    result: ExtArray = as_arrays(np.clip(x, min, max))
     return result
 
 
-def sort(
-    x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> xa.ExtArray:
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> ExtArray:
     """Sort elements."""
     result = np.sort(x, axis=axis, stable=stable)
-    found: xa.ExtArray = as_arrays(np.flip(result, axis) if descending else result)
+    found: ExtArray = as_arrays(np.flip(result, axis) if descending else result)
     return found
 
 
 def argsort(
     x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> xa.ExtArray:
+) -> ExtArray:
     """Return the indices that sort elements.
 
     Parameters
@@ -264,7 +263,7 @@ def argsort(
         result = x.shape[axis] - 1 - np.flip(backwards, axis)
     else:
         result = np.argsort(x, axis=axis, stable=stable)
-    found: xa.ExtArray = as_arrays(result)
+    found: ExtArray = as_arrays(result)
     return found
 
 

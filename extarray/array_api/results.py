@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import extarray as xa
+from extarray.array import creation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
@@ -25,7 +25,7 @@ def as_arrays(result: Any) -> Any:
         Lists and tuples, named ones too, are gone through; other objects stay.
     """
     if isinstance(result, (np.ndarray, np.generic)):
-        return xa.from_array(np.asarray(result))
+        return creation.from_array(np.asarray(result))
     if isinstance(result, list):
         return [as_arrays(item) for item in result]
     if isinstance(result, tuple):

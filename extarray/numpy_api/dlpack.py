@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError
 from extarray.streaming.blocks import read_elements, view_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from numpy.typing import NDArray
 
     from extarray.streaming.blocks import Source
 
-__all__ = ["CPU", "check_device", "namespace", "to_dlpack"]
+__all__ = ["CPU", "check_device", "namespace", "provide", "to_dlpack"]
 
 #: Device of all arrays, as DLPack has it: a type, and a number.
 CPU = (1, 0)
+
+_load: list[Callable[[], ModuleType]] = []
+
+
+def provide(load: Callable[[], ModuleType]) -> None:
+    """Name what imports the namespace of the array API standard, which stands above.
+
+    Parameters
+    ----------
+    load : callable
+    """
+    _load[:] = [load]
 
 
 def to_dlpack(
@@ -78,8 +90,7 @@ def namespace(api_version: str | None) -> ModuleType:
     ArgumentError
         A ValueError: a newer version.
     """
-    # The namespace stands above the array.
-    found = importlib.import_module("extarray.array_api")
+    found = _load[0]()
     if api_version is not None and api_version > found.__array_api_version__:
         raise ArgumentError(
             f"version {api_version!r} of the array API standard is not supported; the newest "
