@@ -2,6 +2,8 @@
 
 Growth appends to memory that kernels may read at the same time, lengthens tables behind their
 published length, or installs new memory and retires the old until the last kernel has left.
+
+A little more than 600 lines, as growth, its roll-back and its replay change the same tables.
 """
 
 import operator

@@ -149,6 +149,20 @@ def is_below(target: str, here: str) -> bool:
     return target == here or order.index(inner[0]) > order.index(outer[0])
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_long_module_says_why(path):
+    text = path.read_text(encoding="utf-8")
+    head = text.partition('"""')[2].partition('"""')[0]
+    assert text.count("\n") <= 600 or re.search(
+        r"longer than other|more than 600 lines", head, re.IGNORECASE
+    )
+
+
+@pytest.mark.parametrize("room", sorted(MAPS))
+def test_a_room_has_sixteen_modules_at_most(room):
+    assert len(MAPS[room]) <= 16
+
+
 def test_there_are_sources():
     assert {p.suffix for p in SOURCES} == {".py", ".pyx", ".pxd"}
 
