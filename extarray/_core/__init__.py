@@ -1,8 +1,9 @@
 """The compiled core: what runs for every element, every chunk or every index.
 
-What runs for every element, every chunk or every index is here, and of each growth what Python is
-slow at; what else runs once an array or once a growth is Python, one folder up.  The core opens no
-file and commits nothing: it works on the descriptor and the memory that a store hands it.
+Work on every element, every chunk or every index is done here, and the part of each growth that
+Python is slow at; all other work, done once per array or per growth, is in Python, one folder up.
+The core opens no file and commits nothing: it works on the descriptor and the memory that a store
+hands it.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -19,7 +20,7 @@ From the top down; each module uses some of those below it, and none above:
 ``_gather``
     Queries: ``Plan``, the factors that one selects by, and the tables of all of it.
 ``_lists``
-    What factors select: points, places in a box and masks, as lists that are sorted by chunk.
+    The selections of factors (points, places in a box, masks) as lists that are sorted by chunk.
 ``_visits``
     Queries carried out chunk by chunk, in the order of their addresses.  ``_gather.h`` has the
     loops over points, masks and lists, for this module and the one before.  The ``.pxd`` says what
@@ -46,7 +47,7 @@ From the top down; each module uses some of those below it, and none above:
     which lives as long as a view of it.  `Touched`: sets of
     chunks that all threads may change.
 ``_selection``
-    What stands between the brackets, as numbers (``selection_t``), or NumPy's error.
+    The entries between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_file``
     `File`: a counted descriptor, closed when its last user leaves, and what is asked of it.
 ``_types``

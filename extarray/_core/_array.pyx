@@ -626,7 +626,7 @@ cdef cnp.ndarray new_array(
 
 
 cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
-    """Where to cut a selection in two: between two chunks, where it can be."""
+    """Return where to cut a selection in two: between two chunks, where it can be."""
     cdef const layout_t *layout = &frame.now.layout
     cdef index_t middle = s.result_shape[dim] // 2, beyond
     cdef int axis = s.result_axis[dim]

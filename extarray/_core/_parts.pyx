@@ -92,7 +92,7 @@ cdef class Parts:
     cdef index_t lay_out(
         self, Py_ssize_t part, index_t *count, index_t *stride, index_t *run, index_t *n_runs, int *inner
     ) noexcept nogil:
-        """How a part lies in the buffer; returns its bytes there.
+        """Lay a part out in the buffer; return its bytes there.
 
         Sets the extents, the bytes from element to element, the bytes of a run, the number of runs,
         and how many axes lie inside a run.

@@ -220,7 +220,7 @@ cdef class ArrayState:
 
     @property
     def _has_places(self):
-        """Whether there is such a table."""
+        """True if a table says where elements stand in a chunk."""
         return self.frame.now.layout.place != NULL
 
     def _attach(
@@ -531,7 +531,7 @@ cdef class ArrayState:
 
     @property
     def closed(self):
-        """Whether `close` was called."""
+        """True if `close` was called."""
         return self.frame.region is None
 
     def __len__(self):
@@ -541,7 +541,7 @@ cdef class ArrayState:
 
     @property
     def _is_mapped(self):
-        """Whether transfers are loads and stores, and no system calls."""
+        """True if transfers are loads and stores, and no system calls."""
         return self.frame.now.layout.base != NULL
 
     @property

@@ -14,7 +14,7 @@ From the top down; each module uses some of those below it, and none above:
 ``shared``
     One of several writers of an array.
 ``together``
-    What a communicator brings: arrays that its ranks make, open and relay together.
+    Arrays that the ranks of a communicator make, open and relay together.
 ``array``
     The array: all that users can do with one, and where it is done.
 ``follow``

@@ -231,7 +231,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def durability(self) -> str | None:
-        """When data are on the disk: "flush" or "commit", see `create`; None in memory.
+        """The step that brings data to the disk: "flush" or "commit", see `create`; None in memory.
 
         Examples
         --------
@@ -1314,7 +1314,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def replaced(self) -> bool:
-        """Whether the files were replaced, removed or moved, so that nothing new can come.
+        """True if the files were replaced, removed or moved, so that nothing new can come.
 
         As long as a writer has them open, something can, whatever name they have.
 
@@ -1440,7 +1440,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def device(self) -> str:
-        """Where the elements are, in the words of the array API standard: "cpu"."""
+        """The place of the elements, in the words of the array API standard: "cpu"."""
         return "cpu"
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Any:
@@ -1498,7 +1498,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """Which of the elements that were ever stored it has, as JSON values."""
+        """Return, as JSON values, which of the elements that were ever stored it has."""
         return [-n for n in self.origin]
 
     def _read_selected(

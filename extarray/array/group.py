@@ -40,7 +40,7 @@ _ROUNDS, _ROUNDS_TO_NAP, _NAP = 20_000, 50, 0.0005
 
 @contextlib.contextmanager
 def commit(arrays: Iterable[ExtArray]) -> Iterator[None]:
-    """Have several arrays change by one commit: a context manager.
+    """Change several arrays by one commit: a context manager.
 
     What is done to the arrays in the block counts when the block ends, for all of them together: a
     reader that refreshes them together, and any crash, see all of it or nothing.  If the block ends
@@ -226,7 +226,7 @@ class _Block:
         return held
 
     def roll_back(self) -> None:
-        """Have all arrays that are held as they were when the block began."""
+        """Restore all arrays that are held to their states at the beginning of the block."""
         with contextlib.ExitStack() as steps:  # all of them, whatever fails
             for array, mark in self._held():
                 steps.callback(_take_back, array, mark)
@@ -284,7 +284,7 @@ def _decide(first: GroupShare, *others: GroupShare) -> None:
 
 
 def _take_back(array: ExtArray, mark: Any) -> None:
-    """Have an array as it was at a mark."""
+    """Restore an array to its state at a mark."""
     store = array._store
     if store.held is None:  # the block could not even begin
         return
@@ -298,7 +298,7 @@ def _take_back(array: ExtArray, mark: Any) -> None:
 
 
 def _finish(array: ExtArray) -> None:
-    """Have what an array has become as any other state, and give back what was cut off."""
+    """Make what an array has become a state like any other, and give back what was cut off."""
     array._store.group.finish()
     with contextlib.suppress(StorageError):  # what cannot be given back stays taken
         give_back_freed(array)
@@ -334,7 +334,7 @@ def _refresh(members: list[ExtArray]) -> bool:
 def _news(
     readers: list[tuple[ExtArray, FileStore]], stack: contextlib.ExitStack
 ) -> list[tuple[ExtArray, FileStore, News]]:
-    """What is new in arrays, at one moment; coordinators that must be asked go to the stack."""
+    """Return what is new in arrays, at one moment; coordinators to ask go to the stack."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
     looks: list[Callable[[], Any]] = [store.look for _, store in readers]
     stores = [store for _, store in readers]
@@ -373,7 +373,7 @@ def _news(
 
 
 def _moments(looks: list[Callable[[], Any]]) -> Iterator[dict[Callable[[], Any], Any]]:
-    """What several looks show at one and the same moment, again and again for a while.
+    """Yield what several looks show at one and the same moment, again and again for a while.
 
     Each round takes all of them.  If no other has changed since the round before than the first,
     they all were at the moment of that first look as they are now.

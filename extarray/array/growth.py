@@ -129,7 +129,7 @@ def shrink(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side)
 
 
 def reserve(array: Resizable, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
-    """Have the grid hold a shape; see `ExtArray.reserve`."""
+    """Make the grid large enough for a shape; see `ExtArray.reserve`."""
     new = check_shape(shape)
     with array._growth:
         array._check("reserve room for")

@@ -244,7 +244,7 @@ class LazyView(NumpyMixin):
 
     @property
     def _extract(self) -> list[Any]:
-        """Which of the elements that were ever stored it has, as JSON values."""
+        """Return, as JSON values, which of the elements that were ever stored it has."""
         place = self._now
         return list(map(fingerprint, place.parts, place.zero))
 
@@ -564,7 +564,7 @@ class LazyView(NumpyMixin):
 
     @property
     def device(self) -> str:
-        """Where the elements are, in the words of the array API standard: "cpu"."""
+        """The place of the elements, in the words of the array API standard: "cpu"."""
         return "cpu"
 
     def to_device(self, device: str, /, *, stream: Any = None) -> LazyView:

@@ -281,7 +281,7 @@ def _take(array: Resizable, change: Change, old: int, new: int) -> None:
 
 
 def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
-    """Have the grid as it was at a mark, of `old` bytes."""
+    """Restore the grid to its state at a mark, of `old` bytes."""
     tried = array._grid_bytes
     array.axial._rollback(mark)
     if LIMIT > tried > old:
@@ -367,7 +367,7 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
 
 
 def _give_back(array: Resizable, change: Change) -> None:
-    """Have the store give back what a change has cut off, or its last writer later."""
+    """Let the store give back what a change has cut off, or leave that to its last writer."""
     store = array._store
     if store.shared:  # writers that do not know of the cut may store to these chunks
         array._forget_touched()
@@ -377,7 +377,7 @@ def _give_back(array: Resizable, change: Change) -> None:
 
 
 def give_back_chunks(array: Resizable, change: Change) -> None:
-    """Have the store give back the chunks that hold none of the new bounds.
+    """Let the store give back the chunks that hold none of the new bounds.
 
     Parameters
     ----------
@@ -457,7 +457,7 @@ def _addresses_with_pages(array: Resizable, boxes: Iterable[Box], needed: Box) -
 
 
 def give_back_freed(array: Resizable) -> None:
-    """Have the store give back what was cut off and nobody uses any more."""
+    """Let the store give back what was cut off and nobody uses any more."""
     store = array._store
     if store.freed.ready:
         if store.files is not None:
@@ -500,20 +500,20 @@ def _with_unneeded(array: Resizable, start: int, stop: int, needed: Box) -> tupl
 
 
 def _those_in(array: Resizable, box: Box, first: int, stop: int) -> NDArray[np.int64]:
-    """Which of the chunks first ... stop - 1 lie in a box."""
+    """Return those of the chunks first ... stop - 1 that lie in a box."""
     addresses = np.arange(first, stop)
     return addresses[_are_in(array, box, addresses)]
 
 
 def _are_in(array: Resizable, box: Box, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether chunks lie in a box."""
+    """Tell which chunks lie in a box."""
     indices = array.axial.indices(addresses)
     inside: NDArray[np.bool_] = np.all((indices >= box[0]) & (indices < box[1]), axis=1)
     return inside
 
 
 def _note_bytes(array: Resizable, start: int, stop: int) -> None:
-    """Have chunks count as written in which bytes start ... stop - 1 of the file lie."""
+    """Note as written the chunks in which bytes start ... stop - 1 of the file lie."""
     first, last = start // array.chunk_bytes, -(-stop // array.chunk_bytes)
     sums = array._store.sums
     assert sums is not None

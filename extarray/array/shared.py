@@ -247,7 +247,7 @@ class SharedArray(ExtArray):
         return first
 
     def _next_place(self, axis: int, at_start: bool, by: int) -> int:
-        """Where a place beside the bounds begins."""
+        """Return where a place beside the bounds begins."""
         zero = -self.origin[axis]
         return zero - by if at_start else zero + self.shape[axis]
 
@@ -319,7 +319,7 @@ class SharedArray(ExtArray):
     # -- what was cut off --------------------------------------------------------------------
 
     def _give_back_all(self) -> None:
-        """Have the store give back all chunks that hold nothing of the bounds and of appends."""
+        """Let the store give back all chunks that hold nothing of the bounds or of appends."""
         store, zeros = self._store, (0,) * self.ndim
         if not store.may_give_back or store.users.are_left(store.users.ended):
             return

@@ -1,4 +1,4 @@
-"""What a communicator brings: arrays that its ranks make, open and relay together.
+"""Arrays that the ranks of a communicator make, open and relay together.
 
 The ranks' own room is above this one.  Here its functions are named for `create` and `open`, and
 here is what an array offers to them: it shows what another process has committed, and is read and

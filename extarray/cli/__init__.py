@@ -23,9 +23,9 @@ Its modules, from the top down; each uses some of those below it:
 ``_reader``
     The second process of the demo: it reads the array while the first one lets it grow.
 ``_report``
-    What the demo prints.
+    The output of the demo.
 ``_checks``
-    What the two processes of the demo check, each for itself.
+    The checks that the two processes of the demo make, each for itself.
 ``_scene``
     The scene of the demo, and the order in which its pieces arrive.
 """

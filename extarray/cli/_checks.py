@@ -1,4 +1,4 @@
-"""What the two processes of the demo check, each for itself.
+"""The checks that the two processes of the demo make, each for itself.
 
 A check raises `CheckError`; nothing is only counted or only printed.
 """

@@ -5,7 +5,7 @@ From the top down; each module uses some of those below it, and none above:
 ``extras``
     Optional packages: imported where they are used, all through one function.
 ``forks``
-    What open arrays do in a forked child.
+    The conduct of open arrays in a forked child.
 ``lazy``
     Names of modules that are imported when one of them is first used.
 ``masked_arrays``

@@ -1,4 +1,4 @@
-"""What open arrays do in a forked child.
+"""The conduct of open arrays in a forked child.
 
 Of the threads of the parent, only the one that forked goes on there.  So a lock that another one
 held is never let go, and what that was about stays half done.

@@ -30,7 +30,7 @@ From the top down; each module uses some of those below it, and none above:
 ``dtypes``
     Data types that can be stored, and their descriptions in JSON.
 ``constants``
-    Where things stand in the two files: offsets, sizes, numbers of slots.
+    Places in the two files: offsets, sizes, numbers of slots.
 ``_superblock``
     The bytes of a superblock, which every commit writes.
 ``_crc``

@@ -91,7 +91,7 @@ def encode_superblock(block not None):
 
 
 def superblock_fields(const uint8_t[::1] data not None, Py_ssize_t ndim):
-    """What a superblock says, or None where the bytes are none (torn, or never written).
+    """Return the fields of a superblock; None where the bytes are none (torn, or never written).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where things stand in the two files: offsets, sizes, numbers of slots."""
+"""Places in the two files: offsets, sizes, numbers of slots."""
 
 from __future__ import annotations
 

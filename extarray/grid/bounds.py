@@ -83,7 +83,7 @@ class Change:
 
     @property
     def high(self) -> Index:
-        """Where the new bounds end."""
+        """The end of the new bounds."""
         return tuple(map(operator.add, self.low, self.after.shape))
 
     @property
@@ -136,7 +136,7 @@ class Change:
 
     @property
     def fills(self) -> bool:
-        """Whether the new bounds are those of the new grid."""
+        """True if the new bounds are those of the new grid."""
         ends = map(operator.mul, self.after.grid, self.chunks)
         return not any(self.after.offset) and all(map(operator.eq, self.after.shape, ends))
 

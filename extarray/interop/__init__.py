@@ -11,7 +11,7 @@ Its modules, from the top down; each uses some of those below it:
     From xarray to files: variables are encoded, everything is checked, and then it is
     written.
 ``xarray_store``
-    What is stored, as xarray's variables: one array with its coordinates, or a folder of
+    Stored arrays as xarray's variables: one array with its coordinates, or a folder of
     arrays.
 ``values``
     NumPy's values as JSON: for attributes that JSON does not have, and for coordinates.

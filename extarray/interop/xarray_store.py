@@ -1,4 +1,4 @@
-"""What is stored, as xarray's variables: one array with its coordinates, or a folder of arrays.
+"""Stored arrays as xarray's variables: one array with its coordinates, or a folder of arrays.
 
 One array has its coordinates in the attribute ``"coords"``.  In a folder each pair of files is a
 variable, coordinates included, and ``dataset.json`` has the attributes of the dataset.  `coords`

@@ -8,11 +8,11 @@ From the top down; each module uses some of those below it, and none above:
 ``check``
     ``check``: whether the files of an array are whole, and their repair.
 ``rechunk_report``
-    What a plan says to its reader: figures, a table, a picture.
+    A plan as its reader sees it: figures, a table, a picture.
 ``transform``
     A whole transformation: its passes one after the other, and the publication of the last.
 ``journal``
-    How far a pass has come, kept with the array that it writes.
+    The progress of a pass, kept with the array that it writes.
 ``repair``
     Repair of a pair of files: back to the last state that is whole.
 ``rechunk_files``
@@ -31,7 +31,7 @@ From the top down; each module uses some of those below it, and none above:
 ``inspect_metadata``
     A look at the metadata of such a pair: header, states, growth log.
 ``salvage``
-    What can be read of damaged files: states, the growth log, and the chunks of a file cut
+    The readable parts of damaged files: states, the growth log, the chunks of a file cut
     short.
 
 May use: array, storage, and what is below them.

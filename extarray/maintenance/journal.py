@@ -1,4 +1,4 @@
-"""How far a pass has come, kept with the array that it writes.
+"""The progress of a pass, kept with the array that it writes.
 
 The array has another name until it is complete.  Till then its attributes hold what the work is,
 and how many of its templates are done.

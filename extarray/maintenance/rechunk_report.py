@@ -1,4 +1,4 @@
-"""What a plan says to its reader: figures, a table, a picture."""
+"""A plan as its reader sees it: figures, a table, a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read of damaged files: states, the growth log, and the chunks of a file cut short.
+"""The readable parts of damaged files: states, the growth log, the chunks of a file cut short.
 
 Chunks lie in the order in which the array grew, so that a file that is cut short lacks all of the
 latest segments, and of one more segment the last rows of chunks.

@@ -1,4 +1,4 @@
-"""What the array API standard wants of an array, beyond NumPy's protocols."""
+"""Members of the array API standard beyond NumPy's protocols."""
 
 from __future__ import annotations
 

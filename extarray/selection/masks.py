@@ -192,7 +192,7 @@ class Places(_Box):
 
     @property
     def count(self) -> int:
-        """How many places there are."""
+        """The number of places."""
         return len(self.places)
 
     @property

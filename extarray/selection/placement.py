@@ -38,7 +38,7 @@ _INDEX_BYTES = 16
 
 
 class Placement(NamedTuple):
-    """Where the elements of a view are in its array.
+    """The placement of a view's elements in its array.
 
     Made by `Placement.of`.
 

@@ -7,9 +7,9 @@ From the top down; each module uses some of those below it, and none above:
 ``shared_store``
     A pair of files that several writers share.
 ``file_store``
-    Where an array lives: a pair of files, from its making or opening to its end.
+    A pair of files as the store of an array, from its making or opening to its end.
 ``new_axis``
-    An axis more: in a fresh ``.xmd``, which takes the name of the one that there is.
+    A new axis: in a fresh ``.xmd``, which takes the name of the present one.
 ``group_member``
     An array's share in a commit of several, on the disk.
 ``names``
@@ -17,14 +17,14 @@ From the top down; each module uses some of those below it, and none above:
 ``orphans``
     Files beside an array that interrupted work has left there.
 ``report``
-    What a check of an array's files finds, and how it is told.
+    The findings of a check of an array's files, and the report that lists them.
 ``space``
     Disk space of the chunks: what growth takes, and what cuts give back.
 ``commits``
     A pair of files as its writer has it: commits, and what of them is on the disk.
 ``following``
     A pair of files as a reader has it: a state, and how it takes up what a writer commits
-    since.
+    later.
 ``pending``
     Runs of bytes that cuts have freed, and changes that wait for a commit of several
     arrays.
@@ -34,9 +34,9 @@ From the top down; each module uses some of those below it, and none above:
 ``lock``
     The locks of writers: advisory, on the open file description of ``.xmd``.
 ``states``
-    Which state a pair of files is in, as far as reading tells; and its growth log.
+    The state that a pair of files is in, as far as reading tells; and its growth log.
 ``filesystem``
-    What a pair of files asks of the file system: names, whole writes, space, publication, and
+    The file system beneath a pair of files: names, whole writes, space, publication, and
     which engine.
 
 May use: format, grid, _core, common.

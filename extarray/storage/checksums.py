@@ -1,11 +1,11 @@
 """Checksums of chunks: their table in ``.xmd``, when they can be trusted, and comparisons.
 
-The table has four bytes a chunk, by address, in extents of which each has twice as many as the one
-before.  What stands there is the sum of the chunk xor that of a chunk of the fill value: so zero is
-right for every chunk that was never written, and growth writes none.
+The table has four bytes per chunk, by address, in extents that each have twice as many as the one
+before.  An entry is the sum of the chunk xor that of a chunk of the fill value: so zero is right
+for every chunk that was never written, and growth writes no entries.
 
-One flag beside the table says that the sums are *in doubt*: chunks may have been written since.  It
-is on the disk before the first such write, and goes when new sums are.
+A flag beside the table says that the sums are *in doubt*: chunks may have been written since.  It
+is on the disk before the first such write, and is cleared when new sums are on the disk.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ __all__ = [
     "read_table",
 ]
 
-# Sums that are written at once.
+# Sums that are written in one piece.
 SUMS_AT_ONCE = 1 << 16
-# What makes a thread worth its while.
+# Bytes of chunks that make a thread worthwhile.
 _THREAD_BYTES = 1 << 23
 
-# Bytes that are read between two tellings of progress.
+# Bytes that are read between two reports of progress.
 _STEP_BYTES = 1 << 26
-# A writer may be at work: how often a chunk is looked at before it counts as damaged.
+# How often a chunk is looked at before it counts as damaged, as a writer may be at work.
 _LOOKS = 3
 
 
 def extent_of_sum(address: int) -> tuple[int, int]:
-    """Where in the table the sum of a chunk is.
+    """Return where in the table the sum of a chunk is.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def extent_of_sum(address: int) -> tuple[int, int]:
 
 
 def fill_sum(header: Header) -> int:
-    """Checksum of a chunk of the fill value."""
+    """Return the checksum of a chunk of the fill value."""
     elements = header.chunk_bytes // len(header.fill)
     piece = header.fill * min(elements, max(1, (1 << 20) // len(header.fill)))
     whole, rest = divmod(header.chunk_bytes, len(piece))
@@ -91,7 +91,7 @@ def fill_sum(header: Header) -> int:
 
 
 def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
-    """Checksums of chunks as they are in ``.xta``, by as many threads as are worth it.
+    """Compute the checksums of chunks as they are in ``.xta``, on as many threads as pay off.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> ND
 
 
 def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
-    """What stands in the table for chunks first ... stop - 1; zeros where it has no extent.
+    """Return the table's entries for chunks first ... stop - 1; zeros where it has no extent.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDAr
     Raises
     ------
     CorruptError
-        The file ends before.
+        The file ends too early.
     """
     found = np.zeros(stop - first, "<u4")
     low = first
@@ -174,11 +174,11 @@ class Sums:
     Attributes
     ----------
     in_doubt : bool
-        The files say that the sums are; writes need not.
+        The files say already that the sums are in doubt; writes need not note it.
     inherited : bool
-        It was in doubt before, so that it stays: nobody knows which chunks were written.
+        They were in doubt before, and so they stay: nobody knows which chunks were written.
     lost : bool
-        The table lacks what another one had: all chunks count as written.
+        The table lacks entries that another one had: all chunks count as written.
     extents : list of int
         Offsets of the extents of the table.
     alone : bool
@@ -225,7 +225,7 @@ class Sums:
         n_chunks : int
             Of the grid.
         state : Superblock
-            What of the table lies beyond it is of a state that is lost.
+            Extents of the table beyond its end belong to a state that is lost.
         log : sequence of int
             Offsets of the extents of its growth log.
         path : PathLike
@@ -238,7 +238,7 @@ class Sums:
         if not regions_fit(state, header, log, kept) or any(
             e + 4 * sums_capacity(n) > length for n, e in enumerate(kept)
         ):
-            in_doubt, kept = True, []  # somebody made it up: to write there would do harm
+            in_doubt, kept = True, []  # somebody made it up: writing there would do harm
         self = cls(file, header, kept, in_doubt, path)
         self.inherited = in_doubt
         if in_doubt or not state.sealed:
@@ -254,7 +254,7 @@ class Sums:
 
     @property
     def reach(self) -> int:
-        """Chunks that the table has room for: any other was never written, or not since a flush."""
+        """The number of chunks that the table has room for: no other was written and flushed."""
         return sum(map(sums_capacity, range(len(self.extents))))
 
     def forget(self, first: int) -> None:
@@ -269,9 +269,9 @@ class Sums:
         self._file.write(encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)
 
     def doubt(self) -> None:
-        """Have the files say that sums are in doubt, before anything is written.
+        """Note in the files that sums are in doubt, before anything is written.
 
-        On the disk, lest a power cut leaves what is written and not the flag.
+        The note goes to the disk, lest a power cut leave what is written and not the flag.
         """
         with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
             if not self.in_doubt:
@@ -282,7 +282,7 @@ class Sums:
     def make_room(
         self, address: int, state: Superblock, commit: Callable[[Superblock], None]
     ) -> None:
-        """Have the table reach a chunk, in free space of ``.xmd`` that a commit takes.
+        """Extend the table to reach a chunk, in free space of ``.xmd`` that a commit takes.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class Sums:
             new.append(offset)
             offset += 4 * sums_capacity(n)
         if new:
-            # A hole: a sparse array may have one chunk written, and that very far away.
+            # A hole: a sparse array may have a single chunk written, very far away.
             length = self._file.length
             self._file.erase(state.end, min(offset, length))
             if length < offset:
@@ -321,7 +321,7 @@ class Sums:
         self.put(addresses, self.entries(data, addresses))
 
     def entries(self, data: File, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """What the table is to have for chunks as they are.
+        """Return the entries that the table is to have for chunks as they are.
 
         Parameters
         ----------
@@ -339,7 +339,7 @@ class Sums:
         return sums ^ np.uint32(self._fill)
 
     def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
-        """Write what `entries` gave, for which the table has room.
+        """Write what `entries` returned, for which the table has room.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class Sums:
         """
         first = 0
         while first < len(addresses):
-            # What lies near to each other is written at once.
+            # Entries near each other are written together.
             low = int(addresses[first])
             number, place = extent_of_sum(low)
             near = min(sums_capacity(number) - place, SUMS_AT_ONCE)
@@ -370,7 +370,7 @@ class Sums:
             low += len(part)
 
     def settle(self, array: Any, writes: int | None) -> None:
-        """Say that sums are right, when they are on the disk, unless something was written since.
+        """Note that sums are right, once they are on the disk, unless something was written since.
 
         Parameters
         ----------
@@ -381,7 +381,7 @@ class Sums:
         if self.inherited or writes is None:
             return
         with self._lock:
-            self.in_doubt = False  # from here on, who begins to write waits for the lock
+            self.in_doubt = False  # from here on, whoever begins to write waits for the lock
             if array._quiet != writes:
                 self.in_doubt = True
                 return
@@ -397,7 +397,7 @@ class Sums:
 
 
 def read_table(file: File, header: Header, end: int | None) -> tuple[bool, list[int]] | None:
-    """Whether checksums are in doubt, and the extents of their table; None where it is damaged.
+    """Return whether checksums are in doubt, and their table's extents; None if it is damaged.
 
     Parameters
     ----------
@@ -405,7 +405,8 @@ def read_table(file: File, header: Header, end: int | None) -> tuple[bool, list[
         ``.xmd``.
     header : Header
     end : int or None
-        Where ``.xmd`` is unused: what lies beyond is of a state that is lost.  None: where it ends.
+        From where on ``.xmd`` is unused: extents beyond belong to a state that is lost.  None: from
+        where the file ends.
 
     Returns
     -------
@@ -438,7 +439,7 @@ class Comparison:
     Attributes
     ----------
     in_doubt : bool
-        What does not fit may have been written after its checksum was.
+        A chunk that does not fit may have been written after its checksum was.
     """
 
     def __init__(
@@ -456,14 +457,14 @@ class Comparison:
         self._empty = fill_sum(header)
 
     def run(self, n_chunks: int, progress: Callable[[int, int], None] | None) -> NDArray[np.int64]:
-        """Addresses of the chunks, of the first `n_chunks`, that do not fit."""
+        """Return the addresses of the chunks, of the first `n_chunks`, that do not fit."""
         step = max(1, min(SUMS_AT_ONCE, _STEP_BYTES // self._header.chunk_bytes))
         found = [np.empty(0, np.int64)]
         self._look_at_table()
         for first in range(0, n_chunks, step):
             wrong = self._unfit(np.arange(first, min(n_chunks, first + step)))
             if wrong.size:
-                # A writer may have been at work; then, before or after, the table says so.
+                # A writer may have been at work; if so, the table says it, before or after.
                 self._look_at_table()
                 found.append(self._unfit(wrong))
                 self._look_at_table()
@@ -472,7 +473,7 @@ class Comparison:
         return np.concatenate(found)
 
     def surely_unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Those of some chunks that do not fit, though nobody writes; None where nobody can tell.
+        """Return which chunks do not fit, though nobody writes; None where nobody can tell.
 
         Parameters
         ----------
@@ -522,7 +523,7 @@ class Comparison:
             return np.concatenate([self._unfit(half) for half in np.array_split(addresses, 2)])
 
     def _different(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of chunks whose sums are not those of the table."""
+        """Return the chunks whose sums are not those of the table."""
         assert self._table is not None
         chunk_bytes = self._header.chunk_bytes
         told = np.empty(len(addresses), np.uint32)

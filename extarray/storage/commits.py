@@ -1,7 +1,7 @@
 """A pair of files as its writer has it: commits, and what of them is on the disk.
 
-The order of things is the same everywhere: room first, then data, then the growth log, and last the
-superblock that makes all of it count.
+The order is the same everywhere: first the room, then the data, then the growth log, and last the
+superblock, which makes all of it count.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Committer(Follower):
     Attributes
     ----------
     is_durable : bool
-        What is changed is on the disk when a call returns.
+        Changes are on the disk when a call returns.
     sums : Sums or None
         Checksums of the chunks, where a writer has to keep any.
     trust : Trust or None
         Which chunks are known to be right, where others can be verified.
     verify : {"never", "write", "read"}
-        Before what they are.
+        Before which operations they are verified.
     healing : lock
-        Whoever gives damaged chunks the fill value has it.
+        Held by whoever gives damaged chunks the fill value.
     held : Held or None
-        What waits for a commit of several arrays.
+        The changes that wait for a commit of several arrays.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,7 +150,7 @@ class Committer(Follower):
             self._sync_commit("growth policy")
 
     def _with_attrs(self, attrs: str) -> Superblock:
-        """The next state, with attributes that are written to free room."""
+        """Write attributes to free room; return the next state, which has them."""
         state, end = self.state, self._free_from
         blob = attrs.encode()
         present = (state.attrs_offset, state.attrs_capacity)
@@ -178,23 +178,23 @@ class Committer(Follower):
 
     @property
     def _free_from(self) -> int:
-        """Where ``.xmd`` has free space."""
+        """The offset from which ``.xmd`` has free space."""
         return max(self.state.end, self._blocks_end)
 
     def _take(self, fresh: Fresh) -> None:
-        """Have a fresh ``.xmd``."""
+        """Take over what a fresh ``.xmd`` says."""
         image, self.header, self.state, self._extents = fresh
         self._blocks_end = len(image)
 
     def _have_block(self, kind: BlockKind) -> int:
-        """Offset of an optional block, which is made, of zeros, where there is none."""
+        """Return the offset of an optional block; make it, of zeros, where there is none."""
         blocks = self._blocks()
         if kind in blocks:
             return blocks[kind]
         at = -(-max(self._free_from, self._metadata.length) // SECTOR) * SECTOR
         self._blocks_end = at + BLOCK_BYTES[kind]
         self._metadata.extend(at, BLOCK_BYTES[kind])
-        # On the disk before the directory tells of it, which no commit is needed for.
+        # On the disk before the directory tells of it, which takes no commit.
         self._metadata.datasync()
         entry = encode_entry(at, kind, self.header.uuid)
         self._metadata.write(entry, entry_offset(self.header, kind))
@@ -214,18 +214,18 @@ class Committer(Follower):
         except OSError:
             self.state = before
             raise
-        except BaseException:  # an interrupt: before the write, or behind it
+        except BaseException:  # an interrupt: before the write, or after it
             self._metadata.write(data, offset)
             raise
 
     def _write_durable(self, slot: int, state: Superblock) -> None:
-        """Write a state where commits do not touch it.  Synchronizing is the caller's."""
+        """Write a state where commits do not touch it.  The caller synchronizes."""
         state = state._replace(sealed=False, superseded=False)
         self._durable[slot] = state  # first: its attributes must stay, come what may
         self._metadata.write(encode_superblock(state), self.header.superblock_offset(slot))
 
     def _older(self, slots: Sequence[int]) -> int:
-        """The slot of those that commits do not touch to be written next."""
+        """Return the slot to write next, of those that commits do not touch."""
         return min(
             slots, key=lambda slot: self._durable[slot].sequence if slot in self._durable else -1
         )
@@ -233,26 +233,26 @@ class Committer(Follower):
     # -- growth begins, writing ends -------------------------------------------------------------
 
     def begin_append(self) -> None:
-        """Have the files say that a writer is at work, before elements outside the bounds."""
+        """Note in the files that a writer is at work, before it writes outside the bounds."""
         self._check_length()  # what is written would lengthen the file again
         self._begin_growth()
 
     def _begin_growth(self) -> None:
-        """Have the files say that a writer is at work, before there is room for more."""
+        """Note in the files that a writer is at work, before there is room for more."""
         if self.state.sealed or self._has_seal:
             with family("cannot grow '{}'", self.path):
                 self._unseal()
 
     def _unseal(self) -> None:
-        """Take the uuid off the end of ``.xta``, where new chunks will stand.
+        """Remove the uuid from the end of ``.xta``, where new chunks will stand.
 
-        Not before the metadata on the disk say so: after a power cut they would not fit.
+        The metadata on the disk must say so first: after a power cut they would not fit.
         """
         if self.sums is not None:
-            self.sums.doubt()  # after a power cut, new chunks may have the seal still
+            self.sums.doubt()  # after a power cut, new chunks may still have the seal
         state = self.state
         if state.sealed:
-            self._has_seal = True  # until it is gone: all of this may fail half way
+            self._has_seal = True  # until it is gone: any of this may fail half way
             state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
             self._write_superblock(state)
         # Not in the place of a flush, which may be the last state whose data are on the disk.
@@ -264,7 +264,7 @@ class Committer(Follower):
         self._has_seal = False
 
     def _seal(self) -> None:
-        """Put the uuid at the end of ``.xta``: readers tell by it what belongs together."""
+        """Put the uuid at the end of ``.xta``: by it, readers tell which files belong together."""
         self._check_length()
         if not self.state.sealed:
             end = self.state.data_bytes
@@ -305,7 +305,7 @@ class Committer(Follower):
             self._sync_data()
 
     def _check_length(self) -> None:
-        """Raise where another program has cut ``.xta`` off: what is gone must not read as zeros."""
+        """Raise if another program has cut ``.xta`` off: what is gone must not read as zeros."""
         size = self._data.length
         least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
         if size < least:
@@ -321,7 +321,7 @@ class Committer(Follower):
         self._safe_bytes = self.state.data_bytes
 
     def _sync_state(self) -> None:
-        """Bring the metadata to the disk, and the names; the data are there."""
+        """Bring the metadata to the disk, and the names; the data are there already."""
         # To the older of two superblocks: the last flush counts until this one is done.
         state = self.state if self.held is None else self.held.before[0]
         flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
@@ -354,8 +354,8 @@ class Committer(Follower):
     def renew_sums(self, array: ArrayCore) -> int | None:
         """Write the checksums of the chunks that were written since the last time.
 
-        Returns what `Sums.settle` needs to tell whether more was written meanwhile; None where
-        nobody could tell.
+        Return what `Sums.settle` needs to tell whether more was written meanwhile; None where
+        nobody can tell.
         """
         assert self.sums is not None
         quiet = array._quiet
@@ -378,7 +378,7 @@ class Committer(Follower):
         return quiet
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
-        """Write checksums that `Sums.entries` gave, of chunks that there are, in rising order."""
+        """Write what `Sums.entries` returned for chunks that exist, in rising order."""
         assert self.sums is not None
         if len(addresses):
             with family("cannot write the checksums of '{}'", self.path):
@@ -386,7 +386,7 @@ class Committer(Follower):
                 self.sums.put(addresses, sums)
 
     def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Those of some chunks, in rising order, that do not fit their checksums.
+        """Return which chunks, given in rising order, do not fit their checksums.
 
         None where nobody can tell: checksums are in doubt, and were before this writer came.
         """
@@ -398,7 +398,7 @@ class Committer(Follower):
                 raise
 
     def _compared(self) -> Comparison:
-        """What compares chunks with checksums: it has worked out the one of an empty chunk."""
+        """Return the comparison, kept because it has worked out the checksum of an empty chunk."""
         metadata, header, sums, known = self._metadata, self.header, self.sums, self._comparison
         if sums is not None and not sums.alone:  # others may have written since
             metadata, sums = sums.file, None

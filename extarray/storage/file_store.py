@@ -1,7 +1,7 @@
-"""Where an array lives: a pair of files, from its making or opening to its end.
+"""A pair of files as the store of an array, from its making or opening to its end.
 
-A store makes room, commits growth, and keeps the attributes; it never looks at elements.  What it
-does in between stands in the other modules of this room, each part above the one that it needs.
+A store makes room, commits growth, and keeps the attributes; it never looks at elements.  The rest
+of its work is in other modules of this room, each part above the one that it needs.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class FileStore(Allocator):
 
     @property
     def files(self) -> Self:
-        """The store itself: what there is only where there are files, is asked of this."""
+        """The store itself; members that only stores with files have are asked of this."""
         return self
 
     @property
     def group(self) -> GroupShare:
-        """What this pair of files has to do in a commit of several arrays."""
+        """The share of this pair of files in a commit of several arrays."""
         return GroupShare(self, _take_up_decision)  # kept, it would keep the store alive
 
     # -- creation --------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ class FileStore(Allocator):
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
-        The files are made under other names and take theirs when they are whole.  The array is
-        there from the moment at which its metadata have their name: until the data have theirs,
-        whoever opens them finds them under the other one.  So a crash leaves this array or what was
-        before, and an array that is overwritten stays valid for those who have it open.
+        The files are made under other names and take their own when they are whole.  The array
+        exists from the moment at which its metadata have their name: until the data have theirs,
+        whoever opens it finds them under the other one.  So a crash leaves this array or what was
+        there before, and an array that is overwritten stays valid for those who have it open.
 
-        With `hidden` they take their names with `take_names`, and are gone if that never comes.
+        With `hidden` they take their names in `take_names`, and are gone if that is never called.
         """
         self = cls(path)
         self.header = header
@@ -170,7 +170,7 @@ class FileStore(Allocator):
                 present._read_header()
                 header = present.header
                 lock.note_holder(present._metadata, header, True)
-                # Whether it was to change with others makes no difference any more.
+                # It no longer matters whether it was to change with others.
                 present.state = present._whole_state([]).state
             except FormatError:
                 pass  # what is damaged may be replaced
@@ -184,11 +184,11 @@ class FileStore(Allocator):
         """Give the files of a new pair their names.  On an error they are gone."""
         try:
             with family("cannot create '{}'", self.path):
-                self._lock_present()  # another one may have come meanwhile
+                self._lock_present()  # another pair may have come meanwhile
                 making = self._making
                 assert making is not None
                 if making.replaces or self.is_durable:
-                    # After a loss of power, too, there is this array or the one before.
+                    # After a loss of power, too, there must be this array or the one before.
                     self._sync_data()
                     self._sync_state()
                 making.publish(self.path)
@@ -269,7 +269,7 @@ class FileStore(Allocator):
             except (PartnerError, TruncatedError):
                 replaced = not self._metadata.is_at(self._names[0])
                 self._close_files()
-                # Between the names of the two files, an overwritten pair fits for no reader.
+                # Between the naming of the two files, an overwritten pair fits for no reader.
                 if attempt == ATTEMPTS - 1 or (recover and not replaced):
                     raise
                 recover = attempt >= 5 and not replaced
@@ -277,7 +277,7 @@ class FileStore(Allocator):
             except BaseException:
                 self._close_files()
                 raise
-            # Between the opening of the one file and the other, the pair was overwritten.
+            # The pair was overwritten between the opening of one file and of the other.
             self._close_files()
         self.mode = mode
         self.is_durable = durability == "commit"
@@ -285,7 +285,7 @@ class FileStore(Allocator):
             in_children(self, type(self)._forked)
             self._found_entry = True  # perhaps nobody has flushed since they were given
             if self.is_durable:
-                # What is built on must not be less durable than what is built.
+                # What one builds on must not be less durable than what one builds.
                 try:
                     self.flush()
                 except BaseException:
@@ -308,7 +308,7 @@ class FileStore(Allocator):
             self._take_lock(metadata, flags, timeout)
         try:
             self._read_header()
-            # Before the state: what is cut off after it is then seen to be.
+            # Before the state, so that a cut made after it is noticed.
             self._cuts_made = self._read_cuts()
             # A reader compares the number as it stands, whatever mark it has.
             self.cuts_known = self._cuts_made if writable else self._read_count()
@@ -369,7 +369,7 @@ class FileStore(Allocator):
         self.hollow = (self.header.sparse or not writable) and holes_take_space(self._data)
         if writable:
             if problem is None and self._orphaned is None and found.slot not in SPARED_SLOTS:
-                # Else they may have what the array lacks.
+                # Otherwise those files may have what the array lacks.
                 remove_seldom((real_name(metadata), real_name(data)), self.header)
             self._begin_writing(found.slot)
             if self.header.checksum:
@@ -400,7 +400,7 @@ class FileStore(Allocator):
         lock.acquire(file, self.path, timeout)
 
     def _begin_writing(self, slot: int) -> None:
-        """Make ready, with the lock, to be the writer; of a state, and the slot where it was."""
+        """Prepare to write, with the lock held, in the state that was found in a slot."""
         self._see_blocks()
         self._take_over(slot)
         if not self.state.sealed:
@@ -410,11 +410,11 @@ class FileStore(Allocator):
         lock.note_holder(self._metadata, self.header, True)
 
     def _see_blocks(self) -> None:
-        """See where the optional blocks are, which a state does not tell."""
+        """Find where the optional blocks are, which a state does not tell."""
         blocks = self._blocks()
         places = [(at, BLOCK_BYTES[kind]) for kind, at in blocks.items()]
         if not regions_fit(self.state, self.header, self._extents, others=places):
-            # Somebody made it up: to write there would do harm.
+            # Somebody made it up: writing there would do harm.
             self._metadata.write(bytes(DIRECTORY_BYTES), self.header.directory_offset)
             places = []
         self._blocks_end = max((at + length for at, length in places), default=0)
@@ -422,7 +422,7 @@ class FileStore(Allocator):
     def _take_over(self, begun: int) -> None:
         """Begin to write in the state of a slot, where the last writer ended.
 
-        Perhaps that was not of its own will.
+        It may not have ended of its own accord.
         """
         numbers, live = [self.state.sequence], []
         for slot, block in self._superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
@@ -431,7 +431,7 @@ class FileStore(Allocator):
                 live.append(block.sequence)
             else:
                 self._durable[slot] = block
-        # Also of what is newer and not whole: it must never come back.
+        # Of states, too, that are newer and not whole: they must never come back.
         newest = max(numbers)
         if newest > LAST_COMMIT:
             raise CorruptError(
@@ -452,13 +452,13 @@ class FileStore(Allocator):
         offset: tuple[int, ...],
         attrs: str,
     ) -> None:
-        """Have an axis more; on an error nothing has changed."""
+        """Add an axis; on an error nothing has changed."""
         add_axis(self, chunks, axial, shape, offset, attrs)
 
     # -- names -----------------------------------------------------------------------------------
 
     def real_stems(self, what: str) -> set[str]:
-        """Paths of the two files without suffix, links followed; they must be those we have."""
+        """Return the files' paths without suffix, links followed; they must be those we have."""
         self._own_name(what)
         return {os.path.splitext(real_name(name))[0] for name in self._names}
 
@@ -482,7 +482,7 @@ class FileStore(Allocator):
     # -- end -------------------------------------------------------------------------------------
 
     def _forked(self) -> None:
-        """In a forked child: the parent alone is the writer."""
+        """Become a reader in a forked child: the parent alone is the writer."""
         if self._metadata.closed or self.mode != "r+":  # closed; or the child of a child
             return
         before, self._metadata = self._metadata, File()
@@ -507,7 +507,7 @@ class FileStore(Allocator):
         self.cuts_known = self._cuts_made
 
     def as_committed(self, axial: Axial) -> Axial:
-        """In a forked child: take up what counts, and no part of a block of another thread."""
+        """Take up, in a forked child, what counts and no part of another thread's block."""
         self.held = None
         return super().as_committed(axial)
 
@@ -526,7 +526,7 @@ class FileStore(Allocator):
 
     def _end_writing(self) -> None:
         """Leave the files as the next writer likes to find them, and drop the lock."""
-        if self.held is not None:  # forgotten in the midst of a block
+        if self.held is not None:  # forgotten in the middle of a block
             self.group.roll_back()
         try:
             # A full disk leaves the pair unsealed, which costs a check and nothing else.
@@ -563,7 +563,7 @@ def _take_up_decision(path: Path) -> None:
 
 
 def _what_is_there(path: Path) -> str:
-    """What a path is that is not that of an array, and what to do with it."""
+    """Say what a path is that is not that of an array, and what to do with it."""
     names = sorted(file.stem for file in path.glob("*.xmd"))
     if not names:
         return (

@@ -1,4 +1,4 @@
-"""What a pair of files asks of the file system: names, whole writes, space, publication, engine."""
+"""The file system beneath a pair of files: names, whole writes, space, publication, engine."""
 
 from __future__ import annotations
 
@@ -161,12 +161,12 @@ class File(FileCore):
         run_in_shares(write, start, stop, len(pattern))
 
     def first_hole(self) -> int:
-        """Where the first hole begins, or the file ends."""
+        """Return where the first hole begins, or the file ends."""
         with self as fd:
             return _seek(fd, 0, os.SEEK_HOLE)
 
     def erase(self, start: int, stop: int) -> None:
-        """Write zeros to the bytes start ... stop - 1, but to holes, and where there are zeros.
+        """Write zeros to the bytes start ... stop - 1, except to holes and where there are zeros.
 
         Raises
         ------
@@ -214,7 +214,7 @@ def close_all(*files: FileCore) -> None:
 
 
 def resolve_path(path: Any) -> Path:
-    """Path of a pair of files, without suffix.
+    """Return the path of a pair of files, without suffix.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def resolve_path(path: Any) -> Path:
 
 
 def file_names(path: Path) -> tuple[str, str]:
-    """Names of the metadata and of the principal array.
+    """Return the names of the metadata and of the principal array.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def file_names(path: Path) -> tuple[str, str]:
 
 
 def absolute_names(path: Path) -> tuple[str, str]:
-    """Names of the metadata and of the principal array, wherever the process goes.
+    """Return names of metadata and principal array that hold wherever the process goes.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def absolute_names(path: Path) -> tuple[str, str]:
 
 
 def real_name(name: str) -> str:
-    """Name of a file that is no symbolic link: what the link leads to.
+    """Return the name that a symbolic link leads to; any other name as it is.
 
     Parameters
     ----------
@@ -305,12 +305,12 @@ def real_name(name: str) -> str:
 
 
 def fresh_name(name: str, uuid: bytes) -> str:
-    """Name under which a file of a pair is made.
+    """Return the name under which a file of a pair is made.
 
     Parameters
     ----------
     name : str
-        That it will take, as `real_name` gives it.
+        The name that it will take, as `real_name` gives it.
     uuid : bytes
         Of the array.
 
@@ -322,16 +322,16 @@ def fresh_name(name: str, uuid: bytes) -> str:
 
 
 def create_beside(fresh: str, name: str) -> File:
-    """Make a file that will take the name of another, if there is one, and takes its permissions.
+    """Make a file that will take a name, with the permissions of the file that has it, if any.
 
-    It takes its owner and group, too, as far as possible.  Nobody else may read it before.
+    It takes over owner and group, too, as far as possible.  Nobody else may read it before that.
 
     Parameters
     ----------
     fresh : str
         Name of the new file.
     name : str
-        That it will take.
+        The name that it will take.
 
     Returns
     -------
@@ -426,8 +426,8 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
 def _link(name: str, other: str) -> None:
     """Give a file another name, by which it is the same file.
 
-    With FUSE the two may be two files to the system, each with a cache and locks of its own: who
-    opens one would neither see what is written through the other, nor be kept from writing.
+    With FUSE the two may be two files to the system, each with a cache and locks of its own:
+    whoever opens one would neither see what is written through the other, nor be kept from writing.
     """
     fd = os.open(name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC)
     try:
@@ -439,7 +439,7 @@ def _link(name: str, other: str) -> None:
 
 
 def sync_folders(names: Iterable[str]) -> None:
-    """Have the names of files on the disk, where the file system can be asked to.
+    """Bring the names of files to the disk, where the file system can be asked to.
 
     Parameters
     ----------
@@ -482,7 +482,7 @@ def holes_take_space(file: FileCore) -> bool:
 
 
 def is_remote(file: FileCore) -> bool:
-    """Whether a file lies on a file system that other hosts may share.
+    """Tell whether a file lies on a file system that other hosts may share.
 
     Parameters
     ----------
@@ -496,7 +496,7 @@ def is_remote(file: FileCore) -> bool:
 
 
 def is_fuse(fd: int) -> bool:
-    """Whether a file lies on a file system that a process makes (FUSE).
+    """Tell whether a file lies on a file system that a process provides (FUSE).
 
     Parameters
     ----------
@@ -511,7 +511,7 @@ def is_fuse(fd: int) -> bool:
 
 
 def shares_blocks(file: FileCore) -> bool:
-    """Whether a file shares blocks with another one, as its file system tells.
+    """Tell whether a file shares blocks with another one, as its file system reports.
 
     Parameters
     ----------
@@ -543,7 +543,7 @@ def shares_blocks(file: FileCore) -> bool:
 
 
 def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
-    """Engine for a file.
+    """Choose the engine for a file.
 
     Parameters
     ----------
@@ -572,5 +572,5 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
 
 
 def _moves_blocks(kind: int, file: FileCore) -> bool:
-    """Whether a store to space that was reserved may need other space."""
+    """Tell whether a store to space that was reserved may need other space."""
     return kind in _COPY_ON_WRITE or (kind == _XFS and shares_blocks(file))

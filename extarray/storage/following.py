@@ -1,9 +1,9 @@
-"""A pair of files as a reader has it: a state, and how it takes up what a writer commits since.
+"""A pair of files as a reader has it: a state, and how it takes up what a writer commits later.
 
-A hole holds zeros.  Where that is not the fill value, readers who still know what has been cut off
-must not see them: the file has a number of *cuts*, which grows after the bounds are committed, and
-before chunks become holes.  Whoever has read elements looks at it, and where it has grown, at the
-bounds as they are now.
+A hole holds zeros.  Where that is not the fill value, readers that still know what has been cut off
+must not see the zeros.  So the file has a number of *cuts*, which grows after the bounds are
+committed and before chunks become holes.  Whoever has read elements looks at this number and, where
+it has grown, at the bounds as they are now.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Follower", "News"]
 
 
 class News(NamedTuple):
-    """What a newer state has that the present one has not, as read.
+    """The part of a newer state that the present one lacks, as read.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class News(NamedTuple):
         Of the growth log.
     attrs : str
     cuts : int
-        That there were, at least.
+        How many there were, at least.
     """
 
     state: Superblock
@@ -69,14 +69,14 @@ class Follower(StateReader):
     hollow : bool
         A load from a hole, through the mapping, may find no space.
     unclean : bool
-        Elements of the grid outside the bounds may hold something else than the fill value, and
+        Elements of the grid outside the bounds may hold something other than the fill value, and
         chunks there may have no disk space: the bounds have moved in, an append failed, or the last
         writer died.
     cuts : Counter or None
-        How many times another process has made chunks holes; None where nobody does, or where those
-        hold the fill value, as all do.
+        How many times another process has turned chunks into holes; None where no other does, or
+        where holes hold the fill value anyway.
     cuts_known : int
-        How many at least before the state that is known.
+        How many there were, at least, before the state that is known.
     """
 
     state: Superblock
@@ -138,7 +138,7 @@ class Follower(StateReader):
         return 512 * self._data.stat().st_blocks
 
     def _map(self, length: int, writable: bool, mapped: bool) -> Region:
-        """Region of ``.xta``."""
+        """Map ``.xta``; return its region."""
         with family("cannot map '{}'", f"{self.path}.xta"), self._data as fd:
             return Region.file(fd, length, writable, mapped)
 
@@ -149,15 +149,16 @@ class Follower(StateReader):
     # -- what is new -----------------------------------------------------------------------------
 
     def refresh(self, axial: Axial) -> Axial | None:
-        """Take up what was committed since; returns the axial vectors, None: nothing is new.
+        """Take up what was committed since; return the axial vectors, or None if nothing is new.
 
-        Reads the superblocks and the records that are new.  Where the array has gained an axis, the
-        metadata are another file and the axial vectors others; else those given have grown.
+        This reads the superblocks and the records that are new.  Where the array has gained an
+        axis, the metadata are another file and the axial vectors are new; otherwise those given
+        have grown.
         """
         return self._take_up(axial) if self.mode == "r" else None
 
     def _take_up(self, axial: Axial) -> Axial | None:
-        """What `refresh` does, in any mode."""
+        """Do what `refresh` does, in any mode."""
         problem: Exception = CorruptError(f"'{self.path}.xmd': no superblock is whole")
         with family("cannot refresh '{}'", self.path):
             for _ in range(ATTEMPTS):
@@ -185,7 +186,7 @@ class Follower(StateReader):
         return axial
 
     def as_committed(self, axial: Axial) -> Axial:
-        """Take up the newest state, whatever is known; returns its axial vectors.
+        """Take up the newest state, whatever is known; return its axial vectors.
 
         For a forked child: a thread of the parent was about to take up or to commit another one.
 
@@ -208,9 +209,9 @@ class Follower(StateReader):
         return found.axial
 
     def read_news(self, state: Superblock, axial: Axial, cuts: int) -> News:
-        """What is new in a state that a superblock tells of; FormatError where it is not whole.
+        """Read what is new in a superblock's state; raise FormatError where it is not whole.
 
-        `cuts`: how many there were before that was read.
+        `cuts` is how many there were before the superblock was read.
         """
         try:
             log, extents = self._read_records(axial, state)
@@ -225,12 +226,12 @@ class Follower(StateReader):
         return News(state, log, extents, attrs, cuts)
 
     def _read_records(self, axial: Axial, state: Superblock) -> tuple[Log, list[int]]:
-        """What axial vectors lack of a state's growth log, and the log's extents."""
+        """Read what axial vectors lack of a state's growth log; return it and the log's extents."""
         first, stop = axial.segments, state.n_segments
         return read_records(self._metadata, self.header, self._extents, first, stop)
 
     def replay(self, news: News, axial: Axial) -> None:
-        """Have the axial vectors grow as the news tell; on an error they are as before."""
+        """Grow the axial vectors as the news tell; on an error they are as before."""
         assert news.log is not None
         mark = axial._mark()
         try:
@@ -253,7 +254,7 @@ class Follower(StateReader):
             self.cuts_known = news.cuts
 
     def _follow_name(self) -> Axial | None:
-        """Take up the ``.xmd`` that has the name now, and an axis more; None: another array's.
+        """Take up the ``.xmd`` that has the name now, and a new axis; None if another array's.
 
         Raises
         ------
@@ -267,7 +268,7 @@ class Follower(StateReader):
             other._open_metadata()
             other._data = self._data
             if other.header.uuid != self.header.uuid or other.header.ndim <= self.header.ndim:
-                return None  # who has an array open keeps it
+                return None  # whoever has an array open keeps it
             cuts = other._read_cuts()
             found = other._live_state()
             problem = other._check_data(found.state)
@@ -288,7 +289,7 @@ class Follower(StateReader):
 
     @property
     def replaced(self) -> bool:
-        """Whether something else has the name, or nothing, and nobody writes to these files."""
+        """True if something else has the name, or nothing, and nobody writes to these files."""
         if self._metadata.is_at(self._names[0]) or is_held(self._metadata):
             return False
         other = StateReader(Path(self.absolute))
@@ -303,7 +304,7 @@ class Follower(StateReader):
             other._close_files()
 
     def look(self) -> tuple[int, bytes, bytes]:
-        """What commits write: the number of cuts, the two newest states, and those pending."""
+        """Read what commits write: the number of cuts, the two newest states, those pending."""
         live = superblock_bytes(self.header.ndim) + CELL
         with family("cannot read '{}'", f"{self.path}.xmd"):
             return (
@@ -313,7 +314,7 @@ class Follower(StateReader):
             )
 
     def parse(self, seen: tuple[int, bytes, bytes]) -> tuple[Superblock, list[Pending]]:
-        """The newest state of a look, and what is pending and newer, the newest first."""
+        """Return the newest state of a look, and the pending ones that are newer, newest first."""
         live = self._decode_superblocks(seen[1], LIVE_SLOTS)
         if not live:
             raise CorruptError(f"'{self.path}.xmd': no superblock is whole")
@@ -324,23 +325,23 @@ class Follower(StateReader):
     # -- cuts ------------------------------------------------------------------------------------
 
     def _count_cuts(self, writable: bool) -> None:
-        """Have a counter where holes do not hold the fill value."""
+        """Set up the counter of cuts where holes do not hold the fill value."""
         if any(self.header.fill):
             if writable:
-                self.cuts, self.cuts_known = None, 0  # it cuts itself, and waits for its threads
+                self.cuts, self.cuts_known = None, 0  # it cuts by itself, and waits for its threads
             else:
                 place = self.header.cuts_offset
                 with self._metadata as fd:
                     self.cuts = Counter.file(fd, place, self.engine == "mmap")
 
     def number_of_cuts(self) -> int:
-        """How many times chunks have become holes, where readers must know."""
+        """Return how many times chunks have become holes, where readers must know."""
         return 0 if self.cuts is None else self._read_cuts()
 
     def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
-        """Number of cuts, and the bounds after them, counted from where index 0 was at first.
+        """Return the number of cuts, and the bounds after them, from where index 0 was at first.
 
-        `axial` is what is known of the growth; what is new is read, and not taken up.
+        `axial` is what is known of the growth; what is new is read, but not taken up.
         """
         with family("cannot read '{}'", self.path):
             for _ in range(ATTEMPTS):
@@ -363,9 +364,9 @@ class Follower(StateReader):
         return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
 
     def _watch_successor(self, state: Superblock) -> int:
-        """Number of cuts of an array that has gained axes since `state`, where it is counted now.
+        """Return the number of cuts of an array with more axes than `state`, from where it is now.
 
-        What is cut off since cannot be told without the axes.
+        What has been cut off since cannot be told without the axes.
         """
         assert self.cuts is not None
         number = self._read_cuts()  # the last one here, with which the next file began
@@ -392,7 +393,7 @@ class Follower(StateReader):
         return found
 
     def _cuts_of_successor(self) -> Counter | None:
-        """Counter of the ``.xmd`` that has the name, if it has more axes, or None."""
+        """Return the counter of the ``.xmd`` that has the name, if that has more axes, or None."""
         other = StateReader(Path(self.absolute))
         try:
             other._open_metadata()

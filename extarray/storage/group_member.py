@@ -2,12 +2,12 @@
 
 One of the arrays, the coordinator, decides.  Each of the others first writes its next state to a
 place of its own, marked as pending, with the number of the group commit and the place of the
-coordinator, and has it on the disk.  Then the coordinator writes its next superblock, with that
-number in it: this one write makes all of it count.  At last the others commit their states as any
+coordinator, and brings it to the disk.  Then the coordinator writes its next superblock, with that
+number in it: this one write makes all of it count.  Finally the others commit their states like any
 other.  Whoever meets a pending state that is newer than all others looks at the coordinator.
 
-The coordinator remembers one decision.  Before it forgets it, it sees to it that all who took part
-have the state on the disk as a commit of their own.
+The coordinator remembers one decision.  Before it forgets this, it makes sure that all who took
+part have the state on the disk as a commit of their own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GroupShare:
     Parameters
     ----------
     store : Allocator
-        The pair of files; what the share has to remember, it keeps in ``store.held``.
+        The pair of files; ``store.held`` keeps what the share has to remember.
     open_again : callable
         Opens a pair of files for writing and closes it, which takes up what was decided about it.
     """
@@ -51,30 +51,30 @@ class GroupShare:
     # -- in the block ----------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """From now on commits change what this process sees, and no superblock."""
+        """Begin the block: from now on commits change what this process sees, but no superblock."""
         store = self._store
         store.begin_append()
-        store.settle()  # what was cut before is nothing to roll back
+        store.settle()  # what was cut before is not to be rolled back
         store.held = Held((store.state, store.attrs, store._extents, store.unclean))
 
     @property
     def changed(self) -> GroupShare | None:
-        """The share itself where there is anything to commit, else None."""
+        """The share itself if there is anything to commit, else None."""
         store = self._store
         assert store.held is not None
         state, attrs, *_ = store.held.before
         return self if store.state is not state or store.attrs != attrs else None
 
     def roll_back(self) -> bool:
-        """Go back to before the block; returns whether the file has grown since.
+        """Go back to before the block; return whether the file has grown since.
 
-        Its space is given back by `take_back`, when nobody uses it any more.
+        The new space is given back by `take_back`, when nobody uses it any more.
         """
         store = self._store
         held, store.held = store.held, None
         assert held is not None
         grown: bool = store.state.data_bytes > held.before[0].data_bytes
-        # What was appended may lie in chunks that there were.
+        # What was appended may lie in chunks that were there before.
         store.unclean |= store.state is not held.before[0]
         store.state, store.attrs, store._extents, was_unclean = held.before
         store.unclean |= was_unclean
@@ -89,7 +89,7 @@ class GroupShare:
     def take_back(self, abandon: Callable[[int], None]) -> None:
         """Give back the space of a growth that was rolled back, and that no view shows.
 
-        `abandon` has the array give up what lies behind so many bytes.
+        `abandon` makes the array give up what lies beyond so many bytes.
         """
         store = self._store
         abandon(store.state.data_bytes)
@@ -99,13 +99,13 @@ class GroupShare:
     def forget(self) -> bool:
         """Go back to before the block, in a forked child: it goes on in the parent alone.
 
-        Returns whether the array is to go back, too.
+        Return whether the array is to go back, too.
         """
         self.roll_back()
         return True
 
     def _outcome(self) -> Superblock:
-        """The state to which the block has come; its attributes are written."""
+        """Return the state that the block has reached, with its attributes written."""
         store = self._store
         assert store.held is not None
         before, attrs, *_ = store.held.before
@@ -115,7 +115,7 @@ class GroupShare:
     # -- the commit ------------------------------------------------------------------------------
 
     def list_members(self, others: Sequence[GroupShare]) -> None:
-        """As the coordinator: note who takes part, and let go of those of the group before.
+        """Note, as the coordinator, who takes part, and let go of those of the group before.
 
         Raises
         ------
@@ -141,9 +141,9 @@ class GroupShare:
             store._metadata.datasync()
 
     def conclude_members(self, known: Collection[bytes] = ()) -> None:
-        """See to it that who took part in the last group needs its decision no more.
+        """Make sure that no member of the last group needs its decision any more.
 
-        `known` are the uuids of those that may go on needing it.
+        `known` are the uuids of members that may go on needing it.
 
         Raises
         ------
@@ -170,13 +170,13 @@ class GroupShare:
                     raise type(error)(f"{what} ({error})") from error
 
     def _conclude(self, place: str, uuid: bytes) -> None:
-        """See to it that a member of the last group needs its decision no more."""
+        """Make sure that a member of the last group does not need its decision any more."""
         with self._store.probe(place, uuid) as member:
             if member.fault is not None:
                 raise member.fault
             if member._metadata.closed:  # moved or removed: it cannot find the decision either
                 return
-            # It is to have a commit of its own, and the copy that other commits do not touch.
+            # It must have a commit of its own, and the copy that other commits do not touch.
             done = min(
                 max((block.sequence for _, block in member._superblocks(slots)), default=-1)
                 for slots in (LIVE_SLOTS, FLUSHED_SLOTS)
@@ -190,7 +190,7 @@ class GroupShare:
                 member._metadata.datasync()
 
     def prepare(self, group: bytes, coordinator: GroupShare) -> None:
-        """Write the state that the group is to make count, and have it on the disk."""
+        """Write the state that the group is to make count, and bring it to the disk."""
         store = self._store
         assert store.held is not None
         path = os.path.relpath(coordinator._store.place, store.folder)
@@ -224,14 +224,14 @@ class GroupShare:
         store._unsettled = True
 
     def decide_alone(self) -> None:
-        """Make the state count, as that of the only array that has changed."""
+        """Make the state count, as the only array that has changed."""
         self.decide(self._store.state.group)
         if self._store.is_durable:
             self.secure()
 
     @property
     def decided(self) -> bool:
-        """Whether the decision is in the file, whatever has interrupted its writing."""
+        """True if the decision is in the file, whatever has interrupted its writing."""
         held = self._store.held
         if held is None or held.outcome is None or held.slot is not None:
             return False
@@ -242,7 +242,7 @@ class GroupShare:
         return False
 
     def secure(self) -> None:
-        """Have the decision on the disk, where commits do not touch it."""
+        """Bring the decision to the disk, where commits do not touch it."""
         store = self._store
         assert store.held is not None and store.held.outcome is not None
         with family("'{}' and the others have changed; the disk may not have it yet", store.path):
@@ -258,7 +258,7 @@ class GroupShare:
         store._unsettled = True
 
     def finish(self) -> None:
-        """Have the state as any other, when it counts."""
+        """Make the state one like any other, once it counts."""
         store = self._store
         held, store.held = store.held, None
         assert held is not None
@@ -282,7 +282,7 @@ class GroupShare:
         self._store._metadata.write(encode_superblock(state), offset)
 
     def _secure_data(self, state: Superblock) -> None:
-        """Have ``.xta`` on the disk in the length that a state needs."""
+        """Bring ``.xta`` to the disk in the length that a state needs."""
         store = self._store
         if state.data_bytes > store._safe_bytes or store.is_durable:
             store._data.datasync()
@@ -291,9 +291,9 @@ class GroupShare:
     # -- pending states that are found -----------------------------------------------------------
 
     def resolve_pendings(self, slot: int) -> None:
-        """As a writer that begins with the state of a slot: whatever was pending is not any more.
+        """Leave nothing pending, as a writer that begins with the state of a slot.
 
-        The caller commits the state, where it was.
+        If that state was pending, the caller commits it.
         """
         store = self._store
         last = -1
@@ -311,7 +311,7 @@ class GroupShare:
                         raise coordinator.fault
                     if not coordinator._metadata.closed:
                         coordinator._metadata.datasync()
-        # States and decisions of groups are to be where commits do not touch them.
+        # States and decisions of groups must be where commits do not touch them.
         spared = [block for place, block in store._durable.items() if place not in PENDING_SLOTS]
         known = {NO_GROUP, *(block.group for block in spared)}
         if store.state.group not in known or all(block.sequence < last for block in spared):

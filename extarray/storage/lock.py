@@ -66,10 +66,10 @@ _later = LazyImports({"socket": "gethostname"})
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _LONGEST_NAP = 0.05
-# Seconds at most for a writer that has just taken the lock to say who it is.
+# The most seconds that a writer which has just taken the lock needs to say who it is.
 _NOTE_PATIENCE = 0.5
 
-# Bytes that writers lock who share an array.
+# Bytes that writers lock when they share an array.
 _COMMIT = 1 << 62
 _MEMBER = _COMMIT + 1
 _SLOTS = _COMMIT + 2
@@ -97,7 +97,7 @@ def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
 
 
 def _call(file: FileCore, command: int, kind: int, start: int, length: int) -> int:
-    """Call fcntl; returns the kind of lock that it tells of."""
+    """Call fcntl; return the kind of lock that it tells of."""
     with file as fd:
         told = fcntl.fcntl(fd, command, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
     found: int = struct.unpack(_FLOCK, told)[0]
@@ -116,12 +116,12 @@ def _drop(file: FileCore, start: int, length: int = 1) -> None:
 
 
 def _obstacle(file: FileCore, kind: int, start: int, length: int = 1) -> int:
-    """Kind of lock of another that keeps this one from some bytes; F_UNLCK: none does."""
+    """Return the kind of lock that keeps this file from locking bytes; F_UNLCK: none does."""
     return _call(file, fcntl.F_OFD_GETLK, kind, start, length)
 
 
 def check_timeout(timeout: Any) -> float | None:
-    """Seconds to wait, or None; what is no time to wait is refused.
+    """Return the seconds to wait, or None; refuse what is no time to wait.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
 def join(file: FileCore, path: Path, timeout: float | None) -> int:
     """Take the locks of a writer among others, and that of commits.
 
-    The commit of another writer is waited for some seconds, however short the time.
+    It waits some seconds for the commit of another writer, however short `timeout` is.
 
     Parameters
     ----------
@@ -243,12 +243,12 @@ def _take(
 
 
 def _end(timeout: float | None) -> float | None:
-    """When a time to wait that begins now is over; None: never."""
+    """Return when a wait that begins now is over; None: never."""
     return None if timeout is None else time.monotonic() + timeout
 
 
 def _attempts(end: float | None) -> Iterator[None]:
-    """Moments to try something, now and again until the end, with naps between them."""
+    """Yield when it is time to try something, again and again until the end, and nap between."""
     nap = 0.001
     while True:
         yield
@@ -293,7 +293,7 @@ def end_commit(file: FileCore) -> None:
 
 
 def is_alive(file: FileCore, slot: int) -> bool:
-    """Whether a slot is that of another writer, who lives.
+    """Tell whether a slot is that of another writer, which is alive.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def is_alive(file: FileCore, slot: int) -> bool:
 
 
 def anyone_is_alive(file: FileCore) -> bool:
-    """Whether another writer lives.
+    """Tell whether another writer is alive.
 
     Parameters
     ----------
@@ -322,19 +322,19 @@ def anyone_is_alive(file: FileCore) -> bool:
 
 
 def begin_turn(file: FileCore, ticket: int) -> None:
-    """Have those wait who come after a ticket.
+    """Make those that come after a ticket wait.
 
     Parameters
     ----------
     file : FileCore
     ticket : int
-        The ticket was given to nobody else.
+        One that was given to nobody else.
     """
     _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _TURNS + ticket, 1)
 
 
 def end_turn(file: FileCore, ticket: int) -> None:
-    """Have nobody wait for a ticket any more.
+    """Let those that wait for a ticket go on.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def end_turn(file: FileCore, ticket: int) -> None:
 
 
 def has_turn(file: FileCore, ticket: int) -> bool:
-    """Whether the holder of a ticket, another writer, lives and has not ended its turn.
+    """Tell whether the holder of a ticket, another writer, is alive and has not ended its turn.
 
     Parameters
     ----------
@@ -360,15 +360,15 @@ def has_turn(file: FileCore, ticket: int) -> bool:
 
 
 def wait_turn(file: FileCore, ticket: int) -> None:
-    """Wait until the holder of a ticket has ended its turn, or its life.
+    """Wait until the holder of a ticket has ended its turn, or died.
 
     Parameters
     ----------
     file : FileCore
     ticket : int
     """
-    # Those who wait do not exclude each other, and nobody will want to write here again: nor does
-    # it matter if an interrupt leaves the lock.
+    # Those that wait do not exclude each other, and nobody will want to write here again; so it
+    # does not matter either if an interrupt leaves the lock.
     _call(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
     _drop(file, _TURNS + ticket)
 
@@ -378,7 +378,7 @@ def wait_turn(file: FileCore, ticket: int) -> None:
 
 @contextlib.contextmanager
 def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
-    """Keep others from some chunks for the length of a with statement; waits for who has them.
+    """Keep others from some chunks during a with statement; wait for whoever has them.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ def note_holder(file: FileCore, header: Header, held: bool) -> None:
     file : FileCore
         ``.xmd``, open for writing.
     header : Header
-        Its own: what the file says may be damaged by now, and the place anything.
+        Its own: the one in the file may be damaged by now, and the place that it tells anything.
     held : bool
         False: clear the note.
     """
@@ -424,7 +424,7 @@ def note_holder(file: FileCore, header: Header, held: bool) -> None:
 
 
 def own_host() -> str:
-    """Name of this host.
+    """Return the name of this host.
 
     Returns
     -------
@@ -439,7 +439,7 @@ def _own_note() -> bytes:
 
 
 def _refusal(file: FileCore, kind: int) -> str:
-    """Why a lock was not to be had, and what to do."""
+    """Say why a lock could not be taken, and what to do."""
     note = _note(file)
     mine = note == _own_note()
     if _is_shared(file):
@@ -458,7 +458,7 @@ def _refusal(file: FileCore, kind: int) -> str:
     holder = _parse_note(note)
     name = _processes([] if holder is None else [holder])
     if mine:
-        # As where a cell of a notebook runs once more.
+        # For example where a cell of a notebook is run again.
         subject = f"this process has it open already{name}"
         there, close = "in both places", "close that array first"
     else:
@@ -469,14 +469,14 @@ def _refusal(file: FileCore, kind: int) -> str:
             f"{subject}, and does not share it; wait with timeout=, open it {there} with "
             "share=True too, or open with mode='r'"
         )
-    # Also to who would replace or repair it, and cannot wait.
+    # Those who would replace or repair it, and cannot wait, are told this, too.
     return (
         f"{subject}; {close}; extarray.open can wait for that with timeout=, and read with mode='r'"
     )
 
 
 def _is_noted(file: FileCore) -> bool:
-    """Whether it can be told who has the lock: the last one may have died, and left its note."""
+    """Tell whether it is known who has the lock: the last one may have died and left its note."""
     if _is_shared(file):
         return bool(_sharers(file))
     holder = _parse_note(_note(file))
@@ -484,7 +484,7 @@ def _is_noted(file: FileCore) -> bool:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether this host has a process of a number, as far as this process can see."""
+    """Tell whether this host has a process of a number, as far as this process can see."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -495,17 +495,17 @@ def _is_running(pid: int) -> bool:
 
 
 def _is_shared(file: FileCore) -> bool:
-    """Whether those who have it open are writers that share it."""
+    """Tell whether those that have it open are writers that share it."""
     return limits.has_range_locks and _obstacle(file, fcntl.F_WRLCK, _MEMBER) == fcntl.F_RDLCK
 
 
 def _note(file: FileCore) -> bytes:
-    """What `note_holder` has left."""
+    """Read the note that `note_holder` has left."""
     return file.read(HOLDER_BYTES, header_bytes_of(file.read(16, 0)) + HOLDER_AT).rstrip(b"\0")
 
 
 def _parse_note(note: bytes) -> tuple[int, str] | None:
-    """Process and host of a note; None: it is empty, or anything."""
+    """Return the process and host of a note; None if it is empty, or anything else."""
     try:
         pid, host = note.decode().split(" ", 1)
         return (int(pid), host) if int(pid) > 0 else None
@@ -514,7 +514,7 @@ def _parse_note(note: bytes) -> tuple[int, str] | None:
 
 
 def _sharers(file: FileCore) -> list[tuple[int, str]]:
-    """Processes and hosts of the writers that share it."""
+    """Return the processes and hosts of the writers that share it."""
     try:
         header = decode_header(file.read(header_bytes_of(file.read(16, 0)), 0))
         directory = file.read(DIRECTORY_BYTES, header.directory_offset)
@@ -529,7 +529,7 @@ def _sharers(file: FileCore) -> list[tuple[int, str]]:
 
 
 def _processes(found: list[tuple[int, str]]) -> str:
-    """Numbers of processes, each host's together, in parentheses; nothing for none."""
+    """List numbers of processes in parentheses, each host's together; return "" for none."""
     by_host: dict[str, list[str]] = {}
     for pid, host in found:
         by_host.setdefault(host, []).append(str(pid))
@@ -541,7 +541,7 @@ def _processes(found: list[tuple[int, str]]) -> str:
 
 
 def can_tell() -> bool:
-    """Tell whether the system says of a lock that somebody holds it.
+    """Tell whether the system can say that somebody holds a lock.
 
     Returns
     -------
@@ -551,7 +551,7 @@ def can_tell() -> bool:
 
 
 def is_held(file: FileCore) -> bool:
-    """Whether a writer holds the lock, without taking it; False where the system cannot tell.
+    """Tell whether a writer holds the lock, without taking it; False if the system cannot tell.
 
     Parameters
     ----------

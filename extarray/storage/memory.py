@@ -32,7 +32,7 @@ class MemoryStore:
     growth : int
         The growth policy.
     unclean : bool
-        Elements of the grid outside the bounds may hold something else than the fill value: the
+        Elements of the grid outside the bounds may hold something other than the fill value: the
         bounds have moved in, or an append failed.
     """
 
@@ -66,7 +66,7 @@ class MemoryStore:
         self.users = Users()
         self.freed = Freed(self.users)
         self._used = 0
-        self._shown = 0  # bytes of which views may be left that the array lost again
+        self._shown = 0  # bytes that the array lost again, and of which views may be left
         self.reserve(0, data_bytes)
 
     @property
@@ -86,11 +86,11 @@ class MemoryStore:
 
     @property
     def group(self) -> MemoryShare:
-        """What this store has to do in a commit of several arrays."""
+        """The share of this store in a commit of several arrays."""
         return MemoryShare(self)
 
     def take_back(self) -> None:
-        """Have zeros again where the grid had grown."""
+        """Restore zeros where the grid had grown."""
         size = self.header.chunk_bytes
         for extent in self.grid:
             size *= extent
@@ -107,7 +107,7 @@ class MemoryStore:
         self._used = new
         fill = self.header.fill
         if any(fill):
-            # The system clears pages as they are touched, which takes longer than to fill them.
+            # The system clears pages as they are touched, which takes longer than filling them.
             for run in ((old, new),) if runs is None else runs:
                 run_in_shares(partial(self.region.fill, fill), *run, len(fill))
         elif old < self._shown:
@@ -125,7 +125,7 @@ class MemoryStore:
         self.state = bounds
 
     def as_committed(self, axial: Axial) -> Axial:
-        """Axial vectors without what is not committed.
+        """Return the axial vectors without what is not committed.
 
         For a forked child: a thread of the parent was about to change the bounds.
 
@@ -156,7 +156,7 @@ class MemoryStore:
         offset: tuple[int, ...],
         attrs: str,
     ) -> None:
-        """Have an axis more."""
+        """Add an axis."""
         self.header = replace(self.header, chunks=chunks)
         self.state, self.attrs = Bounds(shape, offset, axial.grid), attrs
 
@@ -179,14 +179,14 @@ class MemoryStore:
             self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Have the memory of bytes that no longer count given back by `punch`, later."""
+        """Leave it to `punch`, later, to give back the memory of bytes that no longer count."""
         if self.held is not None:
             self.held.freed.append((start, stop))
         else:
             self.freed.add(start, stop)
 
     def punch(self, runs: list[tuple[int, int]]) -> None:
-        """Let the system have memory: it is zero."""
+        """Give memory back to the system: it is zero from then on."""
         for start, stop in runs:
             if self.region is not None:
                 self.region.discard(start, stop)
@@ -223,7 +223,7 @@ class MemoryShare:
         store.held = Held((store.state, store.attrs, store.unclean))
 
     def roll_back(self) -> bool:
-        """Go back to before `hold`; returns whether the grid has grown since."""
+        """Go back to before `hold`; return whether the grid has grown since."""
         store = self._store
         held, store.held = store.held, None
         assert held is not None
@@ -233,16 +233,16 @@ class MemoryShare:
         return now.grid != store.grid
 
     def take_back(self, abandon: Callable[[int], None]) -> None:
-        """Have zeros again where the grid had grown; views keep their memory."""
+        """Restore zeros where the grid had grown; views keep their memory."""
         self._store.take_back()
 
     def forget(self) -> bool:
-        """Keep what was done, in a forked child; returns that the array is not to go back."""
+        """Keep what was done, in a forked child; return False: the array is not to go back."""
         self.finish()
         return False
 
     def finish(self) -> None:
-        """Keep no more what `roll_back` needs."""
+        """Drop what `roll_back` needs, and give back what was freed."""
         store = self._store
         held, store.held = store.held, None
         assert held is not None

@@ -1,6 +1,6 @@
 """The names of the two files: taken, found, changed, and given up.
 
-The metadata have their name first.  Until the data have theirs, whoever opens the pair finds them
+The metadata get their name first.  Until the data have theirs, whoever opens the pair finds them
 under a fresh one, which the array's uuid tells.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["Publication", "move_pair", "open_data", "remove_pair"]
 
 @dataclass
 class Publication:
-    """How the files of a new pair take their names; of metadata and data, here as everywhere.
+    """The naming of the files of a new pair: of metadata and data, in this order as everywhere.
 
     Attributes
     ----------
@@ -41,9 +41,9 @@ class Publication:
     names : sequence of str
     overwrite : bool
     old : File
-        The metadata that are replaced, locked; closed: there are none.
+        The metadata that are replaced, locked; a closed file if there are none.
     old_header : Header or None
-        Of these, if it is whole: they have the note of who holds the lock.
+        Their header, if it is whole: they have the note of who holds the lock.
     """
 
     fresh: Sequence[str]
@@ -54,7 +54,7 @@ class Publication:
 
     @property
     def replaces(self) -> bool:
-        """Whether another pair loses its names."""
+        """True if another pair loses its names."""
         return not self.old.closed
 
     def publish(self, path: Path) -> None:
@@ -92,14 +92,14 @@ class Publication:
 
 
 def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
-    """Open ``.xta``, also where its creator did not come to give it its name.
+    """Open ``.xta``, even where its creator did not get to give it its name.
 
     Parameters
     ----------
     names : sequence of str
     uuid : bytes
     flags : int
-        Of `os.open`.  Who may write gives it the name.
+        As for `os.open`.  Whoever may write gives it the name.
 
     Returns
     -------
@@ -115,12 +115,12 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
         return File.open(name, flags)
     try:
         file = File.open(fresh, flags)
-    except FileNotFoundError:  # by now it has
+    except FileNotFoundError:  # by now it has its name
         return File.open(name, flags)
     if flags & os.O_RDWR:
         with contextlib.suppress(OSError):
             os.replace(fresh, real_name(name))
-        # What the creator leaves between a link and an unlink.
+        # What a creator leaves there between its link and its unlink.
         for other in (fresh, fresh_name(real_name(metadata), uuid)):
             if file.is_at(name):
                 with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ def move_pair(
     """
     metadata, data = files
     fresh = fresh_name(names[1], uuid)
-    # From there it is found, as soon as the metadata have their name.
+    # It is found under this name as soon as the metadata have theirs.
     os.rename(before[1], fresh)
     try:
         _rename(metadata, before[0], names[0], overwrite)

@@ -1,4 +1,4 @@
-"""An axis more: in a fresh ``.xmd``, which takes the name of the one that there is."""
+"""A new axis: in a fresh ``.xmd``, which takes the name of the present one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_axis(
     """Add an axis to a pair of files, in a fresh ``.xmd`` that takes the name when it is whole.
 
     `chunks`, `axial`, `shape`, `offset` and `attrs` are those of the array with the axis.  On
-    an error nothing has changed, but perhaps the number of the last commit.
+    an error nothing has changed, except perhaps the number of the last commit.
 
     The fresh file tells of no older state, to which a loss of power could lead back.  So the
     elements go to the disk first.
@@ -79,7 +79,7 @@ def add_axis(
             file.write(fresh.image, 0)
             lock.note_holder(file, fresh.header, True)
             file.datasync()
-            # From now on readers look which file has the name.
+            # From now on readers check which file has the name.
             pair._write_superblock(
                 pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
             )
@@ -95,22 +95,22 @@ def add_axis(
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
                 raise
-            # Interrupted when all was done, or failed to tell readers.
+            # It was interrupted when all was done, or failed to tell readers.
             _succeed(pair, file, fresh, attrs, sums)
             raise
     with contextlib.suppress(OSError):
-        pair._sync_names()  # what fails here, the next flush says
+        pair._sync_names()  # the next flush reports what fails here
 
 
 def _hand_on(pair: Allocator, fresh: Fresh) -> None:
-    """Tell a fresh ``.xmd`` the number of cuts, for which readers may ask this one."""
+    """Put into a fresh ``.xmd`` the number of cuts, for which readers may ask the old one."""
     at = fresh.header.cuts_offset
     data = pair._read_cuts().to_bytes(CUTS_BYTES, "little")
     fresh.image[at : at + len(data)] = data
 
 
 def _members(pair: Allocator) -> dict[BlockKind, bytes]:
-    """The block with those that may ask this array about their last commit together."""
+    """Return the block of those that may ask this array about their last commit together."""
     group = pair._blocks().get(BlockKind.GROUP)
     if group is None:
         return {}

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["left_overs", "remove_left_overs", "remove_seldom"]
 
-# A file that has no lock yet is younger.
+# Seconds: a file that has no lock yet is younger.
 _IN_THE_MAKING = 60.0
-# A look at a folder may take long, where there are many files: the next one waits so many times
-# as long.
+# A look at a folder of many files may take long: the next one waits this many times as long.
 _PATIENCE = 100
 _next_looks: dict[str, float] = {}
 
@@ -35,7 +34,7 @@ def left_overs(names: tuple[str, str], header: Header | None) -> list[Problem]:
     names : tuple of str
         Of ``.xmd`` and ``.xta``.
     header : Header or None
-        The array's: what was made as a part of it is none.
+        The array's: what was made as a part of it is not left over.
 
     Returns
     -------

@@ -14,22 +14,22 @@ __all__ = ["Freed", "Held", "without"]
 
 @dataclass
 class Held:
-    """What a store keeps while its changes wait for a commit of several arrays.
+    """The record that a store keeps while its changes wait for a commit of several arrays.
 
     Attributes
     ----------
     before : object
-        What it goes back to if there is none.
+        What the store goes back to if there is no commit.
     cut : set of (int, str)
         Axes and sides that were cut: elements there are needed until the cut counts.
     freed : list of (int, int)
         Bytes to give back when it does.
     outgrown : list of Region
-        Those that the file has outgrown: views may show it through them.
+        Regions that the file has outgrown: views may show it through them.
     outcome : Superblock or None
         The state that is to count.
     slot : int or None
-        Where it is pending.
+        Where that state is pending.
     """
 
     before: Any
@@ -41,7 +41,7 @@ class Held:
 
 
 def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
-    """What runs of bytes have outside another one.
+    """Return the parts of runs of bytes that lie outside another run.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Freed:
 
     def __init__(self, users: Users) -> None:
         self._users = users
-        self._runs: list[tuple[int, int, int]] = []  # of which epoch nobody may be left; the bytes
+        self._runs: list[tuple[int, int, int]] = []  # epoch of which nobody may be left; bytes
 
     def add(self, start: int, stop: int) -> None:
         """Add a run that lies outside the bounds of the present epoch."""
@@ -98,7 +98,7 @@ class Freed:
 
     @property
     def ready(self) -> bool:
-        """Whether there are runs that nobody uses any more."""
+        """True if there are runs that nobody uses any more."""
         return any(not self._users.are_left(epoch) for epoch, _, _ in self._runs)
 
     def take(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a check of an array's files finds, and how it is told."""
+"""The findings of a check of an array's files, and the report that lists them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Problem:
 
 @dataclass
 class Report:
-    """What `check` found.
+    """The findings of `check`.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Report:
     repaired : list of str
         What a repair has done.
     refused : list of str
-        What it has not, and why.
+        What it has not done, and why.
     unseen : list of str
         What was not looked at, and how it can be.
 
@@ -89,9 +89,9 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error: the array opens, and nothing of it is known to be damaged.
+        """True if there is no error: the array opens, and nothing of it is known to be damaged.
 
-        Of what is `unseen`, nothing is known.
+        Nothing is known of what is `unseen`.
         """
         return not any(problem.severity == "error" for problem in self.problems)
 

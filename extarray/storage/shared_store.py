@@ -1,12 +1,12 @@
 """A pair of files that several writers share.
 
-Each commit is made under a lock that is held for no longer, on the newest state: the writer first
-takes up what others have committed.  A table in ``.xmd`` tells what the writers are about, and the
-kernel, by the locks that it drops when one dies, which entries still count.
+Each commit is made on the newest state, under a lock that is held for no longer: the writer first
+takes up what others have committed.  A table in ``.xmd`` tells what the writers are doing; the
+kernel tells, by the locks that it drops when one dies, which entries still count.
 
 An append takes a *turn*: it gets a ticket and a place behind all places that were given before,
-writes its elements there without a lock, and is committed when those with earlier tickets are, or
-have died.  A change that must be alone waits in the same queue.
+writes its elements there without a lock, and is committed when those with earlier tickets have been
+committed or have died.  A change that must be alone waits in the same queue.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SharedFileStore(FileStore):
         self.ticket = 0
         self.queue: list[Writer] = []
         self._has_lock = False  # the lock of commits is held, by the thread that holds `steady`
-        self._took = False  # which took that for it
+        self._took = False  # `begin_commit` took that lock for it
         self._slot = -1
         self._table_at = 0  # in .xmd
         self._own = Writer(os.getpid(), host=lock.own_host())
@@ -106,7 +106,7 @@ class SharedFileStore(FileStore):
         lock.end_commit(self._metadata)
 
     def _clear_table(self) -> None:
-        """Forget all writers that are no more: `_begin_writing` has seen to what they left."""
+        """Forget all writers that are gone: `_begin_writing` has dealt with what they left."""
         head, _ = decode_writers(self._read_table()[:WRITER_BYTES].ljust(BLOCK, b"\0"))
         self._metadata.write(bytes(BLOCK), self._entry_offset(-1))
         self._write_head(WritersHead(head.cut, self._unsettled))
@@ -125,7 +125,7 @@ class SharedFileStore(FileStore):
                     super()._end_writing()
             except TruncatedError:
                 raise
-            except FormatError:  # who opens it next says so
+            except FormatError:  # whoever opens it next says so
                 pass
             finally:
                 with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
@@ -140,7 +140,7 @@ class SharedFileStore(FileStore):
     # -- commits -----------------------------------------------------------------------------
 
     def is_committing(self) -> bool:
-        """Whether this thread keeps the other writers from commits."""
+        """Tell whether this thread keeps the other writers from commits."""
         return self._has_lock and _is_owner(self.steady)
 
     def begin_commit(self) -> None:
@@ -199,9 +199,9 @@ class SharedFileStore(FileStore):
             raise
 
     def take_up(self, axial: Axial) -> bool:
-        """Under the lock: take up what others have committed, and see what they are about.
+        """Take up, under the lock, what others have committed, and see what they are doing.
 
-        Returns whether a commit is new.  `note_seen` follows, when the array shows it.
+        Return whether a commit is new.  `note_seen` follows, when the array shows it.
         """
         with family("cannot take up what others wrote to '{}'", self.path):
             news = self._take_up(axial) is not None
@@ -210,7 +210,7 @@ class SharedFileStore(FileStore):
         return news
 
     def note_seen(self) -> None:
-        """Tell the others that this writer uses none but the present bounds, if that is so."""
+        """Tell the others that this writer uses only the present bounds, if that is so."""
         if self._own.seen < self.state.sequence and not self.users.are_left(self.users.ended):
             with family("cannot write to '{}'", f"{self.path}.xmd"):
                 self._write_own(seen=self.state.sequence)
@@ -244,7 +244,7 @@ class SharedFileStore(FileStore):
         """Do nothing: others may be writing their appends to this range."""
 
     def settle(self) -> None:
-        """Bring a cut of the bounds, anybody's, to the disk before it is too late."""
+        """Bring a cut of the bounds, whoever made it, to the disk before it is too late."""
         self._unsettled = self._head.unsettled
         if self._unsettled:
             self._safe_bytes = 0  # others may have lengthened it
@@ -259,8 +259,8 @@ class SharedFileStore(FileStore):
         super()._count_cut()
 
     def _begin_growth(self) -> None:
-        """Have the files say that a writer is at work, before there is room for more."""
-        # Who unsealed the array may have died before the seal was gone.
+        """Note in the files that a writer is at work, before there is room for more."""
+        # The writer that unsealed the array may have died before the seal was gone.
         with family("cannot read '{}'", f"{self.path}.xta"):
             end = self._data.read(SEAL_BYTES, self.state.data_bytes)
         self._has_seal = end == SEAL_MAGIC + self.header.uuid
@@ -295,7 +295,7 @@ class SharedFileStore(FileStore):
             self._write_own(kind=kind, ticket=self.ticket, **place)
 
     def ahead(self) -> int:
-        """The first ticket whose turn comes before that of this writer; 0: none."""
+        """Return the first ticket whose turn comes before that of this writer; 0: none."""
         for writer in self.queue[:1]:
             if writer.ticket < self.ticket or not self.ticket:
                 return writer.ticket
@@ -307,13 +307,13 @@ class SharedFileStore(FileStore):
             lock.wait_turn(self._metadata, ticket)
 
     def end_turn(self) -> None:
-        """Under the lock: what the turn was for is done."""
+        """End a turn, under the lock: what it was for is done."""
         with contextlib.suppress(OSError):  # the others will think that it was given up
             self._write_own(kind=WriterKind.IDLE)
         self.give_up()
 
     def give_up(self) -> None:
-        """End a turn as death does: whoever looks next sees to what it has left."""
+        """End a turn as a writer's death does: whoever looks next deals with what it has left."""
         with self.steady:
             lock.end_turn(self._metadata, self.ticket)
             self.ticket = 0
@@ -323,7 +323,7 @@ class SharedFileStore(FileStore):
 
     @property
     def may_give_back(self) -> bool:
-        """Whether there may be chunks to give back, and every writer knows the bounds."""
+        """True if there may be chunks to give back, and every writer knows the bounds."""
         cut = self._head.cut
         return cut > 0 and not any(
             writer.seen < cut
@@ -338,7 +338,7 @@ class SharedFileStore(FileStore):
     # -- the table ---------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the table, and see to the turns that nobody has any more."""
+        """Read the table, and deal with the turns that nobody has any more."""
         try:
             self._head, self._table = decode_writers(self._read_table(), self.header.ndim)
         except CorruptError as error:
@@ -373,7 +373,7 @@ class SharedFileStore(FileStore):
         return self._metadata.read(BLOCK, self._entry_offset(-1))
 
     def _entry_offset(self, slot: int) -> int:
-        """Offset of an entry; that of the head for -1."""
+        """Return the offset of an entry; that of the head for -1."""
         return self._table_at + (slot + 1) * WRITER_BYTES
 
     def _write_entry(self, slot: int, data: bytes) -> None:
@@ -390,6 +390,6 @@ class SharedFileStore(FileStore):
 
 
 def _is_owner(steady: threading.RLock) -> bool:
-    """Whether this thread holds a lock; `threading.Condition` asks so, too."""
+    """Tell whether this thread holds a lock; `threading.Condition` asks in this way, too."""
     owned: bool = steady._is_owned()  # type: ignore[attr-defined]
     return owned

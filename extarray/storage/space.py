@@ -40,7 +40,7 @@ class Allocator(Committer):
         Bytes to give back when none of them is left.
     """
 
-    # Bytes of which the system's cache may keep the pages together, and write them together.
+    # Bytes whose pages the system's cache may keep together, and write together.
     given_back_together = 1 << 21
 
     def __init__(self, path: Path) -> None:
@@ -131,7 +131,7 @@ class Allocator(Committer):
             self._length = length
 
     def _region_of(self, data_bytes: int) -> Region:
-        """Window for a writer."""
+        """Return the region for a writer."""
         return self._map(data_bytes, True, self.engine == "mmap")
 
     # -- inside the grid -------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Allocator(Committer):
         self._make_ready_for_stores(start, stop)
 
     def _make_ready_for_stores(self, start: int, stop: int) -> None:
-        """Have the space that stores through a mapping need for bytes that lie beside holes."""
+        """Take the space that stores through a mapping need for bytes that lie beside holes."""
         region = self.region  # of a sparse array each chunk is made ready at its first store
         if region is None or not region.mapped or self.header.sparse:
             return
@@ -178,7 +178,7 @@ class Allocator(Committer):
             )
 
     def _reserve_by_writing(self, start: int, stop: int) -> None:
-        """What the system does where it cannot reserve: nobody else may write to this range."""
+        """Do as the system does where it cannot reserve: nobody else may write to this range."""
         self._data.extend(start, stop - start)
 
     def renew(self, start: int, stop: int, clean: bool) -> None:
@@ -206,10 +206,10 @@ class Allocator(Committer):
             self.held.freed = without(self.held.freed, start, stop)
 
     def give_back(self, start: int, stop: int) -> None:
-        """Have the disk space of bytes that no longer count given back by `punch`, later.
+        """Leave it to `punch`, later, to give back the disk space of bytes that no longer count.
 
-        As long as somebody may look at them they stay as they are: a load or store in a hole can
-        find that there is no space.
+        As long as somebody may look at them they stay as they are: a load or store in a hole may
+        find no space.
         """
         if self.held is not None:
             self.held.freed.append((start, stop))
@@ -227,9 +227,9 @@ class Allocator(Committer):
                 self._erase_split(start, stop)
 
     def _erase_split(self, start: int, stop: int) -> None:
-        """Erase what is left of elements that lie in a hole in part.
+        """Erase what is left of elements that lie partly in a hole.
 
-        A hole has whole pages.  Readers that know these elements still find them old or erased.
+        A hole has whole pages.  Readers that still know these elements find them old or erased.
         """
         size = self.header.dtype.itemsize
         first, last = start + -start % PAGESIZE, stop - stop % PAGESIZE
@@ -251,7 +251,7 @@ class Allocator(Committer):
             self._cuts_made = number
 
     def _pass_on_count(self) -> None:
-        """Have readers who must know of cuts see that another ``.xmd`` counts them now."""
+        """Show readers that must know of cuts that another ``.xmd`` counts them now."""
         if any(self.header.fill):
             self._write_count(self._read_cuts() | PASSED_ON)
 

@@ -1,7 +1,8 @@
-"""Which state a pair of files is in, as far as reading tells.
+"""The state that a pair of files is in, as far as reading tells; and its growth log.
 
-The newest superblock counts whose state is whole: its records, its attributes, and the places that
-it names.  Nothing here takes a lock, or writes to a file, but what adds records to the growth log.
+The newest superblock whose state is whole counts: its records, its attributes, and the places that
+it names.  Nothing here takes a lock, or writes to a file, except what adds records to the growth
+log.
 """
 
 from __future__ import annotations
@@ -78,18 +79,18 @@ __all__ = [
 
 # A reader that meets a commit half way reads again; a state that stays wrong is damaged.
 ATTEMPTS = 100
-# A pipe must not hold up who opens it; for files the second flag means nothing.
+# A pipe must not hold up whoever opens it; for files the second flag means nothing.
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 # Set in the number of cuts of an ``.xmd`` that another has replaced, which goes on with the number.
 PASSED_ON = 1 << 63
 
-# What begins a header that can be read.
+# The beginning of a header that can be read.
 _MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
-# Where the two pending states stand, and as much as tells their numbers.
+# Places of the two pending states, and the length of what tells their numbers.
 _PENDING_PLACES = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_PLACES[-1] + 16
 
-# Of the records, at a time.
+# Bytes of records that are checked at a time.
 CHECKED_BYTES = 1 << 20
 
 # Axes, sides and grids of records.
@@ -165,7 +166,7 @@ class StateReader:
         return os.path.join(os.path.realpath(folder), name)
 
     def _own_name(self, what: str) -> str:
-        """Where the name of ``.xmd`` leads to, links followed; it must lead to the file we have."""
+        """Return where the name of ``.xmd`` leads, links followed: it must be the file we have."""
         if not self._metadata.is_at(self._names[0]):
             raise MissingError(
                 errno.ENOENT,
@@ -196,16 +197,16 @@ class StateReader:
         self.header = decode_header(first)
 
     def _read_cuts(self) -> int:
-        """How many times chunks have become holes."""
+        """Return how many times chunks have become holes."""
         return self._read_count() & ~PASSED_ON
 
     def _read_count(self) -> int:
-        """The number of cuts, and whether another file goes on with it."""
+        """Read the number of cuts, with the mark `PASSED_ON` if another file goes on with it."""
         data = self._metadata.read(CUTS_BYTES, self.header.cuts_offset)
         return int.from_bytes(data, "little")
 
     def _blocks(self) -> dict[BlockKind, int]:
-        """Offsets of the optional blocks that there are."""
+        """Return the offsets of the optional blocks that exist."""
         data = self._metadata.read(DIRECTORY_BYTES, self.header.directory_offset)
         return decode_directory(data, self.header, self._metadata.length)
 
@@ -215,7 +216,7 @@ class StateReader:
     # -- superblocks -----------------------------------------------------------------------------
 
     def _superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
-        """Slots and superblocks that are whole, newest first; of equal ones the first slot."""
+        """Return slots and whole superblocks, newest first; of equal ones the first slot first."""
         first = self.header.superblock_offset(min(slots))
         last = self.header.superblock_offset(max(slots))
         length = last + superblock_bytes(self.header.ndim) - first
@@ -236,7 +237,7 @@ class StateReader:
     # -- the state that counts -------------------------------------------------------------------
 
     def _read_state(self) -> WholeState:
-        """The newest state that is whole, and counts."""
+        """Return the newest state that is whole, and counts."""
         self._orphaned = None
         found = self._undisputed_state()
         if found is not None:
@@ -252,7 +253,7 @@ class StateReader:
         return self._whole_state(self._decided_states(known))
 
     def _undisputed_state(self) -> WholeState | None:
-        """The newest state of those that commits write, where nothing else claims to be newer."""
+        """Return the newest state that commits write, if nothing else claims to be newer."""
         # The others first, so that they are not newer while a writer is at work.
         header = self.header
         first = header.superblock_offset(SPARED_SLOTS[0])
@@ -271,7 +272,7 @@ class StateReader:
         return None
 
     def _whole_state(self, decided: list[tuple[int, Superblock]]) -> WholeState:
-        """The newest state that is whole, of the superblocks and of those that groups decided."""
+        """Return the newest whole state, of the superblocks and of those that groups decided."""
         # First, so that they are not newer than the live ones while a writer is at work.
         spared = decided + self._superblocks(SPARED_SLOTS)
         spared.sort(key=lambda pair: pair[1].sequence, reverse=True)
@@ -290,7 +291,7 @@ class StateReader:
         return found
 
     def _live_state(self) -> WholeState:
-        """The newest whole state of the superblocks that commits write."""
+        """Return the newest whole state of the superblocks that commits write."""
         problem: Exception = CorruptError("no superblock is whole")
         before: list[tuple[int, Superblock]] = []
         for _ in range(ATTEMPTS):
@@ -307,14 +308,14 @@ class StateReader:
         raise problem
 
     def _whole(self, slot: int, state: Superblock) -> WholeState:
-        """A state with all that belongs to it; CorruptError where something is damaged."""
+        """Return a state with all that belongs to it; raise CorruptError if any is damaged."""
         log, extents = read_records(self._metadata, self.header, (), 0, state.n_segments)
         axial = Axial._replay(*log, state.grid)
         self._check_state(state, extents)
         return WholeState(slot, state, axial, self._read_attrs(state), extents)
 
     def _recovered(self) -> WholeState | None:
-        """The newest of the states that commits do not touch, where it and ``.xta`` are whole."""
+        """Return the newest state out of the reach of commits that is whole, as is ``.xta``."""
         spared = self._superblocks(SPARED_SLOTS)
         spared += self._decided_states(spared[0][1].sequence if spared else -1)
         for slot, state in sorted(spared, key=lambda pair: pair[1].sequence, reverse=True):
@@ -336,7 +337,7 @@ class StateReader:
         return check_attrs(blob)
 
     def _check_data(self, state: Superblock) -> Exception | None:
-        """What is wrong with ``.xta`` in a state, if anything."""
+        """Return what is wrong with ``.xta`` in a state, if anything."""
         metadata, name = file_names(self.path)
         size = self._data.length
         seal = SEAL_MAGIC + self.header.uuid
@@ -367,7 +368,7 @@ class StateReader:
     # -- states that another array decides about -------------------------------------------------
 
     def _pendings(self) -> list[tuple[int, Pending]]:
-        """Slots and pending states that are whole, newest first."""
+        """Return slots and pending states that are whole, newest first."""
         return self._decode_pendings(self._pending_bytes())
 
     def _pending_bytes(self) -> bytes:
@@ -378,7 +379,7 @@ class StateReader:
         return self._metadata.read(len(PENDING_SLOTS) * BLOCK, offset)
 
     def _newest_pending(self, group: int) -> int:
-        """The greatest number that pending states say they have, unchecked."""
+        """Return the greatest number that pending states claim to have, unchecked."""
         data = self._metadata.read(_PENDING_HEADS, pending_offset(group, PENDING_SLOTS[0]))
         return latest_sequence(data, _PENDING_PLACES)
 
@@ -391,9 +392,9 @@ class StateReader:
         return sorted(found, key=lambda pair: pair[1].state.sequence, reverse=True)
 
     def _decided_states(self, known: int) -> list[tuple[int, Superblock]]:
-        """Slots and pending states that count, newer than number `known`.
+        """Return slots and pending states that count, newer than number `known`.
 
-        To be read before the live ones: a group that the coordinator has forgotten is there.
+        Call it before reading the live ones: a group that the coordinator has forgotten is there.
         """
         group = self._blocks().get(BlockKind.GROUP)
         if group is None or self._newest_pending(group) <= known:
@@ -405,7 +406,7 @@ class StateReader:
         ]
 
     def _is_decided(self, pending: Pending) -> bool:
-        """Whether the coordinator has made a pending state count."""
+        """Tell whether the coordinator has made a pending state count."""
         place = self.coordinator_of(pending)
         with self.probe(place, pending.coordinator) as coordinator:
             group = coordinator.newest_group()
@@ -414,15 +415,15 @@ class StateReader:
         return group == pending.group
 
     def coordinator_of(self, pending: Pending) -> str:
-        """Path, without suffix, of the array that decides about a pending state."""
+        """Return the path, without suffix, of the array that decides about a pending state."""
         return self._place_of(pending.path)
 
     def _place_of(self, path: bytes) -> str:
-        """Path of another array that the metadata name."""
+        """Return the path of another array that the metadata name."""
         return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
 
     def newest_group(self) -> bytes | None:
-        """The group that the newest whole state has decided; None where there is none."""
+        """Return the group that the newest whole state has decided; None where there is none."""
         if not self._metadata.closed:
             try:
                 with family("cannot read '{}'", f"{self.path}.xmd"):
@@ -433,9 +434,9 @@ class StateReader:
 
     @contextlib.contextmanager
     def probe(self, place: str, uuid: bytes) -> Iterator[StateReader]:
-        """Another array, to look at its metadata; without a file where it is not there.
+        """Open another array, to look at its metadata; without a file where it is not there.
 
-        Nor has it one where its header is damaged: `fault` tells the one from the other.
+        Nor does it have a file where its header is damaged: `fault` tells the two cases apart.
 
         Raises
         ------
@@ -460,7 +461,7 @@ class StateReader:
             probe._close_files()
 
     def was_superseded(self) -> bool:
-        """Whether the metadata are another file by now, as after `add_axis`."""
+        """Tell whether the metadata are another file by now, as after `add_axis`."""
         with family("cannot read '{}'", f"{self.path}.xmd"):
             return (
                 not self._metadata.closed  # or else it was probed, and is not there
@@ -475,7 +476,7 @@ class StateReader:
 def read_records(
     file: File, header: Header, known: Sequence[int], first: int, stop: int
 ) -> tuple[Log, list[int]]:
-    """Records first ... stop - 1 of the growth log, and the extents up to them.
+    """Read records first ... stop - 1 of the growth log, and the extents up to them.
 
     Parameters
     ----------
@@ -495,7 +496,7 @@ def read_records(
     Raises
     ------
     CorruptError
-        Less of it is whole.
+        Less of the log is whole.
     """
     uuid, size = header.uuid, record_bytes(header.ndim)
     length = file.length
@@ -554,7 +555,7 @@ def append_records(
     -------
     extents : list of int
     end : int
-        As they are then; they count when a superblock says so.
+        Both as they are then; they count when a superblock says so.
 
     Raises
     ------
