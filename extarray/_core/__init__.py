@@ -1,9 +1,10 @@
 """The compiled core: what runs for every element, every chunk or every index.
 
-Work on every element, every chunk or every index is done here, and the part of each growth that
-Python is slow at; all other work, done once per array or per growth, is in Python, one folder up.
-The core opens no file and commits nothing: it works on the descriptor and the memory that a store
-hands it.
+The numbers of a growth are worked out here, too.  All other work, done once per array or per
+growth, is in Python, in the rooms above.  The core opens no file and commits nothing: it works on
+the descriptor and the memory that a store hands it.  The kernels (``_copy``, ``_visits``,
+``_parts``) run without the GIL: they touch memory of C alone, that of the frame and of the plan
+which the caller holds.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -11,20 +12,20 @@ From the top down; each module uses some of those below it, and none above:
     `ArrayCore`, the base of `extarray.ExtArray`: single elements, selections read and written,
     casting in bounded memory, views of chunks.
 ``_transfers``
-    `Transfers`, its base: plans a transfer under the GIL and hands it to the kernels; notes which
+    `Transfers`, the base of `ArrayCore`: plans a transfer under the GIL and hands it to the kernels; notes which
     chunks were written, and looks again at what was cut off while it was read.
 ``_state``
-    `ArrayState`, the base of that: layout, bounds and region, and what is told of them.
+    `ArrayState`, the base of `Transfers`: layout, bounds and region, and what is told of them.
 ``_threads``
-    The threads of a large transfer.
+    The threads of a large transfer, and their calls of the kernels without the GIL.
 ``_gather``
     Queries: ``Plan``, the factors that one selects by, and the tables of all of it.
 ``_lists``
     The selections of factors (points, places in a box, masks) as lists that are sorted by chunk.
 ``_visits``
     Queries carried out chunk by chunk, in the order of their addresses.  ``_gather.h`` has the
-    loops over points, masks and lists, for this module and the one before.  The ``.pxd`` says what
-    a query is.
+    loops over points, masks and lists, for this module and ``_lists``.  The ``.pxd`` declares the
+    query.
 ``_parts``
     Parts of chunks in the order of the file: the runs of bytes of a file view, and the copying
     between its staging buffer and the user's memory.
@@ -37,15 +38,14 @@ From the top down; each module uses some of those below it, and none above:
     `Axial`: the axial vectors of an array, as Python has them: addresses and indices, one at a time
     and vectorised.
 ``_history``
-    `History`, its base: growth, and the growth log replayed, in memory that kernels read while
+    `History`, the base of `Axial`: growth, and the growth log replayed, in memory that kernels read while
     another thread grows the array: they copy the struct and pin the object.
 ``_vectors``
-    The axial vectors as plain memory (``axial_t``): what describes a segment, F* and its inverse.
+    The axial vectors as plain memory (``axial_t``): the record of a segment, F* and its inverse.
     The ``.pxd`` has these as inline functions.
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
-    which lives as long as a view of it.  `Touched`: sets of
-    chunks that all threads may change.
+    which lives as long as a view of it.  `Touched`: sets of chunks that all threads may change.
 ``_selection``
     The entries between the brackets, as numbers (``selection_t``), or NumPy's error.
 ``_file``

@@ -16,14 +16,13 @@ From the top down; each module uses some of those below it, and none above:
 ``together``
     Arrays that the ranks of a communicator make, open and relay together.
 ``array``
-    The array: all that users can do with one, and where it is done.
+    `ExtArray`: every public method with its docstring, and the function that does the work.
 ``follow``
-    Live data: what arrives in an array while it is read.
+    Following live data: blocks that arrive in an array while it is read.
 ``growth``
-    Growth and shrinking: arguments to a plan, which a transaction carries out; and an axis
-    more.
+    Growth and shrinking: arguments to a plan, which a transaction carries out; new axes.
 ``h5py_compat``
-    Habits of users of h5py's datasets, where NumPy has no word for it.
+    Methods that h5py's datasets have and NumPy's arrays lack.
 ``view_functions``
     NumPy's functions that give views: with the axes in another order, with more or fewer of
     them.
@@ -36,7 +35,7 @@ From the top down; each module uses some of those below it, and none above:
 ``resizing``
     A change of bounds, carried out step by step or taken back whole.
 ``facts``
-    Facts of an array: what its store says, whether it may be used, and how it is shown.
+    Facts of an array by its store: mode, path, attributes, whether it may be used; `info`.
 
-May use: storage, selection, numpy_api, and what is below them.
+May use: maintenance, selection, numpy_api, and the rooms below them.
 """

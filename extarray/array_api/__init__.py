@@ -27,6 +27,8 @@ Its modules, from the top down; each uses some of those below it:
     Functions that the standard defines otherwise than NumPy: by signature, or by result.
 ``results``
     Results of NumPy's functions, as arrays of the namespace.
+
+May use: array, and the rooms below it.
 """
 
 from __future__ import annotations

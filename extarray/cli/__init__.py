@@ -28,6 +28,8 @@ Its modules, from the top down; each uses some of those below it:
     The checks that the two processes of the demo make, each for itself.
 ``_scene``
     The scene of the demo, and the order in which its pieces arrive.
+
+May use: the face, plot, and the rooms below them.
 """
 
 from __future__ import annotations

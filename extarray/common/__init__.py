@@ -9,7 +9,7 @@ From the top down; each module uses some of those below it, and none above:
 ``lazy``
     Names of modules that are imported when one of them is first used.
 ``masked_arrays``
-    Masked arrays as values: what is masked is none, and the fill value stands for it.
+    Masked arrays as values: the fill value takes the place of masked elements.
 ``progress``
     Progress of long work: a line on the terminal, and nothing elsewhere.
 ``threads``
@@ -25,5 +25,5 @@ From the top down; each module uses some of those below it, and none above:
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 
-May use: nothing of the package but ``_core``'s page mapping.
+May use: no other room.
 """

@@ -36,5 +36,5 @@ From the top down; each module uses some of those below it, and none above:
 ``_crc``
     CRC-32C.
 
-May use: grid, _core, common.
+May use: common.
 """

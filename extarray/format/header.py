@@ -36,7 +36,7 @@ __all__ = [
     "header_content",
 ]
 
-# Orders of the elements in a chunk; `extarray.grid.order` has what they are.
+# Orders of the elements in a chunk: a new one goes here and into `extarray.grid.order`.
 _ORDERS = ("C", "F", "Z", "H")
 
 MAGIC = b"\x89XTA\r\n\x1a\n"

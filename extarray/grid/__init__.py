@@ -8,13 +8,12 @@ From the top down; each module uses some of those below it, and none above:
     The geometry of pictures of a grid: where cells, lines, colours of growth and labels come
     from.
 ``address_runs``
-    Walking over the grid: the boxes of chunks that growth adjoined, and the chunks of a
-    region.
+    Walks over the grid: the boxes of chunks that growth adjoined, and the chunks of a region.
 ``rechunk_axis``
     One axis of a layout transformation: how source chunks, target chunks and steps lie
     along it.
 ``bounds``
-    Bounds that move: what a change of them adds to the grid, makes new, and cuts off.
+    The plan of a growth or a cut: new bounds, segments, elements that are new or cut off.
 ``order``
     Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").
 ``policy``
@@ -22,7 +21,7 @@ From the top down; each module uses some of those below it, and none above:
 ``tiles``
     Boxes that tile a shape along its chunks, for work that goes box by box.
 ``chunking``
-    Chunk shapes: what a user may give, and what is chosen where nothing is given.
+    Chunk shapes: checks of the user's, and the choice of a default.
 
 May use: common.
 """

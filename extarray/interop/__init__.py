@@ -17,4 +17,6 @@ Its modules, from the top down; each uses some of those below it:
     NumPy's values as JSON: for attributes that JSON does not have, and for coordinates.
 ``xarray_lazy``
     Elements of an array for xarray: read when they are needed, by any kind of index.
+
+May use: the face, and the rooms below it.
 """

@@ -20,19 +20,19 @@ From the top down; each module uses some of those below it, and none above:
 ``workers``
     A pass by several threads: each takes the next template, and has buffers of its own.
 ``execute``
-    Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan
-    says.
+    Carrying out a pass: whole chunks in, whole chunks out.
 ``inspect``
     A look at a pair of files, damaged or not: what is whole, what is not, and where.
 ``rechunk_plan``
     The plan of a layout transformation: pure functions, from chunk shapes to passes.
 ``rechunk_pass``
-    A pass of a layout transformation: its chunks, templates and steps, and its memory.
+    A pass of a layout transformation: its chunks, templates and steps, and the memory that it
+    takes.
 ``inspect_metadata``
-    A look at the metadata of such a pair: header, states, growth log.
+    The part of `inspect` that looks at the metadata: header, states, growth log.
 ``salvage``
     The readable parts of damaged files: states, the growth log, the chunks of a file cut
     short.
 
-May use: array, storage, and what is below them.
+May use: storage, streaming, and the rooms below them.
 """

@@ -18,7 +18,7 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``array``
     `ParallelArray`: how it grows, changes, is followed, flushed and closed.
 ``parallel_io``
-    Its elements, read and written by all ranks together or by one.
+    The elements of a `ParallelArray`, read and written by all ranks together or by one.
 ``rank_io``
     Transfers of one rank, through MPI-IO or by its own engine; additions under a lock.
 ``patches``
@@ -30,13 +30,13 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``replica``
     The store of the ranks that commit nothing.
 ``zones``
-    The parts of the ranks in an array, and in a growth.
+    Zones: which elements belong to which rank, also after a growth.
 ``requests``
     Transfers that go on while the program computes, and the values that they bring.
 ``runtime``
     The MPI library, loaded late, its hints and errors; steps that all ranks take, or none.
 
-The room stands on those of the array, of selections and of storage.
+May use: array, and the rooms below it.
 """
 
 from extarray.mpi.array import ParallelArray

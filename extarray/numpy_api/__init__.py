@@ -36,7 +36,7 @@ From the top down; each module uses some of those below it, and none above:
 ``reductions``
     Reductions by a ufunc, NumPy's functions that are such; places of extremes; counts.
 ``registry``
-    The registry of streamed forms, and the way of the functions that have none.
+    The registry of streamed forms (``streams``), and the way of functions that have none.
 
 May use: streaming, grid, _core, common.
 """

@@ -16,6 +16,8 @@ raise an error of the family.  From the top down:
     The session that `init` begins and `terminate` ends.
 ``hints``, ``sections``
     Chunk shapes for requests; which element goes where: pure functions.
+
+May use: the face, mpi, and the rooms below them.
 """
 
 from extarray.pexta.copies import copy

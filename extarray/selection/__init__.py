@@ -14,25 +14,24 @@ From the top down; each module uses some of those below it, and none above:
     Queries read and written: in parts that memory has room for, each moved by the compiled
     core.
 ``parts``
-    Parts of views: what a view has of one axis of its array.
+    Parts of views: the selection of a view along one axis of its array.
 ``brackets``
-    NumPy's rules for what stands between the brackets: basic and advanced indices, and both
-    mixed.
+    NumPy's rules: a basic or advanced index, or a mixture, becomes a query.
 ``fields``
     Names of fields as indices of an array of records.
 ``orthogonal``
     Orthogonal indices, which act on their axes one by one: of elements, and of chunks.
 ``pointwise``
-    Indices that select points: by an index for each axis, or by a mask of the array's
+    zarr's rules for points (``vindex``): an index for each axis, or a mask of the array's
     shape.
 ``entries``
-    Entries between the brackets: which kinds there are, and what is none.
+    Entries of an index: their kinds, and the errors for anything else.
 ``query``
     A query: the outer product of factors, and the shape of what they select.
 ``masks``
-    Factors of an array of booleans that lies on some neighbouring axes.
+    Masks as factors: an array of booleans that selects along some neighbouring axes.
 ``factors``
-    Factors: what an index selects on some axes of an array, and how it is cut and counted.
+    Factors: the part of a query along some axes, and how it is cut and counted.
 
 May use: streaming, grid, _core, common.
 """

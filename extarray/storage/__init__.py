@@ -34,10 +34,10 @@ From the top down; each module uses some of those below it, and none above:
 ``lock``
     The locks of writers: advisory, on the open file description of ``.xmd``.
 ``states``
-    The state that a pair of files is in, as far as reading tells; and its growth log.
+    The state that counts, of those in a pair of files, whole or half-written; the growth log.
 ``filesystem``
-    The file system beneath a pair of files: names, whole writes, space, publication, and
-    which engine.
+    The file system beneath a pair of files: names, whole writes, space, publication, and the
+    choice of the engine.
 
 May use: format, grid, _core, common.
 """
