@@ -12,8 +12,9 @@ From the top down; each module uses some of those below it, and none above:
     `ArrayCore`, the base of `extarray.ExtArray`: single elements, selections read and written,
     casting in bounded memory, views of chunks.
 ``_transfers``
-    `Transfers`, the base of `ArrayCore`: plans a transfer under the GIL and hands it to the kernels; notes which
-    chunks were written, and looks again at what was cut off while it was read.
+    `Transfers`, the base of `ArrayCore`: plans a transfer under the GIL and hands it to the
+    kernels; notes which chunks were written, and looks again at chunks that were cut off while they
+    were read.
 ``_state``
     `ArrayState`, the base of `Transfers`: layout, bounds and region, and what is told of them.
 ``_threads``
@@ -38,8 +39,8 @@ From the top down; each module uses some of those below it, and none above:
     `Axial`: the axial vectors of an array, as Python has them: addresses and indices, one at a time
     and vectorised.
 ``_history``
-    `History`, the base of `Axial`: growth, and the growth log replayed, in memory that kernels read while
-    another thread grows the array: they copy the struct and pin the object.
+    `History`, the base of `Axial`: growth, and the growth log replayed, in memory that kernels read
+    while another thread grows the array: they copy the struct and pin the object.
 ``_vectors``
     The axial vectors as plain memory (``axial_t``): the record of a segment, F* and its inverse.
     The ``.pxd`` has these as inline functions.
