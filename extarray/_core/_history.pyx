@@ -10,6 +10,8 @@ import operator
 
 import numpy as np
 
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -32,8 +34,6 @@ from extarray.common.errors import (
 # history makes it come and go.
 cdef index_t BUILD_FACTOR = 64, BUILD_FLOOR = 4096
 cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
-
-_SIDES = ("end", "start")
 
 
 cdef class History:
@@ -246,16 +246,23 @@ cdef class History:
         """Make `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
         self.owned = True
 
-    def _grow(self, axis, by, side="end"):
-        """Grow an axis as `grow` does, for the array that owns the vectors."""
-        return bool(self.grow_axis(axis, by, side))
+    def _grow(self, steps):
+        """Grow by steps (axis, by, side), each as `grow` does, for the array that owns the vectors.
+
+        On an error those before it have been taken.
+        """
+        for axis, by, side in steps:
+            self.grow_axis(axis, by, side)
 
     cdef bint grow_axis(self, object axis, object by, object side) except -1:
         """Grow an axis; returns whether a segment was added."""
         cdef int j = self._axis(axis), which
-        if side not in _SIDES:
+        if side == "end":
+            which = END
+        elif side == "start":
+            which = START
+        else:
             raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
-        which = _SIDES.index(side)
         by = as_integer(by)
         if by < 0:
             raise ArgumentError(f"cannot grow axis {j} by {by} chunks: give at least 0")
@@ -288,7 +295,7 @@ cdef class History:
         --------
         >>> history = History((2, 2))
         >>> mark = history._mark()
-        >>> _ = history._grow(1, 3)
+        >>> history._grow([(1, 3, "end")])
         >>> history._rollback(mark)
         >>> history.grid, history.segments
         ((2, 2), 1)
@@ -340,7 +347,7 @@ cdef class History:
         Examples
         --------
         >>> history = History((4, 3))
-        >>> _ = history._grow(1, 2), history._grow(0, 1, "start")
+        >>> history._grow([(1, 2, "end"), (0, 1, "start")])
         >>> history._record(0), history._record(1), history._record(2)
         ((0, 0, (0, 3)), (1, 0, (4, 3)), (0, 1, (4, 5)))
         """
@@ -371,7 +378,7 @@ cdef class History:
         Examples
         --------
         >>> history = History((4, 3))
-        >>> _ = history._grow(1, 2)
+        >>> history._grow([(1, 2, "end")])
         >>> wider = history._with_axis(0)
         >>> wider.grid, wider.segments
         ((1, 4, 5), 2)
@@ -416,7 +423,7 @@ cdef class History:
         Examples
         --------
         >>> history = History((4, 3))
-        >>> _ = history._grow(1, 2), history._grow(0, 1, "start")
+        >>> history._grow([(1, 2, "end"), (0, 1, "start")])
         >>> history._growth(1), history._growth(2)
         ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
         """
@@ -587,8 +594,13 @@ cdef class History:
         return axis % self.state.ndim
 
     cdef tuple _extents(self, int side):
+        cdef tuple extents = PyTuple_New(self.state.ndim)
         cdef int j
-        return tuple([self.state.sides[side][j].extent for j in range(self.state.ndim)])
+        for j in range(self.state.ndim):
+            extent = <object> self.state.sides[side][j].extent
+            Py_INCREF(extent)       # of which the tuple takes possession
+            PyTuple_SET_ITEM(extents, j, extent)
+        return extents
 
     @property
     def grid(self):

@@ -5,6 +5,8 @@ given up, and nothing else of the array is looked at until the transfer has ende
 """
 
 cimport cython
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 
 from ._axial cimport Axial
 from ._vectors cimport END, START, extent_of, product
@@ -37,8 +39,13 @@ cdef bint holding(
 
 
 cdef tuple as_tuple(const index_t *values, int n):
+    cdef tuple result = PyTuple_New(n)
     cdef int j
-    return tuple([values[j] for j in range(n)])
+    for j in range(n):
+        value = <object> values[j]
+        Py_INCREF(value)        # of which the tuple takes possession
+        PyTuple_SET_ITEM(result, j, value)
+    return result
 
 
 @cython.final

@@ -111,7 +111,7 @@ def check(array: Stored, what: str | None = None) -> None:
     """Raise where an array is closed, or `what` would change a read-only one."""
     if array.closed:
         raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
-    if what is not None and array.mode != "r+":
+    if what is not None and array._store.mode != "r+":
         raise array._read_only(what)
 
 

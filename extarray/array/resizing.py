@@ -269,8 +269,7 @@ def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> C
 
 def _take(array: Resizable, change: Change, old: int, new: int) -> None:
     """Grow the grid by the steps of a change, from `old` to `new` bytes."""
-    for axis, by, side in change.steps:
-        array.axial._grow(axis, by, side)
+    array.axial._grow(change.steps)
     if new > old:
         store, runs = array._store, None
         if store.unclean:

@@ -97,11 +97,14 @@ def as_axis(axis: SupportsIndex, ndim: int) -> int:
     ------
     AxisError, ArgumentTypeError
     """
-    if isinstance(axis, str):
+    if type(axis) is int:  # mostly
+        j = axis
+    elif isinstance(axis, str):
         raise ArgumentTypeError(
             f"axis must be an int, not {axis!r}; that of a name is a.dims.index({axis!r})"
         )
-    j = as_int(axis, "axis")
+    else:
+        j = as_int(axis, "axis")
     if not -ndim <= j < ndim:
         raise AxisError(j, ndim)
     return j % ndim

@@ -407,7 +407,9 @@ def to_box(
 
 
 def _with(values: Index, axis: int, value: int) -> Index:
-    return values[:axis] + (value,) + values[axis + 1 :]
+    changed = list(values)  # quicker than a sum of slices
+    changed[axis] = value
+    return tuple(changed)
 
 
 def _too_long(axis: int) -> LimitError:
