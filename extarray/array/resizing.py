@@ -187,11 +187,12 @@ def carry_out(
         raise filling_error(array)
     store, axial = array._store, array.axial
     was_unclean = store.unclean
-    mark, old = (axial._mark(), array._grid_bytes) if change.steps else (None, 0)
+    mark = axial._mark() if change.steps else None
+    old = size = array._grid_bytes
     is_append = False
     try:
         if mark is not None:
-            change = _make_room(array, change, mark, old, exactly)
+            change, size = _make_room(array, change, mark, old, exactly)
         if was_unclean:
             renew(array, change, clean=fill is None)
         if fill is not None:
@@ -201,7 +202,7 @@ def carry_out(
             store.unclean = array._filling = True
             fill()
         store.unclean = change.cuts or (was_unclean and not change.fills)
-        store.commit(change.after, axial, array._grid_bytes, change.cuts)
+        store.commit(change.after, axial, size, change.cuts)
         _publish(array, change)
     except BaseException:
         state, after = store.state, change.after
@@ -230,10 +231,12 @@ def _publish(array: Resizable, change: Change) -> None:
 # -- room ----------------------------------------------------------------------------------------
 
 
-def _make_room(array: Resizable, change: Change, mark: Any, old: int, exactly: bool) -> Change:
+def _make_room(
+    array: Resizable, change: Change, mark: Any, old: int, exactly: bool
+) -> tuple[Change, int]:
     """Grow the grid, further than need be where that is possible, and get it its room.
 
-    Returns the change as it is then.
+    Returns the change as it is then, and the bytes of the grid.
     """
     store, size = array._store, array.chunk_bytes
     new = math.prod(change.after.grid) * size
@@ -251,7 +254,7 @@ def _make_room(array: Resizable, change: Change, mark: Any, old: int, exactly: b
         _take(array, change, old, new)
     if store.region is not array._region:
         array._attach_store()
-    return ahead or change
+    return (change, new) if ahead is None else (ahead, array._grid_bytes)
 
 
 def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> Change | None:

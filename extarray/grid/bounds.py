@@ -309,6 +309,9 @@ def along_axis(
     """
     shape, offset, grid = before.shape, before.offset, before.grid
     n, b, c = shape[axis], offset[axis], chunks[axis]
+    # Not by `_with`, here and below: growth by a few chunks is so quick that the calls would count.
+    extents = list(shape)
+    extents[axis] = n + by
     low = (0,) * len(shape)
     if at_start:
         low = _with(low, axis, -by)
@@ -322,9 +325,10 @@ def along_axis(
         if extent * c >= limit:
             raise _too_long(axis)
         steps = ((axis, more, "start" if at_start else "end"),)
-        grid = _with(grid, axis, extent)
-    after = Bounds(_with(shape, axis, n + by), offset, grid)
-    return Change(before, after, chunks, low, steps, by < 0)
+        held = list(grid)
+        held[axis] = extent
+        grid = tuple(held)
+    return Change(before, Bounds(tuple(extents), offset, grid), chunks, low, steps, by < 0)
 
 
 def beside(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index, Index]:

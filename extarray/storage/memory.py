@@ -65,6 +65,7 @@ class MemoryStore:
         self.region: Region | None = Region.memory(data_bytes)
         self.users = Users()
         self.freed = Freed(self.users)
+        self._has_fill = any(header.fill)  # not only zeros
         self._used = 0
         self._shown = 0  # bytes that the array lost again, and of which views may be left
         self.reserve(0, data_bytes)
@@ -105,8 +106,8 @@ class MemoryStore:
         assert self.region is not None
         self.region.commit(new)
         self._used = new
-        fill = self.header.fill
-        if any(fill):
+        if self._has_fill:
+            fill = self.header.fill
             # The system clears pages as they are touched, which takes longer than filling them.
             for run in ((old, new),) if runs is None else runs:
                 run_in_shares(partial(self.region.fill, fill), *run, len(fill))
@@ -165,7 +166,7 @@ class MemoryStore:
         if not clean:  # memory comes when it is touched
             return
         assert self.region is not None
-        if any(self.header.fill):
+        if self._has_fill:
             run_in_shares(
                 partial(self.region.fill, self.header.fill), start, stop, len(self.header.fill)
             )
