@@ -124,7 +124,9 @@ def check_flag(value: Any, name: str) -> bool:
     ArgumentTypeError
         A TypeError.
     """
-    if isinstance(value, (bool, np.bool)) or (type(value) is int and value in (0, 1)):
+    if value is True or value is False:  # mostly
+        return value
+    if isinstance(value, np.bool) or (type(value) is int and value in (0, 1)):
         return bool(value)
     raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
 
