@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray._core._history import replay_log
 
 from .build import build
 
@@ -121,7 +122,7 @@ class Tables:
         grown = np.bincount(axes[begins], minlength=k)
         log = np.concatenate([[[0, *grid[1:]]], grids[begins]])
         owners = np.concatenate([[0], axes[begins]]).astype(np.uint8)
-        axial = Axial._replay(owners, np.zeros_like(owners), log, grids[-1].tolist())
+        axial = replay_log(Axial, owners, np.zeros_like(owners), log, grids[-1].tolist())
         self.addresses = axial.addresses
         self.indices = axial.indices
         # As `_axial.pxd` declares them: start addresses, records, their places in axial vectors,

@@ -1,10 +1,11 @@
 from collections.abc import Iterable, Sequence
-from typing import Literal, SupportsIndex, TypeAlias
+from typing import Literal, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self, disjoint_base
 
+_H = TypeVar("_H", bound=History)
 _Mark: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 @disjoint_base
@@ -18,35 +19,36 @@ class History:
     def size(self) -> int: ...
     @property
     def segments(self) -> int: ...
-    # For the array that owns the vectors, and its store.
-    def _own(self) -> None: ...
-    def _grow(
-        self, steps: Iterable[tuple[SupportsIndex, SupportsIndex, Literal["end", "start"]]]
-    ) -> None: ...
-    def _mark(self) -> _Mark: ...
-    def _rollback(self, mark: _Mark) -> None: ...
-    def _record(self, segment: int) -> tuple[int, int, tuple[int, ...]]: ...
-    def _with_axis(self, position: int) -> Self: ...
     def _growth(self, segment: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
-    @classmethod
-    def _replay(
-        cls,
-        axes: NDArray[np.uint8],
-        sides: NDArray[np.uint8],
-        grids: NDArray[np.int64],
-        grid: Sequence[int],
-    ) -> Self: ...
-    def _replay_more(
-        self,
-        axes: NDArray[np.uint8],
-        sides: NDArray[np.uint8],
-        grids: NDArray[np.int64],
-        grid: Sequence[int],
-    ) -> None: ...
-    def _starts_after(
-        self,
-        axes: NDArray[np.uint8],
-        sides: NDArray[np.uint8],
-        grids: NDArray[np.int64],
-        grid: Sequence[int],
-    ) -> list[int]: ...
+
+# For the array that owns the vectors, and its store.
+def claim(self: History) -> None: ...
+def grow_by(
+    self: History,
+    steps: Iterable[tuple[SupportsIndex, SupportsIndex, Literal["end", "start"]]],
+) -> None: ...
+def mark_of(self: History) -> _Mark: ...
+def roll_back(self: History, mark: _Mark) -> None: ...
+def record_at(self: History, segment: int) -> tuple[int, int, tuple[int, ...]]: ...
+def with_axis(self: _H, position: int) -> _H: ...
+def replay_log(
+    kind: type[_H],
+    axes: NDArray[np.uint8],
+    sides: NDArray[np.uint8],
+    grids: NDArray[np.int64],
+    grid: Sequence[int],
+) -> _H: ...
+def replay_more(
+    self: History,
+    axes: NDArray[np.uint8],
+    sides: NDArray[np.uint8],
+    grids: NDArray[np.int64],
+    grid: Sequence[int],
+) -> None: ...
+def starts_after(
+    self: History,
+    axes: NDArray[np.uint8],
+    sides: NDArray[np.uint8],
+    grids: NDArray[np.int64],
+    grid: Sequence[int],
+) -> list[int]: ...

@@ -242,18 +242,6 @@ cdef class History:
         own.table_length = extent
         return 0
 
-    def _own(self):
-        """Make `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
-        self.owned = True
-
-    def _grow(self, steps):
-        """Grow by steps (axis, by, side), each as `grow` does, for the array that owns the vectors.
-
-        On an error those before it have been taken.
-        """
-        for axis, by, side in steps:
-            self.grow_axis(axis, by, side)
-
     cdef bint grow_axis(self, object axis, object by, object side) except -1:
         """Grow an axis; returns whether a segment was added."""
         cdef int j = self._axis(axis), which
@@ -288,123 +276,6 @@ cdef class History:
             raise
         return True
 
-    def _mark(self):
-        """Describe the present state for `_rollback`.
-
-        Examples
-        --------
-        >>> history = History((2, 2))
-        >>> mark = history._mark()
-        >>> history._grow([(1, 3, "end")])
-        >>> history._rollback(mark)
-        >>> history.grid, history.segments
-        ((2, 2), 1)
-        """
-        return self.state.n_segments, self._extents(END), self._extents(START)
-
-    def _rollback(self, mark):
-        """Undo all growth since `_mark`; for a growth that failed before its commit.
-
-        Parameters
-        ----------
-        mark : object
-            What `_mark` returned.
-
-        Examples
-        --------
-        See `_mark`.
-        """
-        cdef axial_t *s = &self.state
-        cdef const record_t *last
-        cdef side_t *own
-        cdef int j, side
-        n_segments, *extents = mark
-        while s.n_segments > n_segments:
-            s.n_segments -= 1
-            last = record_of(s, s.n_segments)
-            s.sides[last.side][last.axis].n_segments -= 1
-        for side in range(2):
-            for j in range(s.ndim):
-                own = &s.sides[side][j]
-                own.extent = extents[side][j]
-                # A side of one segment has no table.
-                own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
-
-    def _record(self, segment):
-        """Return the record of a segment in the growth log: its axis, its side, and the grid before it.
-
-        Parameters
-        ----------
-        segment : int
-            In [0, segments).
-
-        Returns
-        -------
-        axis, side : int
-            The side is 0 for the end and 1 for the start.
-        grid : tuple of int
-
-        Examples
-        --------
-        >>> history = History((4, 3))
-        >>> history._grow([(1, 2, "end"), (0, 1, "start")])
-        >>> history._record(0), history._record(1), history._record(2)
-        ((0, 0, (0, 3)), (1, 0, (4, 3)), (0, 1, (4, 5)))
-        """
-        cdef axial_t *s = &self.state
-        cdef int32_t n = self._segment(segment)
-        cdef int j
-        grid = tuple(
-            [extent_before(s, n, j, END) + extent_before(s, n, j, START) for j in range(s.ndim)])
-        return record_of(s, n).axis, record_of(s, n).side, grid
-
-    def _with_axis(self, position):
-        """Return the axial vectors with one axis more, along which every chunk has index 0.
-
-        Parameters
-        ----------
-        position : int
-            Of the new axis, in [0, ndim].
-
-        Returns
-        -------
-        Axial
-            With the same segments, and the same address for every chunk.
-
-        Notes
-        -----
-        O(E k log E) for E segments.  These vectors stay as they are: who reads by them may go on.
-
-        Examples
-        --------
-        >>> history = History((4, 3))
-        >>> history._grow([(1, 2, "end")])
-        >>> wider = history._with_axis(0)
-        >>> wider.grid, wider.segments
-        ((1, 4, 5), 2)
-        """
-        cdef axial_t *s = &self.state
-        cdef const record_t *record
-        cdef int at = position, ndim = s.ndim, j
-        cdef int32_t n = s.n_segments, i
-        cdef uint8_t[::1] axes = np.zeros(n, np.uint8)
-        cdef uint8_t[::1] sides = np.zeros(n, np.uint8)
-        cdef index_t[:, ::1] grids = np.ones((n, ndim + 1), np.int64)
-        grid = [*grid_of(s)[:at], 1, *grid_of(s)[at:]]
-        for i in range(n):
-            record = record_of(s, i)
-            axes[i] = record.axis + (record.axis >= at)
-            sides[i] = record.side
-            for j in range(ndim):
-                grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
-        # The initial segment is a growth of axis 0, from nothing to what it had come to when the
-        # next one began.
-        if at == 0 and ndim:
-            grids[0, 1] = grids[1, 1] if n > 1 else grid[1]
-        axes[0] = 0
-        grids[0, 0] = 0
-        return type(self)._replay(axes, sides, grids, grid)
-
     def _growth(self, segment):
         """Return what a segment made of the grid.
 
@@ -423,7 +294,7 @@ cdef class History:
         Examples
         --------
         >>> history = History((4, 3))
-        >>> history._grow([(1, 2, "end"), (0, 1, "start")])
+        >>> grow_by(history, [(1, 2, "end"), (0, 1, "start")])
         >>> history._growth(1), history._growth(2)
         ((1, 0, (1, 0), (5, 5)), (0, 1, (0, 0), (5, 5)))
         """
@@ -444,148 +315,6 @@ cdef class History:
             raise BoundsError(
                 f"segment {segment} is out of bounds for {self.state.n_segments} segments")
         return <int32_t> n
-
-    @classmethod
-    def _replay(
-        cls, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
-        const index_t[:, :] grids not None, grid
-    ):
-        """Return the axial vectors from a growth log.
-
-        Parameters
-        ----------
-        axes, sides : (n,) array of uint8
-            Axis of each segment, and its side: 0 for the end, 1 for the start.
-        grids : (n, k) array of int64
-            Grid before each segment, each contiguous.
-        grid : sequence of int
-            Grid after the last.
-
-        Raises
-        ------
-        CorruptError
-            The log is no history of growth.
-
-        Examples
-        --------
-        >>> history = History._replay(
-        ...     np.array([0, 1], np.uint8), np.zeros(2, np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
-        >>> history.grid, history.segments
-        ((4, 5), 2)
-        """
-        cdef History self
-        # The initial segment is a growth of axis 0 from nothing.
-        if (axes.shape[0] == 0 or axes[0] != 0 or sides[0] != 0 or grids.shape[1] != len(grid)
-                or any(n < 0 for n in grids[0]) or (len(grid) > 0 and grids[0, 0] != 0)):
-            raise CorruptError("the growth log does not begin with the initial segment")
-        try:
-            self = cls.__new__(cls, [grids[0, j] for j in range(len(grid))])
-        except LimitError as error:
-            raise CorruptError(f"the growth log is no history of growth: {error}") from None
-        self._replay_more(axes[1:], sides[1:], grids[1:], grid)
-        return self
-
-    def _replay_more(
-        self, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
-        const index_t[:, :] grids not None, grid
-    ):
-        """Replay the segments that a growth log has gained.
-
-        Parameters are those of `_replay`; the first segment given follows the last one known.
-
-        Raises
-        ------
-        CorruptError
-            The log is no history of growth; nothing has changed.
-
-        Examples
-        --------
-        >>> history = History((4, 3))
-        >>> history._replay_more(
-        ...     np.array([1], np.uint8), np.array([0], np.uint8), np.array([[4, 3]]), (4, 5))
-        >>> history.grid
-        (4, 5)
-        """
-        cdef axial_t *s = &self.state
-        cdef index_t extents[MAX_NDIM]      # of the grid, before and after
-        cdef index_t last_grid[MAX_NDIM]
-        cdef index_t starts[MAX_NDIM]
-        cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
-        cdef int32_t owned[2][MAX_NDIM]     # segments that are new to each side
-        cdef log_t log
-        cdef Py_ssize_t i, n = axes.shape[0]
-        cdef int ndim = s.ndim, j, side
-        cdef replay_t outcome
-        if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
-                or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
-            raise CorruptError("the growth log is not one of this array")
-        for j in range(ndim):
-            last_grid[j] = grid[j]
-            extents[j] = extent_of(s, j)
-            starts[j] = s.sides[START][j].extent
-            for side in range(2):
-                known[side][j] = s.sides[side][j].extent
-                owned[side][j] = 0
-        log.n = n
-        log.axes = <const char *> &axes[0] if n else NULL
-        log.sides = <const char *> &sides[0] if n else NULL
-        log.grids = <const char *> &grids[0, 0] if n and ndim else NULL
-        log.axes_step = axes.strides[0]
-        log.sides_step = sides.strides[0]
-        log.grids_step = grids.strides[0]
-        log.grid = last_grid
-        mark = self._mark()
-        try:
-            self._make_room(min(n, 0x7FFFFFFF))
-            for i in range(n):
-                if axes[i] < ndim and sides[i] < 2:
-                    owned[sides[i]][axes[i]] += 1
-            for j in range(ndim):
-                for side in range(2):
-                    self._make_room_for_owners(j, side, owned[side][j])
-                if owned[START][j]:
-                    self._note_starts()
-            outcome = replay(s, &log, extents, starts)
-            if outcome == NO_HISTORY:
-                raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
-            if outcome == TOO_MANY:
-                raise too_many()
-            for j in range(ndim):
-                s.sides[END][j].extent = last_grid[j] - starts[j]
-                s.sides[START][j].extent = starts[j]
-            product(s)
-            for j in range(ndim):
-                for side in range(2):
-                    self._update_table(j, side, known[side][j])
-        except LimitError as error:
-            self._rollback(mark)
-            raise CorruptError(f"the growth log is no history of growth: {error}") from None
-        except BaseException:
-            self._rollback(mark)
-            raise
-
-    def _starts_after(self, axes, sides, grids, grid):
-        """Return the chunks at the start of each axis, after a growth log that is not replayed here.
-
-        Parameters are those of `_replay_more`.
-
-        Examples
-        --------
-        >>> history = History((4, 3))
-        >>> history._starts_after(
-        ...     np.array([1], np.uint8), np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
-        [0, 2]
-        """
-        cdef axial_t *s = &self.state
-        starts = list(self._extents(START))
-        last = record_of(s, s.n_segments - 1).axis
-        side = record_of(s, s.n_segments - 1).side
-        before = grid_of(s)
-        for next_axis, next_side, after in [*zip(axes, sides, grids), (0, 0, grid)]:
-            if side == START:
-                starts[last] += int(after[last]) - int(before[last])
-            last, side, before = int(next_axis), next_side, after
-        return starts
 
     cdef int _axis(self, object axis) except -1:
         axis = as_integer(axis)
@@ -627,3 +356,287 @@ cdef class History:
     def segments(self):
         """Number of segments, the initial one included."""
         return self.state.n_segments
+
+
+# -- for the array that owns the vectors, and for its store ----------------------------------------
+
+
+def claim(History self not None):
+    """Make `grow` refuse from now on: an array keeps its chunks in step with these vectors."""
+    self.owned = True
+
+
+def grow_by(History self not None, steps):
+    """Grow by steps (axis, by, side), each as `grow` does, for the array that owns the vectors.
+
+    On an error those before it have been taken.
+    """
+    for axis, by, side in steps:
+        self.grow_axis(axis, by, side)
+
+
+def mark_of(History self not None):
+    """Describe the present state for `roll_back`.
+
+    Examples
+    --------
+    >>> history = History((2, 2))
+    >>> mark = mark_of(history)
+    >>> grow_by(history, [(1, 3, "end")])
+    >>> roll_back(history, mark)
+    >>> history.grid, history.segments
+    ((2, 2), 1)
+    """
+    return self.state.n_segments, self._extents(END), self._extents(START)
+
+
+def roll_back(History self not None, mark):
+    """Undo all growth since `mark_of`; for a growth that failed before its commit.
+
+    Parameters
+    ----------
+    mark : object
+        What `mark_of` returned.
+
+    Examples
+    --------
+    See `mark_of`.
+    """
+    cdef axial_t *s = &self.state
+    cdef const record_t *last
+    cdef side_t *own
+    cdef int j, side
+    n_segments, *extents = mark
+    while s.n_segments > n_segments:
+        s.n_segments -= 1
+        last = record_of(s, s.n_segments)
+        s.sides[last.side][last.axis].n_segments -= 1
+    for side in range(2):
+        for j in range(s.ndim):
+            own = &s.sides[side][j]
+            own.extent = extents[side][j]
+            # A side of one segment has no table.
+            own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
+
+
+def record_at(History self not None, segment):
+    """Return the record of a segment in the growth log: its axis, its side, and the grid before it.
+
+    Parameters
+    ----------
+    segment : int
+        In [0, segments).
+
+    Returns
+    -------
+    axis, side : int
+        The side is 0 for the end and 1 for the start.
+    grid : tuple of int
+
+    Examples
+    --------
+    >>> history = History((4, 3))
+    >>> grow_by(history, [(1, 2, "end"), (0, 1, "start")])
+    >>> record_at(history, 0), record_at(history, 1), record_at(history, 2)
+    ((0, 0, (0, 3)), (1, 0, (4, 3)), (0, 1, (4, 5)))
+    """
+    cdef axial_t *s = &self.state
+    cdef int32_t n = self._segment(segment)
+    cdef int j
+    grid = tuple(
+        [extent_before(s, n, j, END) + extent_before(s, n, j, START) for j in range(s.ndim)])
+    return record_of(s, n).axis, record_of(s, n).side, grid
+
+
+def with_axis(History self not None, position):
+    """Return the axial vectors with one axis more, along which every chunk has index 0.
+
+    Parameters
+    ----------
+    position : int
+        Of the new axis, in [0, ndim].
+
+    Returns
+    -------
+    Axial
+        With the same segments, and the same address for every chunk.
+
+    Notes
+    -----
+    O(E k log E) for E segments.  These vectors stay as they are: who reads by them may go on.
+
+    Examples
+    --------
+    >>> history = History((4, 3))
+    >>> grow_by(history, [(1, 2, "end")])
+    >>> wider = with_axis(history, 0)
+    >>> wider.grid, wider.segments
+    ((1, 4, 5), 2)
+    """
+    cdef axial_t *s = &self.state
+    cdef const record_t *record
+    cdef int at = position, ndim = s.ndim, j
+    cdef int32_t n = s.n_segments, i
+    cdef uint8_t[::1] axes = np.zeros(n, np.uint8)
+    cdef uint8_t[::1] sides = np.zeros(n, np.uint8)
+    cdef index_t[:, ::1] grids = np.ones((n, ndim + 1), np.int64)
+    grid = [*grid_of(s)[:at], 1, *grid_of(s)[at:]]
+    for i in range(n):
+        record = record_of(s, i)
+        axes[i] = record.axis + (record.axis >= at)
+        sides[i] = record.side
+        for j in range(ndim):
+            grids[i, j + (j >= at)] = extent_before(s, i, j, END) + extent_before(s, i, j, START)
+    # The initial segment is a growth of axis 0, from nothing to what it had come to when the
+    # next one began.
+    if at == 0 and ndim:
+        grids[0, 1] = grids[1, 1] if n > 1 else grid[1]
+    axes[0] = 0
+    grids[0, 0] = 0
+    return replay_log(type(self), axes, sides, grids, grid)
+
+
+def replay_log(
+    type kind not None, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
+    const index_t[:, :] grids not None, grid
+):
+    """Return the axial vectors from a growth log.
+
+    Parameters
+    ----------
+    kind : type
+        `History`, or a class that derives from it.
+    axes, sides : (n,) array of uint8
+        Axis of each segment, and its side: 0 for the end, 1 for the start.
+    grids : (n, k) array of int64
+        Grid before each segment, each contiguous.
+    grid : sequence of int
+        Grid after the last.
+
+    Raises
+    ------
+    CorruptError
+        The log is no history of growth.
+
+    Examples
+    --------
+    >>> history = replay_log(History, 
+    ...     np.array([0, 1], np.uint8), np.zeros(2, np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
+    >>> history.grid, history.segments
+    ((4, 5), 2)
+    """
+    cdef History self
+    # The initial segment is a growth of axis 0 from nothing.
+    if (axes.shape[0] == 0 or axes[0] != 0 or sides[0] != 0 or grids.shape[1] != len(grid)
+            or any(n < 0 for n in grids[0]) or (len(grid) > 0 and grids[0, 0] != 0)):
+        raise CorruptError("the growth log does not begin with the initial segment")
+    try:
+        self = kind.__new__(kind, [grids[0, j] for j in range(len(grid))])
+    except LimitError as error:
+        raise CorruptError(f"the growth log is no history of growth: {error}") from None
+    replay_more(self, axes[1:], sides[1:], grids[1:], grid)
+    return self
+
+
+def replay_more(
+    History self not None, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
+    const index_t[:, :] grids not None, grid
+):
+    """Replay the segments that a growth log has gained.
+
+    Parameters are those of `replay_log`; the first segment given follows the last one known.
+
+    Raises
+    ------
+    CorruptError
+        The log is no history of growth; nothing has changed.
+
+    Examples
+    --------
+    >>> history = History((4, 3))
+    >>> replay_more(history, 
+    ...     np.array([1], np.uint8), np.array([0], np.uint8), np.array([[4, 3]]), (4, 5))
+    >>> history.grid
+    (4, 5)
+    """
+    cdef axial_t *s = &self.state
+    cdef index_t extents[MAX_NDIM]      # of the grid, before and after
+    cdef index_t last_grid[MAX_NDIM]
+    cdef index_t starts[MAX_NDIM]
+    cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
+    cdef int32_t owned[2][MAX_NDIM]     # segments that are new to each side
+    cdef log_t log
+    cdef Py_ssize_t i, n = axes.shape[0]
+    cdef int ndim = s.ndim, j, side
+    cdef replay_t outcome
+    if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
+            or (n and ndim > 1 and grids.strides[1] != sizeof(index_t))):
+        raise CorruptError("the growth log is not one of this array")
+    for j in range(ndim):
+        last_grid[j] = grid[j]
+        extents[j] = extent_of(s, j)
+        starts[j] = s.sides[START][j].extent
+        for side in range(2):
+            known[side][j] = s.sides[side][j].extent
+            owned[side][j] = 0
+    log.n = n
+    log.axes = <const char *> &axes[0] if n else NULL
+    log.sides = <const char *> &sides[0] if n else NULL
+    log.grids = <const char *> &grids[0, 0] if n and ndim else NULL
+    log.axes_step = axes.strides[0]
+    log.sides_step = sides.strides[0]
+    log.grids_step = grids.strides[0]
+    log.grid = last_grid
+    mark = mark_of(self)
+    try:
+        self._make_room(min(n, 0x7FFFFFFF))
+        for i in range(n):
+            if axes[i] < ndim and sides[i] < 2:
+                owned[sides[i]][axes[i]] += 1
+        for j in range(ndim):
+            for side in range(2):
+                self._make_room_for_owners(j, side, owned[side][j])
+            if owned[START][j]:
+                self._note_starts()
+        outcome = replay(s, &log, extents, starts)
+        if outcome == NO_HISTORY:
+            raise CorruptError(f"the growth log is no history of growth at segment {s.n_segments}")
+        if outcome == TOO_MANY:
+            raise too_many()
+        for j in range(ndim):
+            s.sides[END][j].extent = last_grid[j] - starts[j]
+            s.sides[START][j].extent = starts[j]
+        product(s)
+        for j in range(ndim):
+            for side in range(2):
+                self._update_table(j, side, known[side][j])
+    except LimitError as error:
+        roll_back(self, mark)
+        raise CorruptError(f"the growth log is no history of growth: {error}") from None
+    except BaseException:
+        roll_back(self, mark)
+        raise
+
+
+def starts_after(History self not None, axes, sides, grids, grid):
+    """Return the chunks at the start of each axis, after a growth log that is not replayed here.
+
+    Parameters are those of `replay_more`.
+
+    Examples
+    --------
+    >>> history = History((4, 3))
+    >>> starts_after(history, 
+    ...     np.array([1], np.uint8), np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
+    [0, 2]
+    """
+    cdef axial_t *s = &self.state
+    starts = list(self._extents(START))
+    last = record_of(s, s.n_segments - 1).axis
+    side = record_of(s, s.n_segments - 1).side
+    before = grid_of(s)
+    for next_axis, next_side, after in [*zip(axes, sides, grids), (0, 0, grid)]:
+        if side == START:
+            starts[last] += int(after[last]) - int(before[last])
+        last, side, before = int(next_axis), next_side, after
+    return starts

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from extarray._core._history import mark_of, roll_back
 from extarray.array.array import ExtArray
 from extarray.array.life import attach_store, replaced_error, show_store
 from extarray.array.resizing import give_back_freed
@@ -216,7 +217,7 @@ class _Block:
                     f"cannot commit {array._name()} with others in the midst of an append to it"
                 )
         for array in self.members:
-            self.marks.append(array.axial._mark())
+            self.marks.append(mark_of(array.axial))
             array._store.group.hold()
 
     def _held(self) -> list[tuple[ExtArray, Any]]:
@@ -267,7 +268,7 @@ class _Block:
             if store.held is None:  # or another thread's, and the files were read anew
                 continue
             if store.group.forget():
-                array.axial._rollback(mark)
+                roll_back(array.axial, mark)
                 array._set_bounds(store.shape, store.offset)
 
 
@@ -289,7 +290,7 @@ def _take_back(array: ExtArray, mark: Any) -> None:
     if store.held is None:  # the block could not even begin
         return
     grown = store.group.roll_back()
-    array.axial._rollback(mark)
+    roll_back(array.axial, mark)
     array._set_bounds(store.shape, store.offset)
     if grown:
         store.group.take_back(array._abandon)
@@ -319,11 +320,11 @@ def _refresh(members: list[ExtArray]) -> bool:
     replayed: list[tuple[ExtArray, Any]] = []
     try:
         for array, store, news in found:
-            replayed.append((array, array.axial._mark()))
+            replayed.append((array, mark_of(array.axial)))
             store.replay(news, array.axial)
     except BaseException:
         for array, mark in replayed:
-            array.axial._rollback(mark)
+            roll_back(array.axial, mark)
         raise
     for array, store, news in found:
         store.adopt(news)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
 
 import numpy as np
 
+from extarray._core._history import with_axis
 from extarray.array.life import Living, attach_store, check_free, places_of, take_layout
 from extarray.array.resizing import (
     Side,
@@ -321,7 +322,7 @@ def add_axis(
         chunks = _inserted(array.chunks, at, extent)
         _check_chunk(array, at, extent)
         attrs = _wider_attrs(array, at, name)
-        axial = array.axial._with_axis(at)
+        axial = with_axis(array.axial, at)
         old = array.axial.size * array.chunk_bytes
         new = old * extent
         if max(new, array.chunk_bytes * extent) >= LIMIT:

@@ -18,6 +18,7 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
+from extarray._core._history import claim
 from extarray.array.facts import Stored
 from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
@@ -208,7 +209,7 @@ def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = 
     header = store.header
     if places is None and axial.size:
         places = places_of(header.chunks, header.order)
-    axial._own()
+    claim(axial)
     array._setup(
         axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from extarray._core._history import grow_by, mark_of, roll_back
 from extarray.common.arguments import as_int
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LimitError, ReserveError, StorageError
@@ -187,7 +188,7 @@ def carry_out(
         raise filling_error(array)
     store, axial = array._store, array.axial
     was_unclean = store.unclean
-    mark = axial._mark() if change.steps else None
+    mark = mark_of(axial) if change.steps else None
     old = size = array._grid_bytes
     is_append = False
     try:
@@ -265,14 +266,14 @@ def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> C
     try:
         _take(array, ahead, old, new)
     except (LimitError, StorageError, ReserveError):
-        array.axial._rollback(mark)
+        roll_back(array.axial, mark)
         return None
     return ahead
 
 
 def _take(array: Resizable, change: Change, old: int, new: int) -> None:
     """Grow the grid by the steps of a change, from `old` to `new` bytes."""
-    array.axial._grow(change.steps)
+    grow_by(array.axial, change.steps)
     if new > old:
         store, runs = array._store, None
         if store.unclean:
@@ -285,7 +286,7 @@ def _take(array: Resizable, change: Change, old: int, new: int) -> None:
 def _take_back_room(array: Resizable, mark: Any, old: int) -> None:
     """Restore the grid to its state at a mark, of `old` bytes."""
     tried = array._grid_bytes
-    array.axial._rollback(mark)
+    roll_back(array.axial, mark)
     if LIMIT > tried > old:
         array._store.release(old)
         array._forget_touched()

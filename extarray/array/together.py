@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from extarray._core._history import mark_of
 from extarray.array.growth import grow
 from extarray.array.life import Living, attach_store, place_elements, show_store
 
@@ -28,13 +29,11 @@ __all__ = [
     "check_out",
     "grow_by",
     "grown_at_start",
-    "mark",
     "note_views",
     "note_written",
     "noted",
     "provide",
     "quiet",
-    "roll_back",
     "show_state",
     "take_room",
     "take_written",
@@ -111,19 +110,9 @@ def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[]
         grow(array, axis, by, at_start, fill)
 
 
-def mark(array: Joined) -> Any:
-    """Return what `roll_back` goes back to."""
-    return array.axial._mark()
-
-
-def roll_back(array: Joined, to: Any) -> None:
-    """Undo what the array's axial vectors have gained since a mark."""
-    array.axial._rollback(to)
-
-
 def grown_at_start(array: Joined) -> tuple[int, ...]:
     """Return the chunks that each axis has grown at its start, also where that is not committed."""
-    starts: tuple[int, ...] = array.axial._mark()[2]
+    starts: tuple[int, ...] = mark_of(array.axial)[2]
     return starts
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray._core._history import replay_log
 from extarray.common.errors import CorruptError
 from extarray.common.limits import limits
 from extarray.format.records import (
@@ -82,7 +83,7 @@ class Log(NamedTuple):
         ------
         CorruptError, MemoryError
         """
-        return Axial._replay(self.axes[:n], self.sides[:n], self.grids[:n], grid)
+        return replay_log(Axial, self.axes[:n], self.sides[:n], self.grids[:n], grid)
 
 
 @dataclass

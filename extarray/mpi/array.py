@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 
+from extarray._core._history import mark_of, roll_back
 from extarray.array import life, together
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, length_of
@@ -529,7 +530,7 @@ class ParallelArray(ParallelIO):
 
     def _follow(self, replica: ReplicaStore, fill: Callable[[], Transfer] | None) -> None:
         """Take part in a change that rank 0 makes, as another rank."""
-        mark = together.mark(self)
+        mark = mark_of(self.axial)
         message = self._agreement.tell()
         if isinstance(message, _Allocation):
             assert fill is not None
@@ -545,7 +546,7 @@ class ParallelArray(ParallelIO):
 
     def _take(self, replica: ReplicaStore, news: News, mark: Any) -> None:
         """Take up what rank 0 has committed."""
-        together.roll_back(self, mark)
+        roll_back(self.axial, mark)
         replica.take(news)
         together.show_state(self, replica.axial)
         self._follow_axes()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray._core._history import record_at, replay_log, replay_more
 from extarray._core._state import Trust
 from extarray.common.errors import CorruptError, PartnerError
 from extarray.format.checksum_table import decode_sums, encode_sums
@@ -54,7 +55,7 @@ class Growth(NamedTuple):
         axial : Axial
             As the first ones were before.
         """
-        axial._replay_more(*self.columns(len(self.grid)), self.grid)
+        replay_more(axial, *self.columns(len(self.grid)), self.grid)
 
     def columns(self, ndim: int) -> _Columns:
         """Return axes, sides and grids as arrays."""
@@ -66,7 +67,8 @@ class Growth(NamedTuple):
 
 def growth_since(axial: Axial, segments: int) -> Growth:
     """Return what axial vectors have gained since they had so many segments."""
-    return Growth(tuple(map(axial._record, range(segments, axial.segments))), axial.grid)
+    records = [record_at(axial, n) for n in range(segments, axial.segments)]
+    return Growth(tuple(records), axial.grid)
 
 
 class News(NamedTuple):
@@ -266,7 +268,7 @@ class ReplicaStore(FileStore):
         if self._rank_sums is not None:
             self._rank_sums.take(self.header)
         growth = news.growth
-        self.axial = Axial._replay(*growth.columns(self.header.ndim), growth.grid)
+        self.axial = replay_log(Axial, *growth.columns(self.header.ndim), growth.grid)
 
     def watch_file(self) -> None:
         """Open what tells of cuts that a writer outside makes, and of checksums.

@@ -14,6 +14,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
+from extarray._core._history import record_at
 from extarray._core._mapping import Users
 from extarray._core._state import Trust
 from extarray.common.arguments import check_choice
@@ -229,7 +230,7 @@ class FileStore(Allocator):
             grid=axial.grid,
             growth=growth,
         )
-        fresh = encode_fresh(self.header, first, [axial._record(0)], attrs, LIVE_SLOTS[:1])
+        fresh = encode_fresh(self.header, first, [record_at(axial, 0)], attrs, LIVE_SLOTS[:1])
         self._take(fresh)
         self.reserve(0, data_bytes)
         if self.header.checksum:

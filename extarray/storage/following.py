@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from extarray._core._history import mark_of, replay_more, roll_back, starts_after
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import CorruptError, FormatError, ShapeError
 from extarray.format.constants import CELL, LIVE_SLOTS
@@ -233,12 +234,12 @@ class Follower(StateReader):
     def replay(self, news: News, axial: Axial) -> None:
         """Grow the axial vectors as the news tell; on an error they are as before."""
         assert news.log is not None
-        mark = axial._mark()
+        mark = mark_of(axial)
         try:
-            axial._replay_more(*news.log, news.state.grid)
+            replay_more(axial, *news.log, news.state.grid)
             self._check_state(news.state, news.extents)
         except CorruptError as error:
-            axial._rollback(mark)
+            roll_back(axial, mark)
             raise CorruptError(f"'{self.path}.xmd': {error}") from None
 
     def adopt(self, news: News) -> None:
@@ -358,7 +359,7 @@ class Follower(StateReader):
                     continue
             else:
                 raise CorruptError(f"'{self.path}.xmd': no superblock is whole")
-        starts = axial._starts_after(*log, state.grid)
+        starts = starts_after(axial, *log, state.grid)
         zero = [n * c - b for n, c, b in zip(starts, self.header.chunks, state.offset, strict=True)]
         low = [-n for n in zero]
         return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray._core._history import record_at, replay_log
 from extarray._core._mapping import Region, Users
 from extarray.common.threads import run_in_shares
 from extarray.grid.bounds import Bounds
@@ -135,11 +136,12 @@ class MemoryStore:
         CorruptError
             They have another number of axes: it was about to add one.
         """
-        records = [axial._record(n) for n in range(axial.segments)]
+        records = [record_at(axial, n) for n in range(axial.segments)]
         # The grid before a growth that counts is smaller than the one that counts.
         known = [r for n, r in enumerate(records) if not n or any(map(lt, r[2], self.grid))]
         axes, sides, grids = zip(*known, strict=True)
-        found = Axial._replay(
+        found = replay_log(
+            Axial,
             np.array(axes, np.uint8),
             np.array(sides, np.uint8),
             np.array(grids, np.int64).reshape(len(known), -1 if axial.grid else 0),

@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from extarray._core._history import record_at
 from extarray.common.errors import StorageError
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS
 from extarray.format.directory import BlockKind
@@ -72,7 +73,7 @@ def add_axis(
                 superseded=False,
             )
             sums = _sums_for(pair, header)
-            records = [axial._record(n) for n in range(axial.segments)]
+            records = [record_at(axial, n) for n in range(axial.segments)]
             slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
             fresh = encode_fresh(header, state, records, attrs, slots, _members(pair))
             _hand_on(pair, fresh)

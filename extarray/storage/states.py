@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray._core._axial import Axial
+from extarray._core._history import record_at, replay_log
 from extarray.common.errors import (
     CorruptError,
     FormatError,
@@ -310,7 +311,7 @@ class StateReader:
     def _whole(self, slot: int, state: Superblock) -> WholeState:
         """Return a state with all that belongs to it; raise CorruptError if any is damaged."""
         log, extents = read_records(self._metadata, self.header, (), 0, state.n_segments)
-        axial = Axial._replay(*log, state.grid)
+        axial = replay_log(Axial, *log, state.grid)
         self._check_state(state, extents)
         return WholeState(slot, state, axial, self._read_attrs(state), extents)
 
@@ -574,5 +575,5 @@ def append_records(
             end += room
         place = segment - extent_capacity(0) * (2**number - 1)
         offset = extents[number] + EXTENT_HEAD_BYTES + place * size
-        file.write(encode_record(*axial._record(segment), uuid), offset)
+        file.write(encode_record(*record_at(axial, segment), uuid), offset)
     return extents, end

@@ -17,6 +17,7 @@ from peaks import FREED_AT_ONCE
 from strategies import built, cases, sides
 
 import extarray as xa
+from extarray._core._history import mark_of
 from extarray._core._mapping import Counter
 from extarray.array import resizing
 from extarray.format.constants import LIMIT
@@ -501,7 +502,7 @@ def test_the_grid_gains_the_chunks_that_are_missing(extent, chunk, before, low, 
         if wanted * chunk < LIMIT:
             assert array._allocate((0, low), (0, high), LIMIT) == (0, rows)
             assert axial.grid == (0, wanted)
-            assert axial._mark()[2] == (0, rows + -(-before // chunk))
+            assert mark_of(axial)[2] == (0, rows + -(-before // chunk))
         else:
             with pytest.raises(xa.LimitError, match="axis 1"):
                 array._allocate((0, low), (0, high), LIMIT)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray._core._history import mark_of
 from extarray.common.limits import limits
 from extarray.mpi.file_views import Rounds
 from extarray.mpi.plans import FileLayout, query_jobs
@@ -180,7 +181,7 @@ def slices(n):
 
 
 def layout_of(a, stage):
-    starts = a.axial._mark()[2]
+    starts = mark_of(a.axial)[2]
     offset = [n * c - o for n, c, o in zip(starts, a.chunks, a.origin, strict=True)]
     return FileLayout(a.axial, a.chunks, tuple(offset), a.order, a.itemsize, stage)
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray._core._history import record_at
 from extarray.array import group
 from extarray.storage.filesystem import File
 
@@ -36,7 +37,7 @@ def trio(tmp_path, engine):
 
 def facts(array):
     """All that a rolled back block must leave as it was."""
-    segments = [array.axial._record(s) for s in range(array.axial.segments)]
+    segments = [record_at(array.axial, s) for s in range(array.axial.segments)]
     found = [array.shape, array.grid, array.origin, segments, dict(array.attrs)]
     if array.path is not None:
         found.append(os.path.getsize(f"{array.path}.xta"))
