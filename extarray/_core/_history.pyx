@@ -520,7 +520,7 @@ def replay_log(
 
     Examples
     --------
-    >>> history = replay_log(History, 
+    >>> history = replay_log(History,
     ...     np.array([0, 1], np.uint8), np.zeros(2, np.uint8), np.array([[0, 3], [4, 3]]), (4, 5))
     >>> history.grid, history.segments
     ((4, 5), 2)
@@ -554,7 +554,7 @@ def replay_more(
     Examples
     --------
     >>> history = History((4, 3))
-    >>> replay_more(history, 
+    >>> replay_more(history,
     ...     np.array([1], np.uint8), np.array([0], np.uint8), np.array([[4, 3]]), (4, 5))
     >>> history.grid
     (4, 5)
@@ -626,7 +626,7 @@ def starts_after(History self not None, axes, sides, grids, grid):
     Examples
     --------
     >>> history = History((4, 3))
-    >>> starts_after(history, 
+    >>> starts_after(history,
     ...     np.array([1], np.uint8), np.array([1], np.uint8), np.array([[4, 3]]), (4, 5))
     [0, 2]
     """

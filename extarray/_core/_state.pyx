@@ -9,33 +9,11 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 
 from ._axial cimport Axial
-from ._vectors cimport END, START, extent_of, product
+from ._vectors cimport START, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Users
-from ._types cimport (
-    MAX_NDIM, ceil_div, floor_div, index_t, xa_add_overflows, xa_mul_overflows,
-)
+from ._types cimport MAX_NDIM, index_t
 
-from extarray.common.errors import ClosedError, LimitError, ShapeError
-
-
-cdef bint holding(
-    index_t start, index_t stop, index_t before, index_t chunk, index_t extent, index_t limit,
-    index_t *rows, index_t *total
-) noexcept nogil:
-    """Find what an axis of `extent` chunks needs to hold elements start ... stop - 1: chunks at its
-    start, and chunks in all.
-
-    `before` is what its grid has before element 0.  Returns whether all of them have fewer than
-    `limit` elements.
-    """
-    cdef index_t end, elements
-    if start <= -limit or xa_add_overflows(stop, before, &end):
-        return False
-    rows[0] = max(0, -floor_div(start + before, chunk))
-    return not (
-        xa_add_overflows(rows[0], max(extent, ceil_div(end, chunk)), total)
-        or xa_mul_overflows(total[0], chunk, &elements)
-        or elements >= limit)
+from extarray.common.errors import ClosedError, ShapeError
 
 
 cdef tuple as_tuple(const index_t *values, int n):
@@ -273,71 +251,10 @@ cdef class ArrayState:
         self.users = own
         self.show(frame)
 
-    def _hold(self, ArrayState array not None):
-        """Show another array as it is now, whatever becomes of it.
-
-        Reading and writing go on with the bounds, the layout and the chunks of this moment.  What is
-        written counts as written to the other one, and nothing is once that is closed.
-        """
-        self.original = array
-        self.host = array.host
-        self.frame = array.frame
-        self.users = array.users
-        self.writes = array.writes
-        self.view_region = array.view_region
-        self.changes = array.changes
-        self.lent = array.lent
-        self.log = array.log
-
-    def _verify_reads(self):
-        """In an array that `_hold` made: from now on verify the chunks that are read."""
-        cdef Frame before = self.frame
-        cdef Frame frame
-        if before.trust is None or before.now.verifies:
-            return
-        frame = before.copied()
-        frame.now.verifies = True
-        frame.now.reads_direct = frame.now.writes_direct = False
-        frame.epoch = before.epoch
-        if frame.epoch is not None:
-            frame.epoch.n_users += 1
-        self.frame = frame
-
     @property
     def _original(self):
         """The array that this one shows as it was; None where this is no such array."""
         return self.original
-
-    def _allocate(self, low, high, index_t limit):
-        """Grow the grid to hold elements low ... high - 1; returns the rows added at the starts.
-
-        No `low`: the starts stay.  It is a LimitError where an axis would have `limit` elements,
-        those beside the bounds counted; the grid may have grown along others then.
-        """
-        cdef index_t rows, extent, total
-        cdef Frame frame = self.frame
-        cdef int j, ndim = frame.now.layout.ndim
-        added = [0] * ndim
-        for j in range(ndim):
-            if low is None and high[j] <= frame.now.bounds[j]:
-                continue
-            extent = extent_of(&frame.vectors.state, j)
-            try:
-                fits = holding(
-                    0 if low is None else low[j], high[j], frame.now.layout.offset[j],
-                    frame.now.layout.chunk[j], extent, limit, &rows, &total)
-            except OverflowError:
-                fits = False
-            if not fits:
-                raise LimitError(
-                    f"cannot grow axis {j} so far: with its chunks it would have 2**63 elements, or "
-                    "nearly")
-            if rows:
-                frame.vectors.extend(j, START, rows)
-                added[j] = rows
-            if total > rows + extent:
-                frame.vectors.extend(j, END, total - rows - extent)
-        return tuple(added)
 
     def _set_bounds(self, shape, offset):
         """Publish bounds: what lies inside them is there to be read.
@@ -400,12 +317,6 @@ cdef class ArrayState:
             frame.touched = fresh
             frame.now.layout.touched = fresh.root
             self.show(frame)
-
-    def _abandon(self, start):
-        """Leave what lies behind `start` bytes of the file to views alone, without the file."""
-        for region in (self.frame.region, self.view_region):
-            if region is not None:
-                region.abandon(start)
 
     # -- what the array is -------------------------------------------------------------------
 
@@ -594,3 +505,45 @@ cdef class ArrayState:
             raise ShapeError(
                 f"{self._name()} has gained an axis while a selection or a view of it was in use: it "
                 f"has {self.frame.now.layout.ndim} axes now, and had {ndim}; make it anew")
+
+
+# -- for the room of arrays ------------------------------------------------------------------------
+
+
+def hold(ArrayState self not None, ArrayState array not None):
+    """Make an array show another one as it is now, whatever becomes of that.
+
+    Reading and writing go on with the bounds, the layout and the chunks of this moment.  What is
+    written counts as written to the other one, and nothing is once that is closed.
+    """
+    self.original = array
+    self.host = array.host
+    self.frame = array.frame
+    self.users = array.users
+    self.writes = array.writes
+    self.view_region = array.view_region
+    self.changes = array.changes
+    self.lent = array.lent
+    self.log = array.log
+
+
+def verify_reads(ArrayState self not None):
+    """From now on verify the chunks that are read, of an array that `hold` was called for."""
+    cdef Frame before = self.frame
+    cdef Frame frame
+    if before.trust is None or before.now.verifies:
+        return
+    frame = before.copied()
+    frame.now.verifies = True
+    frame.now.reads_direct = frame.now.writes_direct = False
+    frame.epoch = before.epoch
+    if frame.epoch is not None:
+        frame.epoch.n_users += 1
+    self.frame = frame
+
+
+def abandon(ArrayState self not None, start):
+    """Leave what lies behind `start` bytes of the file to views alone, without the file."""
+    for region in (self.frame.region, self.view_region):
+        if region is not None:
+            region.abandon(start)

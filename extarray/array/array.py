@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 import numpy as np
 
 from extarray._core._array import ArrayCore
+from extarray._core._state import verify_reads
 from extarray.array import (
     copies,
     facts,
@@ -1485,7 +1486,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def _verified(self) -> Self:
         held = self._held()
-        held._verify_reads()
+        verify_reads(held)
         return held
 
     def _released(self) -> Self:

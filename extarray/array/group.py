@@ -7,10 +7,12 @@ import errno
 import itertools
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from extarray._core._history import mark_of, roll_back
+from extarray._core._state import abandon
 from extarray.array.array import ExtArray
 from extarray.array.life import attach_store, replaced_error, show_store
 from extarray.array.resizing import give_back_freed
@@ -293,7 +295,7 @@ def _take_back(array: ExtArray, mark: Any) -> None:
     roll_back(array.axial, mark)
     array._set_bounds(store.shape, store.offset)
     if grown:
-        store.group.take_back(array._abandon)
+        store.group.take_back(partial(abandon, array))
         array._forget_touched()
         attach_store(array)
 

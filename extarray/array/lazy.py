@@ -39,7 +39,7 @@ from extarray.selection.parts import (
 from extarray.selection.placement import Placement, index_of_element
 from extarray.selection.query import Bounds, Query
 from extarray.selection.transfers import check_values, read_query, write_query
-from extarray.streaming.blocks import Source
+from extarray.streaming.blocks import Source, write_exactly
 from extarray.streaming.dask import builds_graph, to_dask
 from extarray.streaming.elementwise import apart, stream
 from extarray.streaming.limits import check_result
@@ -384,7 +384,7 @@ class LazyView(NumpyMixin):
         held = self._held()
         place = held._locate(selection)
         if place is not None:
-            held._array._write_exact(place, values)
+            write_exactly(held._array, place, values)
             return
         write_index(held, selection, values)
 

@@ -19,6 +19,7 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray._core._history import claim
+from extarray._core._state import hold
 from extarray.array.facts import Stored
 from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
@@ -310,10 +311,11 @@ def held(array: Living) -> Any:
     if array._original is not None:
         return array
     array._check()
+    now: Any = array
     cls: Any = type(array)
     # Not by __new__ of a user's class, which may take arguments.
     new = ArrayCore.__new__(cls)
-    new._hold(array)
+    hold(new, now)
     for name in _slots(cls):
         if hasattr(array, name):
             setattr(new, name, getattr(array, name))

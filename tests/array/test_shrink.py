@@ -17,10 +17,8 @@ from peaks import FREED_AT_ONCE
 from strategies import built, cases, sides
 
 import extarray as xa
-from extarray._core._history import mark_of
 from extarray._core._mapping import Counter
 from extarray.array import resizing
-from extarray.format.constants import LIMIT
 from extarray.storage.filesystem import File
 
 FILLS = [0, 7]
@@ -483,30 +481,6 @@ def test_a_cut_of_very_many_runs(path, engine, in_block):
         assert_same(array[:5, :5], np.pad(np.full((3, 3), 7, "u1"), (0, 2)))
         assert not array[-6:, -3:].any()
     assert xa.check(path).ok
-
-
-@given(
-    st.integers(0, 9),
-    st.integers(1, 9) | st.integers(2**58, 2**61),
-    st.integers(0, 20),
-    st.integers(-30, 0) | st.integers(-(2**63) - 9, 9 - 2**62),
-    st.integers(0, 30) | st.integers(2**62, 2**63 + 9),
-)
-def test_the_grid_gains_the_chunks_that_are_missing(extent, chunk, before, low, high):
-    with xa.create(None, (0, extent), "i1", chunks=(1, chunk)) as array:
-        array.extend(1, before, side="start")
-        axial, (_, n) = array.axial, array.grid
-        offset = array._store.offset[1]
-        rows = max(0, -((low + offset) // chunk))
-        wanted = rows + max(n, -(-(high + offset) // chunk))
-        if wanted * chunk < LIMIT:
-            assert array._allocate((0, low), (0, high), LIMIT) == (0, rows)
-            assert axial.grid == (0, wanted)
-            assert mark_of(axial)[2] == (0, rows + -(-before // chunk))
-        else:
-            with pytest.raises(xa.LimitError, match="axis 1"):
-                array._allocate((0, low), (0, high), LIMIT)
-            assert axial.grid == (0, n)
 
 
 def test_an_unseal_that_fails_is_made_up_for(path, engine, monkeypatch):

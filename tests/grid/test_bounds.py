@@ -216,3 +216,26 @@ def test_an_axis_that_would_be_too_long(at_start):
         to_box(old, chunks, (0, 0), (5, 5), LIMIT, ((-LIMIT, 0), (5, 5)))
     small = along_axis(old, chunks, 1, 4, at_start, LIMIT)
     assert small.ahead(decode_policy(encode_policy(("linear", 2**20))), 2**20) is None
+
+
+@given(
+    st.integers(0, 9),
+    st.integers(1, 9) | st.integers(2**58, 2**61),
+    st.integers(0, 20),
+    st.integers(-30, 0) | st.integers(-(2**63) - 9, 9 - 2**62),
+    st.integers(0, 30) | st.integers(2**62, 2**63 + 9),
+)
+def test_the_grid_gains_the_chunks_that_are_missing(extent, chunk, before, low, high):
+    at_start = -(-before // chunk)  # the array has grown there by so many elements
+    offset, n = at_start * chunk - before, at_start + -(-extent // chunk)
+    old = Bounds((0, before + extent), (0, offset), (0, n))
+    rows = max(0, -((low + offset) // chunk))
+    wanted = rows + max(n, -(-(high + offset) // chunk))
+    room = (0, low), (0, high)
+    if wanted * chunk < LIMIT:
+        change = to_box(old, (1, chunk), (0, 0), old.shape, LIMIT, room)
+        assert change.after.grid == (0, wanted)
+        assert change.rows == (0, rows)
+    else:
+        with pytest.raises(LimitError, match="axis 1"):
+            to_box(old, (1, chunk), (0, 0), old.shape, LIMIT, room)
