@@ -731,6 +731,7 @@ while array.ndim < 32:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(script, path, engine):
     """Whenever it is killed: it opens, its elements are there, and the next one goes on."""
     xa.create(path, (1, 2), chunks=(2, 2), attrs={"ndim": 2}, engine=engine).close()

@@ -90,6 +90,7 @@ print(states)
 """
 
 
+@pytest.mark.slow
 def test_readers_find_whole_commits_while_a_writer_makes_them(disk, script):
     """EXTARRAY_TEST_COMMITS says how many; readers and writer never wait for one another."""
     commits = int(os.environ.get("EXTARRAY_TEST_COMMITS", 2000))
@@ -157,6 +158,7 @@ def test_what_is_cut_off_before_it_was_seen(memory):
         assert [selection[0] for selection, _ in news] == [slice(0, 1)]
 
 
+@pytest.mark.slow
 def test_what_comes_after_a_cut(memory):
     with memory.array((5, 1), "i4", chunks=(2, 1)) as array:
         found = []

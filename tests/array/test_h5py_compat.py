@@ -355,6 +355,7 @@ def test_partial_fit(source):
     assert np.allclose(parts.var_, scaler.var_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_estimators_in_workers(source, backend):
     pytest.importorskip("sklearn")

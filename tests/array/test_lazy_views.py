@@ -727,6 +727,7 @@ def peak(call) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(disk):
     with disk.array((1500, 1200), "f8", chunks=(200, 100)) as array, disk.array((1200,)) as row:
         array[...] = 2

@@ -667,6 +667,7 @@ run("rows", "64 MiB", chunks=(300, 300))
 """
 
 
+@pytest.mark.slow
 def test_the_memory_bound_holds(script):
     calls = {
         'run("rows", "8 MiB", chunks=(2048, 8))': 8,

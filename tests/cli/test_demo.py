@@ -141,6 +141,7 @@ class TestMainJob:
         (reader,) = readers
         assert reader._process.returncode == 0
 
+    @pytest.mark.slow
     def test_the_order_depends_on_the_seed_alone(self, run):
         orders = []
         for seed in (1, 1, 2):
@@ -149,6 +150,7 @@ class TestMainJob:
                 orders.append(a.attrs["pieces"])
         assert orders[0] == orders[1] != orders[2]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", ["i2", ">u2", "f4", ">f8", "u1"])
     def test_data_types(self, run, scene_file, dtype):
         scene = make_scene((11, 9, 7), "u1").astype(dtype)
@@ -161,12 +163,14 @@ class TestMainJob:
         assert got.dtype == scene.dtype
         assert got.tobytes() == scene.tobytes()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 40, 1), (2, 3, 1), (5, 1, 30)])
     def test_thin_scenes(self, run, scene_file, shape):
         np.save(scene_file, make_scene(shape))
         assert run()[0] == 0
         np.testing.assert_array_equal(restored(run.out / "scene"), make_scene(shape))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("option", "chunks"), [("4", (4, 4, 4)), ("5,6,7", (5, 6, 7)), ("64", (64, 64, 64))]
     )
@@ -175,6 +179,7 @@ class TestMainJob:
         with xa.open(run.out / "scene") as a:
             assert a.chunks == chunks
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("value", [np.nan, -0.0])
     def test_values_that_equality_does_not_tell(self, run, scene_file, value):
         scene = make_scene(dtype="f8")

@@ -273,6 +273,7 @@ def assert_samples(axial, replay) -> None:
     assert [replay.address(index) for index in at_edges.tolist()] == edges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starts", [0, 0.4])
 @pytest.mark.parametrize("ndim", range(1, 9))
 def test_thousands_of_growths(ndim, starts):

@@ -80,6 +80,7 @@ def test_a_read_that_overlaps_close_gives_its_data_or_says_so(factory, read):
         assert seen <= {2.0, 1.0}, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_another_process_cuts_is_never_seen_as_zeros(disk, read):
     """Nor while this one refreshes, or closes."""

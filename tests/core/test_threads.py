@@ -121,6 +121,7 @@ def test_writers_of_disjoint_elements(factory):
         assert (array[...] == 59).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "threads"), [("C", 2), ("C", 8), ("F", 3), ("Z", 3)])
 def test_the_number_of_threads_makes_no_difference(factory, order, threads):
     """Large enough to be shared out: reads, writes, casts, both orders of the result."""

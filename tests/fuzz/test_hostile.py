@@ -581,6 +581,7 @@ def test_lists_of_members(pair, size, body):
     xa.create(path, (1,), overwrite=True).close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "at, kind, value",
     [

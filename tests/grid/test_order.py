@@ -141,6 +141,7 @@ def test_positions_of_a_whole_cube_are_its_keys(name, bits, ndim):
     np.testing.assert_array_equal(order.positions(cube, name), keys[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CURVES)
 @pytest.mark.parametrize(
     "chunks",

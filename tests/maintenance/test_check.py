@@ -788,6 +788,7 @@ class Failing:
         return self.left <= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True], ids=["fails", "half"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_repair_that_fails_at_any_write_can_be_done_again(pair, monkeypatch, damage, half):

@@ -17,6 +17,7 @@ def test_selections(mpirun, path, ranks):
     mpirun(ranks, "selections.py", path, "mpi-io", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 def test_selections_on_other_engines(mpirun, path, engine):
     mpirun(2, "selections.py", path, engine, 0)
@@ -39,6 +40,7 @@ def test_zones_where_mpi_allows_one_thread(mpiexec, script, path):
     mpirun(2, "zones.py", path, "mpi-io")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine", "seed"),
     [(2, "mpi-io", 1), (4, "mpi-io", 3), (2, "mmap", 4)],
@@ -52,6 +54,7 @@ def test_growth_leaves_the_bytes_of_a_serial_run(mpirun, script, tmp_path, ranks
         assert names[0].read_bytes() == names[1].read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "engine"), [(1, "mpi-io"), (3, "mpi-io"), (2, "mmap")])
 def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
     mpirun(ranks, "errors.py", path, engine)
@@ -109,6 +112,7 @@ def test_a_rank_that_fails_leaves_the_array_whole(mpirun, path):
     assert check_planes(path) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.11])
 def test_a_program_that_is_killed_leaves_the_array_whole(mpirun, path, seconds):
     process = mpirun.start(2, "appending.py", path, 0)

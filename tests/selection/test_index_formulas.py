@@ -57,6 +57,7 @@ def same_answers(libraries, grid, axes, by):
         assert structure.nbytes > 0
 
 
+@pytest.mark.slow
 @given(history=histories())
 def test_equal_answers_in_random_histories(libraries, history):
     same_answers(libraries, *history)

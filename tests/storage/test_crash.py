@@ -70,6 +70,7 @@ COMMITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
 @pytest.mark.parametrize("segments", [2, 64])
 def test_torn_commits(disk, tmp_path, commit, segments):
@@ -118,6 +119,7 @@ with xa.open(sys.argv[1], mode="r+", engine=sys.argv[2]) as array:
 """
 
 
+@pytest.mark.slow
 def test_killed_while_it_grows(script, path, engine):
     """After each kill the array opens, holds whole appends only, and grows on."""
     xa.create(path, shape=(1, 1), dtype="i4", chunks=(4, 3), fill_value=-1).close()

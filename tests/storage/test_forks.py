@@ -139,6 +139,7 @@ w.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method, when", [("refresh", "before"), ("replay", "behind"), ("adopt", "behind")]
 )

@@ -120,6 +120,7 @@ class Recorder:
 GROUPS = [["abc", "abc"], ["abc", "bca"], ["ab", "ac"], ["abc", "ca"], ["ca", "ab", "cb"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", GROUPS, ids="-".join)
 def test_stopped_at_each_write_and_opened_in_every_order(tmp_path, monkeypatch, groups):
     folder = tmp_path / "fleet"
@@ -219,6 +220,7 @@ class Faults:
         return wrapper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["before", "half", "behind"])
 def test_each_failure_leaves_all_as_before(tmp_path, monkeypatch, how):
     for number in itertools.count():
@@ -663,6 +665,7 @@ print(rows)
 """
 
 
+@pytest.mark.slow
 def test_killed_with_readers_at_work(tmp_path, script):
     assert int(script(KILLED, tmp_path, 25, 0)) > 25
 
