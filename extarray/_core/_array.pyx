@@ -33,6 +33,7 @@ from ._state cimport Frame, frame_t
 from ._transfers cimport Transfers, block_limit
 from ._types cimport MAX_NDIM, index_t
 
+from extarray._core._transfers import note_written
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -516,7 +517,7 @@ cdef class ArrayCore(Transfers):
             owner.region = region = self._mapped(frame, (address + 1) * size)
         if frame.sums is not None:
             self.writes.shown.add(address)
-            self._note_written(np.array([address]))
+            note_written(self, np.array([address]))
         if is_hole:
             self._fill_hole(region, address * size, size)
             touched_set(frame.touched.root, address)

@@ -440,45 +440,6 @@ cdef class Transfers(ArrayState):
         self.writes.n_going += 1
         return 0
 
-    @property
-    def _quiet(self):
-        """A number that stays the same as long as nothing is written; None while something is, or
-        may be through a view, and for ever where what was written could not be noted, or is not."""
-        cdef Writes writes = self.writes
-        if writes is None or writes.n_going or writes.shown or touched_missed(writes.written.root):
-            return None
-        return writes.n_begun
-
-    def _take_written(self, index_t first, index_t limit):
-        """Addresses, from `first` on, of chunks that were written since they were taken last.
-
-        At most `limit` of them, in order.
-        """
-        addresses = np.empty(limit, np.int64)
-        cdef index_t[::1] taken = addresses
-        return addresses[:touched_take(self.writes.written.root, first, limit, &taken[0])]
-
-    def _note_written(self, const index_t[::1] addresses not None):
-        """Count chunks as written."""
-        cdef Frame frame = self._writable()
-        cdef index_t address
-        self._begin_write(frame)
-        self.writes.n_going -= 1
-        for address in addresses:
-            if frame.trust is not None:
-                touched_set(frame.trust.known.root, address)
-            touched_set(self.writes.written.root, address)
-
-    def _note_shown(self, bint last):
-        """Count chunks as written that views for writing are out of.
-
-        After the `last` time, nobody is told of what is written through them.
-        """
-        if self.writes.shown:
-            self._note_written(np.fromiter(self.writes.shown, np.int64))
-        if last:
-            self.writes.shown.clear()
-
     cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Write an array of this dtype, which broadcasts to the shape of a selection."""
         if frame.sums is None:
@@ -814,3 +775,51 @@ cdef int fill_cut(
 cdef index_t block_limit() except -1:
     # Half for the block, half for what NumPy's cast may need beside it.
     return max(1, <index_t> config.max_memory // 2)
+
+
+# -- notes of what was written, for the store that keeps checksums ---------------------------------
+
+
+def quiet_number(Transfers self not None):
+    """Return a number that stays the same as long as nothing is written.
+
+    None while something is written, or may be through a view, and for ever where what was written
+    could not be noted, or is not.
+    """
+    cdef Writes writes = self.writes
+    if writes is None or writes.n_going or writes.shown or touched_missed(writes.written.root):
+        return None
+    return writes.n_begun
+
+
+def take_written(Transfers self not None, index_t first, index_t limit):
+    """Take the addresses, from `first` on, of chunks that were written since they were taken last.
+
+    At most `limit` of them, in order.
+    """
+    addresses = np.empty(limit, np.int64)
+    cdef index_t[::1] taken = addresses
+    return addresses[:touched_take(self.writes.written.root, first, limit, &taken[0])]
+
+
+def note_written(Transfers self not None, const index_t[::1] addresses not None):
+    """Count chunks as written."""
+    cdef Frame frame = self._writable()
+    cdef index_t address
+    self._begin_write(frame)
+    self.writes.n_going -= 1
+    for address in addresses:
+        if frame.trust is not None:
+            touched_set(frame.trust.known.root, address)
+        touched_set(self.writes.written.root, address)
+
+
+def note_shown(Transfers self not None, bint last):
+    """Count chunks as written that views for writing are out of.
+
+    After the `last` time, nobody is told of what is written through them.
+    """
+    if self.writes.shown:
+        note_written(self, np.fromiter(self.writes.shown, np.int64))
+    if last:
+        self.writes.shown.clear()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeVar
 import numpy as np
 
 from extarray._core._history import with_axis
+from extarray._core._transfers import note_written
 from extarray.array.life import Living, attach_store, check_free, places_of, take_layout
 from extarray.array.resizing import (
     Side,
@@ -44,7 +45,7 @@ from extarray.streaming.blocks import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from extarray.array.resizing import Resizable
     from extarray.grid.bounds import Index
@@ -292,7 +293,6 @@ class Widened(Living, Protocol):
     """An array that gains an axis."""
 
     def _verify_all(self) -> None: ...
-    def _note_written(self, addresses: NDArray[np.int64]) -> None: ...
 
 
 def add_axis(
@@ -349,7 +349,8 @@ def add_axis(
                 if store.sums is not None:
                     attach_store(array)
                     if new > old or store.sums.lost:
-                        array._note_written(np.arange(axial.size))
+                        core: Any = array
+                        note_written(core, np.arange(axial.size))
             elif new > old:
                 store.release(old)
 

@@ -20,6 +20,7 @@ from extarray._core._array import ArrayCore
 from extarray._core._axial import Axial
 from extarray._core._history import claim
 from extarray._core._state import hold
+from extarray._core._transfers import note_shown
 from extarray.array.facts import Stored
 from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
@@ -120,7 +121,6 @@ class Living(Stored, Resizable, Protocol):
     @property
     def _original(self) -> Any: ...
     def _serve(self, host: Host) -> None: ...
-    def _note_shown(self, last: bool) -> None: ...
     def _asked(self, addresses: Iterable[int]) -> list[int]: ...
     def _know(self, addresses: NDArray[np.int64]) -> None: ...
     # Where several processes have it open together, these are of all.
@@ -529,7 +529,7 @@ def flush_store(array: Living, last: bool) -> None:
         store.flush()
         return
     core: Any = array
-    array._note_shown(last)
+    note_shown(core, last)
     quiet = store.renew_sums(core)
     store.flush()
     store.sums.settle(core, quiet)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray._core._history import grow_by, mark_of, roll_back
+from extarray._core._transfers import note_written
 from extarray.common.arguments import as_int
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LimitError, ReserveError, StorageError
@@ -97,7 +98,6 @@ class Resizable(Protocol):
     def _place_elements(self) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
     def _forget_touched(self) -> None: ...
-    def _note_written(self, addresses: NDArray[np.int64]) -> None: ...
     def _read_box(self, start: Sequence[int], stop: Sequence[int]) -> NDArray[Any]: ...
     def _write_box(
         self, start: Sequence[int], stop: Sequence[int], values: NDArray[Any]
@@ -518,12 +518,13 @@ def _are_in(array: Resizable, box: Box, addresses: NDArray[np.int64]) -> NDArray
 def _note_bytes(array: Resizable, start: int, stop: int) -> None:
     """Note as written the chunks in which bytes start ... stop - 1 of the file lie."""
     first, last = start // array.chunk_bytes, -(-stop // array.chunk_bytes)
+    core: Any = array
     sums = array._store.sums
     assert sums is not None
     if not any(array._store.header.fill):  # beyond the table are holes: their sums stay right
         last = min(last, sums.reach)
     for low in range(first, last, MANY):
-        array._note_written(np.arange(low, min(last, low + MANY)))
+        note_written(core, np.arange(low, min(last, low + MANY)))
 
 
 def _in_bytes(array: Resizable, pieces: Iterable[Runs]) -> Iterator[tuple[int, int]]:

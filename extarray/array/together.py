@@ -29,14 +29,10 @@ __all__ = [
     "check_out",
     "grow_by",
     "grown_at_start",
-    "note_views",
-    "note_written",
     "noted",
     "provide",
-    "quiet",
     "show_state",
     "take_room",
-    "take_written",
     "together",
     "values_of",
     "verify",
@@ -91,9 +87,6 @@ def together() -> Together:
 class Joined(Living, Protocol):
     """An array that this process has open together with others."""
 
-    @property
-    def _quiet(self) -> int | None: ...
-    def _take_written(self, first: int, limit: int) -> NDArray[np.int64]: ...
     def _verify_chunks(self, addresses: NDArray[np.int64], write: bool) -> None: ...
     def _begin_noted(self, addresses: NDArray[np.int64]) -> None: ...
     def _end_noted(self, addresses: NDArray[np.int64]) -> None: ...
@@ -160,23 +153,3 @@ def noted(
         yield
     finally:
         array._end_noted(addresses)
-
-
-def note_views(array: Joined, last: bool) -> None:
-    """Note the chunks that are written through views; `last`: the array is about to be closed."""
-    array._note_shown(last)
-
-
-def quiet(array: Joined) -> int | None:
-    """Return a number that every write changes; None in the midst of one."""
-    return array._quiet
-
-
-def take_written(array: Joined, first: int, limit: int) -> NDArray[np.int64]:
-    """Take so many of the chunks that were written, from an address on, off the notes."""
-    return array._take_written(first, limit)
-
-
-def note_written(array: Joined, addresses: NDArray[np.int64]) -> None:
-    """Note that chunks were written."""
-    array._note_written(addresses)

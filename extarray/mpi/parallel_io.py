@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
+from extarray._core._transfers import note_shown, note_written, quiet_number, take_written
 from extarray.array import together
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
@@ -435,8 +436,8 @@ class ParallelIO(ZonedArray):
         in_doubt, quiet = step.numbers[0], None
         if sums is not None and in_doubt:
             with self._agreement.step():
-                together.note_views(self, last)
-            quiet = together.quiet(self)
+                note_shown(self, last)
+            quiet = quiet_number(self)
             self._renew_together(store, sums)
         with self._agreement.step():
             store.flush()
@@ -454,7 +455,7 @@ class ParallelIO(ZonedArray):
             while True:
                 found = None
                 with self._agreement.step() as step:
-                    addresses = together.take_written(self, first, SUMS_AT_ONCE)
+                    addresses = take_written(self, first, SUMS_AT_ONCE)
                     taken.append(addresses)
                     step.numbers[0] = len(addresses)
                     known = addresses[addresses < n_chunks]  # a growth may have failed
@@ -470,7 +471,7 @@ class ParallelIO(ZonedArray):
                         store.put_sums(*part)
         except BaseException:
             for addresses in taken:
-                together.note_written(self, addresses)
+                note_written(self, addresses)
             raise
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
@@ -480,10 +481,7 @@ class ParallelIO(ZonedArray):
             try:
                 with self._agreement.step() as step:
                     step.numbers[0] = int(
-                        quiet is None
-                        or together.quiet(self) != quiet
-                        or sums.inherited
-                        or sums.lost
+                        quiet is None or quiet_number(self) != quiet or sums.inherited or sums.lost
                     )
                 sums.in_doubt = bool(step.numbers[0])
                 if sums.in_doubt:

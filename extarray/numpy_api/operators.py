@@ -56,37 +56,30 @@ def binary(name: str) -> Callable[..., Any]:
     callable
         A method.
     """
-    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__{name}__"), _operator(name)
-
-    def method(self: Source, other: Any) -> Any:
-        if _decides(other, name):
-            return fall_back(function, (self, other), {})
-        return by_ufunc(self, other)
-
-    return _named(method, f"__{name}__")
+    return _binary(name, "", lambda own, other: (own, other))
 
 
 def reflected(name: str) -> Callable[..., Any]:
     """Make a binary operator of the right operand.
 
-    Parameters
-    ----------
-    name : str
-        As `operator` has it, without underscores.
-
-    Returns
-    -------
-    callable
-        A method.
+    Parameters and result are those of `binary`.
     """
-    by_ufunc, function = getattr(NDArrayOperatorsMixin, f"__r{name}__"), _operator(name)
+    return _binary(name, "r", lambda own, other: (other, own))
+
+
+def _binary(
+    name: str, prefix: str, ordered: Callable[[Any, Any], tuple[Any, Any]]
+) -> Callable[..., Any]:
+    """Make an operator whose operands stand in an order."""
+    method_name = f"__{prefix}{name}__"
+    by_ufunc, function = getattr(NDArrayOperatorsMixin, method_name), _operator(name)
 
     def method(self: Source, other: Any) -> Any:
         if _decides(other, name):
-            return fall_back(function, (other, self), {})
+            return fall_back(function, ordered(self, other), {})
         return by_ufunc(self, other)
 
-    return _named(method, f"__r{name}__")
+    return _named(method, method_name)
 
 
 def in_place(name: str) -> Callable[..., Any]:

@@ -58,10 +58,6 @@ class _Box:
     origin: Shape
     dim: int
 
-    if TYPE_CHECKING:
-
-        def nonzero(self) -> tuple[NDArray[np.intp], ...]: ...
-
     @property
     def axes(self) -> Shape:
         """The axes of the array."""
@@ -72,13 +68,14 @@ class _Box:
         """The dimensions of the result."""
         return (self.dim,)
 
-    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
-        """Mark those of its elements that lie outside a box, by its dimensions."""
-        outside = np.zeros((), bool)
-        for axis, indices in zip(self.axes, self.nonzero(), strict=True):
-            low, high = inner[axis]
-            outside = outside | (indices < low) | (indices >= high)
-        return outside
+
+def _outside(axes: Shape, places: tuple[NDArray[np.intp], ...], inner: Limits) -> NDArray[np.bool_]:
+    """Mark those of some places that lie outside a box."""
+    outside = np.zeros((), bool)
+    for axis, indices in zip(axes, places, strict=True):
+        low, high = inner[axis]
+        outside = outside | (indices < low) | (indices >= high)
+    return outside
 
 
 @dataclass(slots=True, eq=False)
@@ -168,6 +165,10 @@ class Mask(_Box):
                 f"there are {'more' if found > self.count else 'fewer'}"
             )
 
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Mark those of its elements that lie outside a box, by its dimensions."""
+        return _outside(self.axes, self.nonzero(), inner)
+
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
         """Return the indices of the true places, on each of the axes."""
         found = np.nonzero(self.part())
@@ -216,6 +217,10 @@ class Places(_Box):
     def apart(self, target: Any) -> Places:
         """Return the factor itself."""
         return self
+
+    def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
+        """Mark those of its elements that lie outside a box, by its dimensions."""
+        return _outside(self.axes, self.nonzero(), inner)
 
     def nonzero(self) -> tuple[NDArray[np.intp], ...]:
         """Return the indices of the places, on each of the axes."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray._core._transfers import quiet_number
 from extarray.common.config import config
 from extarray.common.errors import CorruptError
 from extarray.common.threads import run_together
@@ -376,13 +377,13 @@ class Sums:
         ----------
         array : ArrayCore
         writes : int or None
-            `ArrayCore._quiet` before the sums were made.
+            `quiet_number` of the array before the sums were made.
         """
         if self.inherited or writes is None:
             return
         with self._lock:
             self.in_doubt = False  # from here on, whoever begins to write waits for the lock
-            if array._quiet != writes:
+            if quiet_number(array) != writes:
                 self.in_doubt = True
                 return
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from extarray._core._transfers import note_written, quiet_number, take_written
 from extarray.common.errors import TruncatedError, storage_error
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
@@ -358,12 +359,12 @@ class Committer(Follower):
         nobody can tell.
         """
         assert self.sums is not None
-        quiet = array._quiet
+        quiet = quiet_number(array)
         n_chunks = self.state.data_bytes // self.header.chunk_bytes
         first = 0
         self._check_length()
         with family("cannot write the checksums of '{}'", self.path):
-            while len(addresses := array._take_written(first, SUMS_AT_ONCE)):
+            while len(addresses := take_written(array, first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
                 try:
                     # A growth that failed may have written beyond.
@@ -373,7 +374,7 @@ class Committer(Follower):
                         self.sums.make_room(int(known[-1]), state, self._write_superblock)
                         self.sums.renew(self._data, known)
                 except BaseException:
-                    array._note_written(addresses)
+                    note_written(array, addresses)
                     raise
         return quiet
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extarray import errors
+from extarray.format import header
 from extarray.grid import order
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "orders.md"
@@ -317,3 +318,7 @@ def test_bad_chunks(chunks, message):
 def test_bad_points(key, points, bits, error, message):
     with pytest.raises(error, match=message):
         key(points, bits)
+
+
+def test_the_format_takes_the_orders_that_there_are():
+    assert header._ORDERS == order.ORDERS
