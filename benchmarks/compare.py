@@ -34,8 +34,8 @@ import numpy as np
 
 from benchmarks.model import Group
 from benchmarks.peers import LIBRARIES, installed, library_version
-from benchmarks.report import Results, markdown, table, verdicts
-from benchmarks.sizes import DASK, MEMMAP, NUMPY, OURS, SCALES, Scale
+from benchmarks.report import Results, beside, markdown, table, verdicts
+from benchmarks.sizes import DASK, MEMMAP, NUMPY, OTHERS, OURS, SCALES, Scale
 from benchmarks.suites import GROUPS
 from benchmarks.timing import Candidate, Effort, Failure, Outcome, Worker, measure
 from benchmarks.workspace import make_source
@@ -55,22 +55,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.exit(f"no case has a name with {' or '.join(options.case)}")
     if options.quick:
         groups = [without_targets(group) for group in groups]
-    names = [name for name in (NUMPY, MEMMAP, *OURS, *options.peers) if installed(name)]
+    others = OTHERS if options.beside else ()
+    names = [n for n in (NUMPY, MEMMAP, *OURS, *others, *options.peers) if installed(n)]
     effort = QUICK if options.quick else Effort(least=options.least, most=options.most)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that files are removed
     results: dict[str, Results] = {}
     with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=options.folder) as name:
         folder = Path(name)
-        head = {**machine(folder, scale), "candidates": describe(names, folder)}
+        head = {**machine(folder, scale), "candidates": describe(names, folder, options.beside)}
         print_head(head)
         source = make_source(scale)
         for group in groups:
             everyone = [n for n in names if n not in DASK]
-            taking_part = [n for n in names if n in (group.candidates or everyone)]
-            results[group.name] = run(
-                group, taking_part, folder, scale, source, effort, options.disk
-            )
+            wanted = set(group.candidates or everyone)
+            wanted.update(OTHERS[n] for n in range(len(others)) if OURS[n] in wanted)
+            taking_part = [n for n in names if n in wanted]
+            results[group.name] = run(group, taking_part, folder, scale, source, effort, options)
             print("", table(group, results[group.name]), sep="\n", flush=True)
+    if options.beside:
+        print("", beside(results), sep="\n")
     judged = [v for group in groups for v in verdicts(group, results[group.name])]
     print(f"\n{sum(v.held for v in judged)} of {len(judged)} comparisons with a target hold")
     if options.markdown:
@@ -105,6 +108,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--only", action="append", choices=names, help="this group; may be repeated")
     add("--case", action="append", metavar="TEXT", help="cases so named; may be repeated")
     add("--peers", nargs="*", choices=LIBRARIES, default=LIBRARIES, help="default: all installed")
+    add("--beside", type=built_checkout, metavar="CHECKOUT", help="our engines there, too")
     add("--least", type=float, default=0.5, help="seconds a case and candidate (%(default)s)")
     add("--most", type=float, default=10.0, help="seconds after which to stop (%(default)s)")
     add("--folder", type=Path, help="where to put files (default: the temporary folder)")
@@ -117,6 +121,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def built_checkout(text: str) -> Path:
+    """Return the folder of another checkout, whose core must be compiled."""
+    folder = Path(text).resolve()
+    if not list(folder.glob("extarray/_core/*.so")):
+        raise argparse.ArgumentTypeError(f"{text} has no extarray that is built in place")
+    return folder
+
+
 def run(
     group: Group,
     names: Sequence[str],
@@ -124,13 +136,13 @@ def run(
     scale: Scale,
     source: np.ndarray,
     effort: Effort,
-    gibibytes: float,
+    options: argparse.Namespace,
 ) -> dict[str, dict[str, Outcome]]:
     """Measure a group, with as many candidates at a time as the disk space allows.
 
     NumPy takes part each time: it is the reference, and has no file.
     """
-    space = min(gibibytes * 2**30, 0.8 * shutil.disk_usage(folder).free)
+    space = min(options.disk * 2**30, 0.8 * shutil.disk_usage(folder).free)
     if group.disk > space:
         sys.exit(f"group {group.name} needs {group.disk / 2**30:.2g} GiB of disk space")
     at_a_time = int(space // group.disk) if group.disk else len(names)
@@ -140,7 +152,9 @@ def run(
         with tempfile.TemporaryDirectory(dir=folder) as place, ExitStack() as stack:
             workers = {}
             for name in (NUMPY, *others[first : first + at_a_time]):
-                workers[name] = Worker(Candidate(name, Path(place), scale, group.cases, source))
+                checkout = options.beside if name in OTHERS else None
+                candidate = Candidate(name, Path(place), scale, group.cases, source, checkout)
+                workers[name] = Worker(candidate)
                 stack.callback(workers[name].close)
                 workers[name].ask("load")
             for number, case in enumerate(group.cases):
@@ -180,15 +194,16 @@ def file_system(folder: Path) -> str:
     return "unknown"
 
 
-def describe(names: Sequence[str], folder: Path) -> dict[str, str]:
+def describe(names: Sequence[str], folder: Path, checkout: Path | None) -> dict[str, str]:
     """Return version and settings of the candidates; each is loaded in a process of its own."""
     described = {}
     for name in names:
-        worker = Worker(Candidate(name, folder, SCALES["quick"], ()))
+        other = checkout if name in OTHERS else None
+        worker = Worker(Candidate(name, folder, SCALES["quick"], (), checkout=other))
         settings = worker.ask("load")
         worker.close()
         text = settings.text if isinstance(settings, Failure) else settings
-        described[name] = f"{library_version(name)}, {text}"
+        described[name] = f"{f'of {other}' if other else library_version(name)}, {text}"
     return described
 
 

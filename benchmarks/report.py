@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from .model import Group, Target
 from .peers import CANDIDATES, LIBRARIES
-from .sizes import NUMPY, OURS, PEERS, SECONDS
+from .sizes import NUMPY, OTHERS, OURS, PEERS, SECONDS
 from .timing import Failure, Outcome, Timing
 
 #: What was measured in a group: by name of the case, then of the candidate.
@@ -138,6 +139,25 @@ def table(group: Group, results: Results) -> str:
     ):
         lines.append(f"  {disk_reads / 2**20:.1f} MiB were read from disk while timing")
     return "\n".join(lines)
+
+
+def beside(results: Mapping[str, Results]) -> str:
+    """Return our times over those of another checkout: medians, and least times; the worst first.
+
+    A change shows in both; in the medians alone, noise does.
+    """
+    ratios = [
+        (ours.median / other.median, ours.minimum / other.minimum, f"{group}: {case}, {own}")
+        for group, cases in results.items()
+        for case, row in cases.items()
+        for own, other_name in zip(OURS, OTHERS, strict=True)
+        if isinstance(ours := row.get(own), Timing)
+        and isinstance(other := row.get(other_name), Timing)
+    ]
+    body = [[name, f"{a:.2f}", f"{b:.2f}"] for a, b, name in sorted(ratios, reverse=True)]
+    middle = [f"{median(ratio[column] for ratio in ratios):.3f}" for column in (0, 1)]
+    rows = [["Times over those of the other checkout", "medians", "least"], *body]
+    return "\n".join(aligned([*rows, ["median of all", *middle]]))
 
 
 def markdown(group: Group, results: Results) -> str:

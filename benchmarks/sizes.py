@@ -7,6 +7,8 @@ from dataclasses import dataclass
 NUMPY = "numpy"
 MEMMAP = "memmap"
 OURS = ("extarray-mmap", "extarray-pread")
+#: The engines as another checkout has them, in the same order.
+OTHERS = ("other-mmap", "other-pread")
 #: These read as the libraries below them do; they take part only where a group names them.
 DASK = ("dask-h5py", "dask-zarr")
 #: In a target: the fastest of all libraries other than NumPy and extarray.

@@ -113,8 +113,10 @@ class Candidate:
         scale: Scale,
         cases: Sequence[Case],
         source: np.ndarray | None = None,
+        checkout: Path | None = None,
     ) -> None:
         self._name = name
+        self._checkout = checkout
         self._place = (parent, scale, source)
         self._cases = cases
         self._workspace: Workspace | None = None
@@ -122,7 +124,7 @@ class Candidate:
 
     def load(self) -> str:
         """Import the library and return its settings."""
-        peer = peers.load(self._name)
+        peer = peers.load(self._name, self._checkout)
         self._workspace = Workspace(peer, *self._place)
         return peer.settings
 

@@ -5,11 +5,13 @@ A library is imported only when its candidate is loaded, so that the others can 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
-from ..sizes import MEMMAP, NUMPY, OURS
+from ..sizes import MEMMAP, NUMPY, OTHERS, OURS
 from .base import Peer
 
 #: Name of a candidate: (packages, module in this folder, class).
@@ -26,9 +28,11 @@ CANDIDATES = {
     "blosc2": ("blosc2", "blosc2_frame", "Blosc2"),
     "dask-h5py": ("dask h5py", "dask_hdf5", "DaskH5py"),
     "dask-zarr": ("dask zarr", "dask_zarr", "DaskZarr"),
+    OTHERS[0]: ("extarray", "ours", "MmapEngine"),
+    OTHERS[1]: ("extarray", "ours", "PreadEngine"),
 }
 #: The libraries to be compared with.
-LIBRARIES = tuple(n for n in CANDIDATES if n not in (NUMPY, MEMMAP, *OURS))
+LIBRARIES = tuple(n for n in CANDIDATES if n not in (NUMPY, MEMMAP, *OURS, *OTHERS))
 
 
 def installed(name: str) -> bool:
@@ -43,7 +47,12 @@ def library_version(name: str) -> str:
         return "not installed but found"
 
 
-def load(name: str) -> type[Peer]:
-    """Import the candidate's library and return its adapter."""
+def load(name: str, checkout: Path | None = None) -> type[Peer]:
+    """Import the candidate's library, of a built checkout if one is given; return its adapter."""
     _, module, class_name = CANDIDATES[name]
-    return getattr(import_module(f"{__name__}.{module}"), class_name)
+    if checkout is not None:
+        sys.path.insert(0, str(checkout))
+    adapter = import_module(f"{__name__}.{module}")
+    if checkout is not None and not Path(adapter.xa.__file__).is_relative_to(checkout):
+        raise ImportError(f"{adapter.xa.__file__} is not in {checkout}: import no extarray before")
+    return getattr(adapter, class_name)

@@ -16,8 +16,8 @@ sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 from benchmarks import accesses, rechunk, schemes, suites
 from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
-from benchmarks.report import table, verdicts
-from benchmarks.sizes import NUMPY, OURS, SCALES, Unsupported
+from benchmarks.report import beside, table, verdicts
+from benchmarks.sizes import NUMPY, OTHERS, OURS, SCALES, Unsupported
 from benchmarks.suites import bench_checksums, bench_policy
 from benchmarks.suites.common import Suite
 from benchmarks.timing import Effort, Failure, Timing
@@ -76,6 +76,23 @@ def test_suite_runs_all_cases(suite):
 
 def timing(seconds):
     return Timing(5, seconds, seconds, (seconds, seconds), 0, reference=1.0)
+
+
+def test_another_checkout_is_compared_case_by_case():
+    def row(ours, other):
+        return {OURS[0]: timing(ours), OTHERS[0]: timing(other), NUMPY: timing(1.0)}
+
+    text = beside({"box": {"read": row(1.0, 2.0), "write": row(3.0, 2.0)}, "slab": {"read": {}}})
+    rows = [line.split()[-2:] for line in text.splitlines()[1:]]
+    assert "box: write" in text.splitlines()[1]  # the worst first
+    assert rows == [["1.50", "1.50"], ["0.50", "0.50"], ["1.000", "1.000"]]
+
+
+def test_another_checkout_must_be_built(tmp_path):
+    command = [sys.executable, COMPARE, "--quick", "--beside", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "has no extarray that is built in place" in done.stderr
 
 
 def test_verdicts_and_table():
