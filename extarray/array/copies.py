@@ -33,6 +33,7 @@ from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
     from typing import TypeGuard
 
     from numpy.typing import DTypeLike, NDArray
@@ -44,8 +45,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AsType",
     "Copied",
+    "Made",
     "astype",
     "copy",
+    "elements_of",
     "reduced",
     "reopened",
     "repack",
@@ -113,11 +116,40 @@ def copy(
         work=b"",
     )
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
-    kind, attrs, growth = array._plain_kind(), _attrs_of_copy(array), array._store.growth
+    made, attrs, growth = Made(array._plain_kind()), _attrs_of_copy(array), array._store.growth
+    elements, memory = elements_of(source), config.max_memory
     work = _later.Transformation(
-        kind, source, shape, header, attrs, passes, config.max_memory, growth=growth
+        made, source, elements, shape, header, attrs, passes, memory, growth=growth
     )
     return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
+
+
+class Made:
+    """A class of arrays, as `Transformation` makes and opens them."""
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def create(
+        self, path: Path | None, shape: tuple[int, ...], header: Header, attrs: str, growth: int
+    ) -> Any:
+        """Make an array."""
+        return self._kind._create(path, shape, header, attrs, growth=growth)
+
+    def open(self, path: Path, mode: str) -> Any:
+        """Open an array, without waiting for whoever writes to it."""
+        return self._kind._open(path, mode, 0, "auto")
+
+    def store(self, array: Any) -> Any:
+        """Return what an array is stored in."""
+        return array._store
+
+
+def elements_of(source: Any) -> list[Any]:
+    """Return, as JSON values, which elements an array or a view shows, in which order of axes."""
+    return [source._origin.hex(), *source._extract]
 
 
 def repack(array: Copied, path: Any, *, checksum: bool | None = None) -> Any:

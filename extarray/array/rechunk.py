@@ -14,6 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from extarray.array.array import ExtArray
+from extarray.array.copies import Made, elements_of
 from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
 from extarray.array.life import check_free
@@ -249,8 +250,9 @@ def _work(
         source, shape, header.chunks, header.dtype, budget, in_memory, tables=tables
     )
     growth, memory = _base(array)._store.growth, budget - sum(tables)
+    made, elements = Made(ExtArray), elements_of(source)
     return Transformation(
-        ExtArray, source, shape, header, attrs, passes, memory, progress, verify, growth
+        made, source, elements, shape, header, attrs, passes, memory, progress, verify, growth
     )
 
 

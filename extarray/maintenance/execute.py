@@ -1,16 +1,17 @@
 """Carrying out a pass: whole chunks in, whole chunks out, in the memory that the plan says.
 
-It needs two things of the arrays only: that boxes of the one can be read into memory, and boxes of
-the other written from it.  Any part of the templates can be done in any order, so several processes
+Any part of the templates can be done in any order, so several processes
 may share a pass.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from extarray.streaming.blocks import read_elements, write_elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,26 +20,13 @@ if TYPE_CHECKING:
 
     from extarray.grid.rechunk_axis import Step
     from extarray.maintenance.rechunk_pass import Pass
+    from extarray.streaming.blocks import Source
 
-__all__ = ["Mover", "Readable", "Writable"]
+__all__ = ["Mover"]
 
 Index = tuple[int, ...]
 #: Elements, and the index of the first of them in the array.
 Piece = tuple[Index, "NDArray[Any]"]
-
-
-class Readable(Protocol):
-    """A source of a pass."""
-
-    def _fetch(self, selection: Any, out: NDArray[Any]) -> Any:
-        """Read a box into memory."""
-
-
-class Writable(Protocol):
-    """A target of a pass."""
-
-    def _put(self, selection: Any, values: Any) -> None:
-        """Write a box from memory."""
 
 
 class Mover:
@@ -47,11 +35,8 @@ class Mover:
     Parameters
     ----------
     p : Pass
-    source : Readable
-        Its axes in the order of the target.
-    target : Writable
-    dtype : dtype
-        Of the source.
+    source, target : Source
+        With the axes in the order of the target.
 
     Notes
     -----
@@ -60,8 +45,9 @@ class Mover:
     for others along several axes waits along the fastest of them first.
     """
 
-    def __init__(self, p: Pass, source: Readable, target: Writable, dtype: np.dtype[Any]) -> None:
+    def __init__(self, p: Pass, source: Source, target: Source) -> None:
         self._pass, self._source, self._target = p, source, target
+        dtype = source.dtype
         swept = [j for j in p.traversal if p.blocks[j]]
         self._fastest = swept[0] if swept else None
         self._slower = swept[1:]
@@ -116,7 +102,7 @@ class Mover:
         block = self._buffer[(*held, ...)]
         fresh: tuple[Any, ...] = tuple(slice(s.read - a, None) for s, a in pairs)
         new = block[(*fresh, ...)]
-        self._source._fetch(tuple(slice(s.read, s.end) for s in steps), out=new)
+        read_elements(self._source, tuple(slice(s.read, s.end) for s in steps), out=new)
         ready: list[Piece] = [(tuple(first), block)]
         if k is not None:
             ready = [(tuple(first), _part(block, k, 0, steps[k].complete - steps[k].written))]
@@ -129,7 +115,7 @@ class Mover:
         for origin, values in ready:
             if values.size:
                 box = tuple(slice(a, a + n) for a, n in zip(origin, values.shape, strict=True))
-                self._target._put(box, values)
+                write_elements(self._target, box, values)
         # What waits along a slower axis may come from where elements of a faster one are held.
         for j, (origin, values) in reversed(waiting):
             self._place(j, steps, start, origin, values.shape)[...] = values

@@ -240,8 +240,8 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
         return Salvage(None, [((), ())], n, [])
     if n > limits.chunks_looked_at:
         # Whole rows of chunks alone: what is left of one more row is what lies outside.
-        segment, rest = _cut_segment(axial, n)
-        row = n if segment is None else n - rest % segment.row
+        *_, rest = _cut_segment(axial, n)
+        row = n - rest
         whole, outside = boxes[0], [(row, n)] if row < n else []
     else:
         whole = max(boxes, key=_size)
@@ -381,12 +381,7 @@ def _whole_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
         if n:
             yield (), ()
         return
-    segment, rest = _cut_segment(axial, n)
-    if segment is None:
-        _, _, start, stop = axial._growth(axial.segments - 1)
-        yield start, stop
-        return
-    n_rows, rest = divmod(rest, segment.row)
+    segment, n_rows, rest = _cut_segment(axial, n)
     low, high = segment.grid(n_rows)
     yield tuple(low), tuple(high)
     if rest:
@@ -423,9 +418,9 @@ def _lost_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
         yield tuple(low), tuple(high)
 
 
-def _cut_segment(axial: Axial, n: int) -> tuple[_Segment | None, int]:
-    """Return the segment that has address `n`, and the chunks of it before; None: none has."""
+def _cut_segment(axial: Axial, n: int) -> tuple[_Segment, int, int]:
+    """Return the segment that has address `n`, or the last; its whole rows before, and the rest."""
     for segment, address in _segments(axial):
         if n < address + segment.n_rows * segment.row:
-            return segment, n - address
-    return None, 0
+            return segment, *divmod(n - address, segment.row)
+    return segment, segment.n_rows, 0

@@ -10,7 +10,7 @@ import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -34,7 +34,9 @@ from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
 from extarray.storage.filesystem import family, file_names
 from extarray.storage.orphans import remove_left_overs
+from extarray.streaming.blocks import hold, read_elements
 from extarray.streaming.mapped_pages import Passing
+from extarray.streaming.operands import chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,10 +47,26 @@ if TYPE_CHECKING:
     from extarray.storage.file_store import FileStore
 
 __all__ = [
+    "Arrays",
     "Transformation",
     "fill",
     "passes_between",
 ]
+
+
+class Arrays(Protocol):
+    """A class of arrays, as far as a transformation makes and opens some, and uses their files."""
+
+    def create(
+        self, path: Path | None, shape: tuple[int, ...], header: Header, attrs: str, growth: int
+    ) -> Any:
+        """Make an array; without a path, in memory."""
+
+    def open(self, path: Path, mode: str) -> Any:
+        """Open an array, without waiting for whoever writes to it."""
+
+    def store(self, array: Any) -> FileStore:
+        """Return what an array is stored in."""
 
 
 def passes_between(
@@ -61,36 +79,12 @@ def passes_between(
     most: int = MOST_PASSES,
     tables: tuple[int, int] = (0, 0),
 ) -> list[Pass]:
-    """Return the passes from an array to chunks of another shape.
+    """Return the passes from an array to chunks of another shape; none without elements.
 
-    Parameters
-    ----------
-    source : ExtArray or LazyView
-        Its axes in the order of the target.
-    shape : tuple of int
-        Of what is moved: `source` may grow meanwhile.
-    chunks : tuple of int
-        Of the target.
-    dtype : dtype
-        Of the target.
-    budget : int or None
-        Bytes; None: ``config.max_memory``, or the least that is possible.
-    in_memory : bool
-        The target is in memory, which has no chunks that have to be written as a whole.
-    most : int
-        Passes at most.
-    tables : tuple of int
-        As for `plan_passes`.
-
-    Returns
-    -------
-    list of Pass
-        Empty where there are no elements.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: `budget` is too little.
+    The shape is given, as `source` may grow meanwhile; its axes are in the order of the target.
+    Without a budget in bytes it is ``config.max_memory``, or the least that is possible.  A target
+    in memory has no chunks that have to be written as a whole.  The tables are those of
+    `plan_passes`, which refuses a budget that is too little.
     """
     if not math.prod(shape):
         return []
@@ -98,7 +92,7 @@ def passes_between(
     itemsize = source.dtype.itemsize
     if budget is None:
         budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
-    task = Task(shape, source.chunks, chunks, source._lead, itemsize, cast)
+    task = Task(shape, source.chunks, chunks, chunks_of(source).lead, itemsize, cast)
     if in_memory:
         check_memory(task, budget, tables)
         task, most = replace(task, target_chunks=(1,) * len(shape)), 1
@@ -106,17 +100,10 @@ def passes_between(
 
 
 def fill(new: Any, source: Any) -> None:
-    """Bring the elements of an array, or of a view, into a fresh array, in one pass.
-
-    Parameters
-    ----------
-    new : ExtArray
-    source : ExtArray or LazyView
-        Of its shape and dtype.
-    """
-    in_memory, source = new.path is None, source._verified()
+    """Bring the elements of an array or view into a fresh array of its shape, in one pass."""
+    in_memory, source = new.path is None, hold(source, verified=True)
     for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
-        crew = Crew(p, source, new, source.dtype, config.max_memory)
+        crew = Crew(p, source, new, config.max_memory)
         crew.move(p.templates(), lambda _: None)
 
 
@@ -126,10 +113,12 @@ class Transformation:
 
     Parameters
     ----------
-    kind : type
+    arrays : Arrays
         The class of arrays, which stands above.
     source : ExtArray or LazyView
         Its axes in the order of the target.
+    elements : list
+        The elements of `source`, and in which order of axes: JSON values.
     shape : tuple of int
         For which the passes were planned.
     header : Header
@@ -149,8 +138,9 @@ class Transformation:
         Processes that share the work.
     """
 
-    kind: Any
+    arrays: Arrays
     source: Any
+    elements: list[Any]
     shape: tuple[int, ...]
     header: Header
     attrs: str
@@ -164,7 +154,7 @@ class Transformation:
     def in_memory(self) -> Any:
         """Make the target, in memory."""
         header = replace(self.header, checksum=False)  # which is kept in files
-        new = self.kind._create(None, self.shape, header, self.attrs, growth=self.growth)
+        new = self.arrays.create(None, self.shape, header, self.attrs, self.growth)
         with _closed_on_error(new), self.told() as progress:
             for p in self.passes:
                 self._move(p, self.source, new, progress)
@@ -200,11 +190,12 @@ class Transformation:
             new = self._pass_by_pass(paths, first, new)
             with _closed_on_error(new):
                 self.check(new)
-                new._store.set_attrs(self.attrs)
+                store = self.arrays.store(new)
+                store.set_attrs(self.attrs)
                 if overwrite:
                     # What is replaced will be gone: its successor must not be.
                     new.flush()
-                new._store.move(path, overwrite)
+                store.move(path, overwrite)
         except BaseException:
             if not keep:
                 for one in paths:
@@ -237,7 +228,7 @@ class Transformation:
                 with contextlib.ExitStack() as stack:
                     source = self.source
                     if i:
-                        source = self.kind._open(paths[i - 1], "r", 0, "auto")
+                        source = self.arrays.open(paths[i - 1], "r")
                         stack.enter_context(source)
                     if i > 1:  # the pass before is complete, and gives back the room first
                         remove_pair(paths[i - 2])
@@ -284,15 +275,10 @@ class Transformation:
     def _is_finished(self, path: Path) -> bool:
         """Tell whether there is a pair of files at a path that this work makes."""
         try:
-            with self.kind._open(path, "r", 0, "auto") as found:
-                return bool(found._store.header.work == self.header.work != b"")
+            with self.arrays.open(path, "r") as found:
+                return self.arrays.store(found).header.work == self.header.work != b""
         except (MissingError, FormatError):
             return False
-
-    @property
-    def what(self) -> list[Any]:
-        """The elements that are moved, in which order of axes: JSON values."""
-        return [self.source._origin.hex(), *self.source._extract]
 
     def journal(self, i: int, store: FileStore) -> Journal:
         """Return the notes of a pass.
@@ -313,7 +299,7 @@ class Transformation:
     def _job(self, i: int) -> dict[str, Any]:
         """Return what tells a pass from any other, as JSON has it."""
         job = {
-            "source": self.what,
+            "source": self.elements,
             "pass": i,
             "passes": [
                 [p.shape, p.source_chunks, p.target_chunks, p.task.lead, p.template, p.blocks]
@@ -346,7 +332,7 @@ class Transformation:
     def _begin(self, paths: list[Path], i: int) -> Any:
         """Create the array of a pass."""
         header, notes = self.header_of(i), self.first_notes(i)
-        return self.kind._create(paths[i], self.shape, header, notes, growth=self.growth)
+        return self.arrays.create(paths[i], self.shape, header, notes, self.growth)
 
     def beginning(self, paths: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
         """Find where to begin; remove what earlier work has left on the way from there.
@@ -382,9 +368,9 @@ class Transformation:
         for one in paths:
             with (
                 contextlib.suppress(MissingError, FormatError),
-                self.kind._open(one, "r+", 0, "auto") as found,
+                self.arrays.open(one, "r+") as found,
             ):
-                if not self._has_made(found._store):
+                if not self._has_made(self.arrays.store(found)):
                     raise ExistsError(
                         errno.EEXIST,
                         f"rechunk to '{path}' needs the name of this array; give another path",
@@ -404,10 +390,10 @@ class Transformation:
         """Return what earlier work of the same kind left: the pass to go on with, and its array."""
         for i in reversed(range(len(paths))):
             try:
-                found = self.kind._open(paths[i], "r+", 0, "auto")
+                found = self.arrays.open(paths[i], "r+")
             except MissingError:
                 continue
-            journal = self.journal(i, found._store)
+            journal = self.journal(i, self.arrays.store(found))
             if journal.is_of_this and not journal.is_complete:
                 return i, found
             found.close()
@@ -420,7 +406,7 @@ class Transformation:
         if not self.passes:
             return
         p = self.passes[i]
-        journal = self.journal(i, new._store)
+        journal = self.journal(i, self.arrays.store(new))
         try:
             self._move(p, source, new, progress, journal)
         except BaseException:
@@ -434,7 +420,7 @@ class Transformation:
     ) -> None:
         """Move the templates of a pass that are not done yet."""
         itemsize = new.dtype.itemsize
-        crew = Crew(p, source._verified(), new, source.dtype, self.memory)
+        crew = Crew(p, hold(source, verified=True), new, self.memory)
         templates = p.templates()
         first = 0 if journal is None else journal.done
         for template in itertools.islice(templates, first):
@@ -469,8 +455,8 @@ class Transformation:
         passing = Passing()
         for box in itertools.islice(boxes, rank, None, self.ranks):
             passing.add(2 * limit)
-            wanted = self.source._fetch(box).astype(new.dtype, copy=False)
-            if not _agree(wanted, new._fetch(box)):
+            wanted = read_elements(self.source, box).astype(new.dtype, copy=False)
+            if not _agree(wanted, read_elements(new, box)):
                 where = ", ".join(f"{s.start}:{s.stop}" for s in box)
                 raise StorageError(
                     errno.EIO,

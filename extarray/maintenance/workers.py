@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from extarray.common.config import config
 from extarray.common.errors import StorageError
@@ -23,10 +23,8 @@ from extarray.streaming.mapped_pages import Passing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import numpy as np
-
-    from extarray.maintenance.execute import Readable, Writable
     from extarray.maintenance.rechunk_pass import Pass
+    from extarray.streaming.blocks import Source
 
     Template = tuple[tuple[int, int], ...]
 
@@ -38,12 +36,8 @@ class Crew:
 
     Parameters
     ----------
-    p : Pass
-    source : Readable
-        Its axes in the order of the target.
-    target : Writable
-    dtype : dtype
-        Of the source.
+    p, source, target
+        As for `Mover`.
     memory : int
         Bytes for the buffers of all threads: what `Pass.memory` says for each.
 
@@ -53,18 +47,16 @@ class Crew:
         Of the templates, in their order, so many are done, and all before them.
     """
 
-    def __init__(
-        self, p: Pass, source: Readable, target: Writable, dtype: np.dtype[Any], memory: int
-    ) -> None:
+    def __init__(self, p: Pass, source: Source, target: Source, memory: int) -> None:
         self.done = 0
         most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
-        self._movers = [Mover(p, source, target, dtype) for _ in range(n)]
+        self._movers = [Mover(p, source, target) for _ in range(n)]
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # what is done behind a template that is not
         self._elements = 0  # that were moved, and not told of
         # Of the source and of the target.
-        self._itemsize = 2 * dtype.itemsize
+        self._itemsize = 2 * source.dtype.itemsize
         self._is_stopped = False
 
     def move(self, templates: Iterable[Template], tell: Callable[[int], None]) -> None:

@@ -331,7 +331,7 @@ def rechunk_together(
             work.ranks = agreement.comm.size
             work.progress = work.progress and not agreement.comm.rank
             step.arguments = (
-                f"rechunk the elements {work.what} of shape {work.shape} to "
+                f"rechunk the elements {work.elements} of shape {work.shape} to "
                 f"'{path}' of dtype {work.header.dtype}, order {work.header.order}, attributes "
                 f"{work.attrs}, verify {work.verify}, resume {resume}, by {work.passes}"
             )
@@ -427,7 +427,7 @@ class _Shared:
         """Move the templates of a pass that are not done yet, each rank its part."""
         rank = self._comm.rank
         journal = None if rank else self._work.journal(i, _files_of(new))
-        mover = Mover(p, hold(source, verified=True), new, source.dtype)
+        mover = Mover(p, hold(source, verified=True), new)
         templates = shared_templates(p, self._work.ranks)
         done = self._comm.bcast(0 if journal is None else journal.done)
         passing = Passing()

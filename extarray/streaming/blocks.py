@@ -149,9 +149,9 @@ def box_bytes(kept: int = 0) -> int:
 # The operations on operands, for the functions of NumPy and for selections.
 
 
-def read_elements(source: Source, selection: Any = ...) -> NDArray[Any]:
-    """Copy a selection."""
-    return source._fetch(selection)
+def read_elements(source: Source, selection: Any = ..., **options: Any) -> NDArray[Any]:
+    """Copy a selection; the options are those of `ExtArray.read`."""
+    return source._fetch(selection, **options)
 
 
 def write_elements(source: Source, selection: Any, values: Any) -> None:

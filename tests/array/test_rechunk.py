@@ -55,7 +55,7 @@ def test_each_element_is_moved_once_in_the_memory_of_the_plan(problem):
     source = np.random.default_rng(0).integers(0, 60000, task.shape, "u2")
     for p in plan_passes(task, budget):
         target = Counted(np.zeros_like(source))
-        mover = Mover(p, Counted(source), target, source.dtype)
+        mover = Mover(p, Counted(source), target)
         assert mover.nbytes <= p.memory <= budget
         moved = sum(n for template in p.templates() for n in mover.move(template))
         assert moved == source.size

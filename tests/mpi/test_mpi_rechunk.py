@@ -29,7 +29,7 @@ def test_parts_are_the_array_and_fit_the_memory(task, n_ranks):
     values = np.random.default_rng(0).integers(0, 60000, task.shape, "u2")
     for p in plan_passes(task, budget):
         target = Counted(np.zeros_like(values))
-        movers = [Mover(p, Counted(values), target, values.dtype) for _ in range(n_ranks)]
+        movers = [Mover(p, Counted(values), target) for _ in range(n_ranks)]
         for parts in shared_templates(p, n_ranks):
             assert len(parts) == (n_ranks if task.shape else 1)
             for mover, part in zip(movers, parts, strict=False):

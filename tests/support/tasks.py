@@ -26,7 +26,7 @@ class Counted:
     """Memory that is read and written in boxes, and counts how often each element is written."""
 
     def __init__(self, values):
-        self.values = values
+        self.values, self.dtype = values, values.dtype
         self.times = np.zeros(values.shape, int)
 
     def _fetch(self, box, out):
