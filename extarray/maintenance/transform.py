@@ -34,9 +34,8 @@ from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
 from extarray.storage.filesystem import family, file_names
 from extarray.storage.orphans import remove_left_overs
-from extarray.streaming.blocks import hold, read_elements
+from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
-from extarray.streaming.operands import chunks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +91,7 @@ def passes_between(
     itemsize = source.dtype.itemsize
     if budget is None:
         budget = max(config.max_memory, least_memory(source.chunks, chunks, itemsize, cast))
-    task = Task(shape, source.chunks, chunks, chunks_of(source).lead, itemsize, cast)
+    task = Task(shape, source.chunks, chunks, lead_of(source), itemsize, cast)
     if in_memory:
         check_memory(task, budget, tables)
         task, most = replace(task, target_chunks=(1,) * len(shape)), 1

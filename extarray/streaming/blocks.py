@@ -25,6 +25,7 @@ __all__ = [
     "Source",
     "box_bytes",
     "hold",
+    "lead_of",
     "load",
     "read_elements",
     "read_exactly",
@@ -172,6 +173,11 @@ def write_exactly(source: Source, key: tuple[Any, ...], values: Any) -> None:
 def hold(source: Source, verified: bool = False) -> Any:
     """Return an array as it is now, to go through it; `verified`: chunks are verified if read."""
     return source._verified() if verified else source._held()
+
+
+def lead_of(source: Source) -> tuple[int, ...]:
+    """Return the elements of the first chunk of each axis that lie before index 0."""
+    return source._lead
 
 
 def release(source: Source) -> Any:
