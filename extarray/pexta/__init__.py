@@ -4,8 +4,8 @@ The routines of DRA and PEXTA by their published names, without the prefix, and 
 in the published order; what they return through a pointer, they return.  Instead of a status they
 raise an error of the family.  From the top down:
 
-``transfers``
-    Between `extarray.mpi.GlobalArray` in memory and arrays on the disk.
+``disk_io``
+    Disk I/O: global arrays in memory, written to disk arrays and read from them.
 ``requests``
     Transfers as moves of each rank, made at once or bit by bit.
 ``copies``
@@ -21,6 +21,19 @@ May use: the face, mpi, and the rooms below them.
 """
 
 from extarray.pexta.copies import copy
+from extarray.pexta.disk_io import (
+    REQ_INVALID,
+    iread,
+    iread_section,
+    iwrite,
+    iwrite_section,
+    probe,
+    read,
+    read_section,
+    wait,
+    write,
+    write_section,
+)
 from extarray.pexta.diskarrays import (
     C_DBL,
     C_DCPL,
@@ -47,19 +60,6 @@ from extarray.pexta.diskarrays import (
 )
 from extarray.pexta.requests import Request
 from extarray.pexta.session import flick, init, set_debug, set_default_config, terminate
-from extarray.pexta.transfers import (
-    REQ_INVALID,
-    iread,
-    iread_section,
-    iwrite,
-    iwrite_section,
-    probe,
-    read,
-    read_section,
-    wait,
-    write,
-    write_section,
-)
 
 __all__ = [
     "C_DBL",

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from extarray.mpi import ParallelArray
 
+    Ints = Sequence[SupportsIndex]
+
 __all__ = [
     "C_DBL",
     "C_DCPL",
@@ -88,12 +90,6 @@ NAME = "name"
 class DiskArray:
     """A handle of an array in files, from `create` or `open`.
 
-    Parameters
-    ----------
-    array : ParallelArray
-    name, filename : str
-    mode : Mode
-
     Attributes
     ----------
     array : ParallelArray
@@ -139,11 +135,11 @@ class Inquiry(NamedTuple):
 def create(
     type: DTypeLike,
     ndim: SupportsIndex,
-    dims: Sequence[SupportsIndex],
+    dims: Ints,
     name: str,
     filename: str | PathLike[str],
     mode: Mode | int,
-    reqdims: Sequence[SupportsIndex],
+    reqdims: Ints,
     *,
     overwrite: bool = False,
 ) -> DiskArray:
@@ -190,17 +186,20 @@ def create(
     ...     pexta.C_DBL, 3, (60, 60, 60), "A", "a", pexta.RW, (2, 20, 20)
     ... )  # doctest: +SKIP
     """
-    return _create(type, ndim, dims, name, filename, mode, reqdims, None, overwrite)
+    config = current().default_config
+    return create_config(
+        type, ndim, dims, name, filename, mode, reqdims, *config, overwrite=overwrite
+    )
 
 
 def create_config(
     type: DTypeLike,
     ndim: SupportsIndex,
-    dims: Sequence[SupportsIndex],
+    dims: Ints,
     name: str,
     filename: str | PathLike[str],
     mode: Mode | int,
-    reqdims: Sequence[SupportsIndex],
+    reqdims: Ints,
     numfiles: SupportsIndex,
     numioprocs: SupportsIndex,
     *,
@@ -233,21 +232,6 @@ def create_config(
     ...     pexta.C_INT, 1, (100,), "A", "a", pexta.RW, (-1,), 1, 2
     ... )  # doctest: +SKIP
     """
-    config = (numfiles, numioprocs)
-    return _create(type, ndim, dims, name, filename, mode, reqdims, config, overwrite)
-
-
-def _create(
-    type: DTypeLike,
-    ndim: SupportsIndex,
-    dims: Sequence[SupportsIndex],
-    name: str,
-    filename: str | PathLike[str],
-    mode: Mode | int,
-    reqdims: Sequence[SupportsIndex],
-    config: tuple[SupportsIndex, SupportsIndex] | None,
-    overwrite: bool,
-) -> DiskArray:
     session = current()
     with session.agreement.step() as step:
         session.check_handles()
@@ -257,7 +241,7 @@ def _create(
         check_name(name)
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
-        info = session.hints if config is None else io_hints(*config)
+        info = io_hints(numfiles, numioprocs)
         step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}"
     array = xa.create(
         filename,
@@ -301,7 +285,7 @@ def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
         permitted = check_mode(mode)
         step.arguments = f"open '{resolve_path(filename)}' in mode {permitted}"
     access = "r" if permitted is Mode.R else "r+"
-    array = xa.open(filename, access, comm=session.comm, info=session.hints)
+    array = xa.open(filename, access, comm=session.comm, info=io_hints(*session.default_config))
     try:
         with session.agreement.step():
             session.check_room(array.nbytes)
@@ -320,12 +304,7 @@ def _opened(session: Session, array: Any, filename: str | PathLike[str], mode: M
 
 
 def check_mode(value: Any) -> Mode:
-    """Return a mode, checked.
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """Return a mode, checked."""
     try:
         return Mode(value)
     except ValueError:
@@ -333,32 +312,16 @@ def check_mode(value: Any) -> Mode:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that is no text, or none that can be kept.
-
-    Raises
-    ------
-    ArgumentTypeError, LimitError
-    """
+    """Refuse a name that is no text, or none that can be kept."""
     if not isinstance(name, str):
         raise ArgumentTypeError(f"name must be a str, not {name!r}")
     encode_attrs({NAME: name})
 
 
 def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
-    """Return the array of a handle, if its mode permits what is asked.
+    """Return the array of a handle, if its mode permits what is asked, in words.
 
-    Parameters
-    ----------
-    what : str
-        What is asked, for the message.
-    *modes : Mode
-        Those that permit it; none: all.
-
-    Raises
-    ------
-    ArgumentTypeError, ClosedError
-    ReadOnlyError, ArgumentError
-        ValueErrors: the mode does not permit it.
+    `modes` are those that permit it; none: all.
     """
     if not isinstance(d_a, DiskArray):
         raise ArgumentTypeError(

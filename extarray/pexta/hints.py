@@ -16,31 +16,11 @@ UNSPECIFIED = -1
 
 
 def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
-    """Return the chunk shape for a typical request.
+    """Return the chunk shape for a typical request; None where nothing is specified.
 
-    Parameters
-    ----------
-    reqdims : int or sequence of int
-        Elements of the request along each axis; -1: unspecified.  More than `dims` has are
-        possible: the array may grow.
-    dims : tuple of int
-        Of the array.
-    itemsize : int
-        Bytes of an element.
+    Along each axis `reqdims` has the elements of the request, or -1: unspecified.  They may be more
+    than `dims`, the extents of the array, which may grow.
 
-    Returns
-    -------
-    tuple of int or None
-        None: nothing is specified, `extarray.create` chooses.
-
-    Raises
-    ------
-    ArgumentTypeError
-    ChunksError
-        A ValueError: too few or too many, or 0, or below -1.
-
-    Notes
-    -----
     A chunk is a request, so that an aligned one is a run of bytes in the file.  Along axes that are
     unspecified it has what there is.  As long as it has more than 512 KiB, its longest axis is
     halved, of those that are unspecified first; a request is then a few whole chunks.
@@ -72,20 +52,7 @@ def chunks_for(reqdims: Any, dims: tuple[int, ...], itemsize: int) -> tuple[int,
 def io_hints(numfiles: Any, numioprocs: Any) -> dict[str, str]:
     """Return the hints for MPI-IO by which some processes read for all.
 
-    Parameters
-    ----------
-    numfiles : int
-        1, or below 1: the default, which is the same.
-    numioprocs : int
-        Processes that read; below 1: each reads for itself.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: several files.
-
-    Notes
-    -----
+    Numbers below 1 are the default: an array has one file, and each process reads for itself.
     Each process writes for itself at any rate: one that wrote for others would write back bytes
     between theirs, which somebody may have changed.
 

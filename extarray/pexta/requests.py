@@ -11,6 +11,8 @@ from extarray import ExtArrayError
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import NDArray
 
     from extarray.mpi import GlobalArray
@@ -18,74 +20,41 @@ if TYPE_CHECKING:
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
-__all__ = ["Plan", "Request"]
+__all__ = ["Moves", "Request"]
 
 Box = tuple[slice, ...]
 
 
 class _Move(NamedTuple):
-    """A move that one rank makes at once.
+    """A move that one rank makes at once."""
 
-    Attributes
-    ----------
-    disk : tuple of slice
-        Of the disk array.
-    block : ndarray
-        The elements, with the axes of the disk array.
-    parts : list of (tuple of slice, ndarray)
-        What has to be copied between the global array and parts of the block; none where the block
-        is memory of the global array.
-    """
-
-    disk: Box
-    block: NDArray[Any]
+    disk: Box  # of the disk array
+    block: NDArray[Any]  # the elements, with the axes of the disk array
+    # What has to be copied between the global array and parts of the block; none where the block is
+    # memory of the global array.
     parts: list[tuple[Box, NDArray[Any]]]
 
 
-class Plan:
-    """A plan of which rank moves what, between two sections of the same number of elements.
+class Moves:
+    """The moves of this rank between two sections of the same number of elements.
 
-    Parameters
-    ----------
-    memory : Section
-        Of the global array.
-    disk : Section
-        Of the disk array.
-    g_a : GlobalArray
-    most : int
-        Elements that a rank may buffer.
-
-    Attributes
-    ----------
-    n_moves : int
-        The same on all ranks.
-
-    Notes
-    -----
-    Where both sections have one shape, each rank moves what lies in its own zone of the global
-    array, in place.  Otherwise parts of the disk's section are dealt out in turn, and one-sided
-    access has their elements from all over the global array.
+    All ranks have as many.  Where both sections have one shape, each rank moves what lies in its
+    own zone of the global array, in place.  Otherwise parts of the disk's section are dealt out in
+    turn, and one-sided access has their elements from all over the global array.  A rank buffers
+    `most` elements at most.
     """
 
     def __init__(self, memory: Section, disk: Section, g_a: GlobalArray, most: int) -> None:
         self._memory, self._disk, self._g_a = memory, disk, g_a
         self._is_direct = memory.shape == disk.shape
-        size = g_a.comm.size
-        if self._is_direct:
-            self.n_moves = 1
-        else:
-            share = -(-math.prod(disk.shape) // size)
-            self._slabs = Slabs(disk.shape, max(1, min(most, share)))
-            self.n_moves = -(-len(self._slabs) // size)
+        share = -(-math.prod(disk.shape) // g_a.comm.size)
+        self._slabs = Slabs(disk.shape, max(1, min(most, share)))
 
-    def move(self, number: int) -> _Move:
-        """Return a move of this rank; of nothing where others have one more.
+    def __len__(self) -> int:
+        return 1 if self._is_direct else -(-len(self._slabs) // self._g_a.comm.size)
 
-        Parameters
-        ----------
-        number : int
-            In [0, n_moves).
-        """
+    def __getitem__(self, number: int) -> _Move:
+        """Return a move of this rank; of nothing where others have one more."""
         return self._in_place() if self._is_direct else self._buffered(number)
 
     def _in_place(self) -> _Move:
@@ -118,34 +87,25 @@ class Plan:
 
 
 class Request:
-    """A transfer, as `iread` and its like begin it; for `wait` and `probe`.
-
-    Parameters
-    ----------
-    session : Session
-    handle : DiskArray
-    g_a : GlobalArray
-    plan : Plan
-    write : bool
-    """
+    """A transfer, as `iread` and its like begin it; for `wait` and `probe`."""
 
     def __init__(
-        self, session: Session, handle: DiskArray, g_a: GlobalArray, plan: Plan, write: bool
+        self, session: Session, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
     ) -> None:
         self.handle = handle
         self._session = session
-        self._g_a, self._plan, self._write = g_a, plan, write
+        self._g_a, self._moves, self._write = g_a, moves, write
         self._next = 0
         self._under_way: tuple[_Move, Transfer] | None = None
         self._error: Exception | None = None
         self._is_over = False
         self._number = session.count_transfer()
 
-    def run(self) -> None:
+    def run(self) -> Self:
         """Make the whole transfer together with the other ranks."""
         array, g_a = self.handle.array, self._g_a
-        for number in range(self._plan.n_moves):
-            move = self._plan.move(number)
+        for number in range(len(self._moves)):
+            move = self._moves[number]
             if self._write:
                 _load(move, g_a)
                 array.write(move.disk, move.block)
@@ -154,20 +114,16 @@ class Request:
                 _store(move, g_a)
         g_a.sync()
         self._is_over = True
+        return self
 
-    def begin(self) -> None:
+    def begin(self) -> Self:
         """Begin the part of this rank."""
         self._session.pending.append(self)
         self.advance()
+        return self
 
     def advance(self) -> bool:
-        """Begin the next move of this rank where one is over.
-
-        Returns
-        -------
-        bool
-            Whether all are over.
-        """
+        """Begin the next move of this rank where one is over; tell whether all are."""
         return self._go_on(waits=False)
 
     def _go_on(self, waits: bool) -> bool:
@@ -182,7 +138,7 @@ class Request:
                     request.wait()
                     if not self._write:
                         _store(move, self._g_a)
-                if self._next == self._plan.n_moves:
+                if self._next == len(self._moves):
                     return True
                 self._begin_next()
         except (ExtArrayError, MemoryError) as error:
@@ -190,7 +146,7 @@ class Request:
         return True
 
     def _begin_next(self) -> None:
-        move, array = self._plan.move(self._next), self.handle.array
+        move, array = self._moves[self._next], self.handle.array
         self._next += 1
         if self._write:
             _load(move, self._g_a)

@@ -28,14 +28,9 @@ Box = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Section:
-    """A box of an array, as a transfer counts its elements.
+    """A box of an array, indices low ... high - 1, as a transfer counts its elements.
 
-    Attributes
-    ----------
-    low, high : tuple of int
-        Its elements are those with indices low ... high - 1.
-    is_reversed : bool
-        Whether the transfer counts them with the axes in reverse, as those of the transpose.
+    If `is_reversed`, it counts them with the axes in reverse, as those of the transpose.
 
     Examples
     --------
@@ -50,20 +45,9 @@ class Section:
 
     @classmethod
     def checked(cls, low: Any, high: Any, shape: Index, what: str, is_reversed: bool) -> Section:
-        """Return a section, as the published routines name it.
+        """Return the section of an array of a shape that the published routines name `low`, `high`.
 
-        Parameters
-        ----------
-        low, high : int or sequence of int
-            Its first and its last index along each axis, which both belong to it.
-        shape : tuple of int
-            Of the array.
-        what : str
-            The array, in words.
-
-        Raises
-        ------
-        ShapeError, BoundsError, ArgumentTypeError
+        Both are indices of elements that belong to it.  `what` is the array, for messages.
         """
         first, last = as_ints(low, "lo"), as_ints(high, "hi")
         if not len(first) == len(last) == len(shape):
@@ -89,24 +73,12 @@ class Section:
         return self._turned(tuple(b - a for a, b in zip(self.low, self.high, strict=True)))
 
     def of_array(self, box: Box) -> Box:
-        """Return where a part of the section is in the array.
-
-        Parameters
-        ----------
-        box : tuple of slice
-            As the elements are counted.
-        """
+        """Return where a part of the section, as the elements are counted, is in the array."""
         pairs = zip(self._turned(box), self.low, strict=True)
         return tuple(slice(s.start + a, s.stop + a) for s, a in pairs)
 
     def within(self, zone: Box) -> Box:
-        """Return what the section has in a zone of the array.
-
-        Returns
-        -------
-        tuple of slice
-            As the elements are counted; empty along an axis where it has nothing.
-        """
+        """Return what the section has in a zone of the array, as the elements are counted."""
         box = []
         for s, a, b in zip(zone, self.low, self.high, strict=True):
             start = min(max(s.start, a), b)
@@ -114,13 +86,7 @@ class Section:
         return self._turned(tuple(box))
 
     def turned(self, block: NDArray[Any]) -> NDArray[Any]:
-        """Turn elements as they are counted to the axes of the array, or the other way.
-
-        Returns
-        -------
-        ndarray
-            A view.
-        """
+        """View elements as they are counted with the axes of the array, or the other way."""
         return block.T if self.is_reversed else block
 
     def _turned(self, entries: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -130,10 +96,7 @@ class Section:
 def runs(shape: Sequence[int], start: int, stop: int) -> Iterator[Box]:
     """Yield boxes that have the elements start ... stop - 1 of a shape, counted in C order.
 
-    Yields
-    ------
-    tuple of slice
-        One behind the other in C order: at most 2 k - 1 of them for k axes.
+    They follow each other in C order: at most 2 k - 1 of them for k axes.
 
     Examples
     --------
@@ -156,13 +119,7 @@ def runs(shape: Sequence[int], start: int, stop: int) -> Iterator[Box]:
 
 
 class Slabs:
-    """A shape, cut into boxes each of which is one run in C order.
-
-    Parameters
-    ----------
-    shape : sequence of int
-    most : int
-        Elements of a box at most; at least 1.
+    """A shape, cut into boxes of at most `most` elements, each of which is one run in C order.
 
     Examples
     --------

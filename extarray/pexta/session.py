@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 from extarray import ArgumentError, ArgumentTypeError, ClosedError, StorageError, config
@@ -34,92 +35,57 @@ class _Pending(Protocol):
     def wait(self) -> None: ...
 
 
+@dataclass(eq=False)
 class Session:
-    """A session, which `init` begins: a communicator, limits, and what is open.
+    """A session, which `init` begins: a communicator, the limits of `init`, and what is open."""
 
-    Parameters
-    ----------
-    agreement : Agreement
-    max_arrays, max_array_size, total_disk_space, max_memory : int
-        As for `init`, checked.
+    agreement: Agreement
+    max_arrays: int
+    max_array_size: int
+    total_disk_space: int
+    max_memory: int
+    arrays: list[_Handle] = field(default_factory=list)
+    # Transfers under way, on all ranks in the order in which they began.
+    pending: list[_Pending] = field(default_factory=list)
+    n_transfers: int = 0
+    debug: bool = False
+    default_config: tuple[int, int] = (UNSPECIFIED, UNSPECIFIED)
 
-    Attributes
-    ----------
-    arrays : list
-        Handles of arrays that are open.
-    pending : list
-        Transfers under way, on all ranks in the order in which they began.
-    debug : bool
-    hints : dict
-        For MPI-IO.
-    """
-
-    def __init__(
-        self,
-        agreement: Agreement,
-        max_arrays: int,
-        max_array_size: int,
-        total_disk_space: int,
-        max_memory: int,
-    ) -> None:
-        self.agreement = agreement
-        self.comm = agreement.comm
-        self.arrays: list[_Handle] = []
-        self.pending: list[_Pending] = []
-        self.debug = False
-        self.hints: dict[str, str] = {}
-        self._n_transfers = 0
-        self._max_arrays = max_arrays
-        self._max_array_size = max_array_size
-        self._total_disk_space = total_disk_space
-        self._max_memory = max_memory
+    @property
+    def comm(self) -> Any:
+        """The communicator of the agreement."""
+        return self.agreement.comm
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes that a rank may buffer."""
-        return config.max_memory if self._max_memory == UNSPECIFIED else self._max_memory
+        return config.max_memory if self.max_memory == UNSPECIFIED else self.max_memory
 
     def count_transfer(self) -> int:
         """Return the number of a new transfer, the same on all ranks."""
-        self._n_transfers += 1
-        return self._n_transfers
+        self.n_transfers += 1
+        return self.n_transfers
 
     def check_handles(self) -> None:
-        """Raise where one more array would be too many.
-
-        Raises
-        ------
-        StorageError
-            An OSError with the errno EMFILE.
-        """
-        n = self._max_arrays
+        """Raise a StorageError with the errno EMFILE where one more array would be too many."""
+        n = self.max_arrays
         if n != UNSPECIFIED and len(self._open()) >= n:
             raise StorageError(
                 errno.EMFILE, f"{n} arrays are open, as many as init allows; close one"
             )
 
     def check_room(self, nbytes: int, instead_of: int = 0) -> None:
-        """Raise where an array would be too large.
+        """Raise a StorageError with the errno EFBIG or EDQUOT where an array would be too large.
 
-        Parameters
-        ----------
-        nbytes : int
-            Of its elements.
-        instead_of : int
-            Bytes that it has now, if it is open.
-
-        Raises
-        ------
-        StorageError
-            An OSError with the errno EFBIG or EDQUOT.
+        It would have `nbytes` bytes of elements; if it is open, it has `instead_of` bytes now.
         """
-        n = self._max_array_size
+        n = self.max_array_size
         if n != UNSPECIFIED and nbytes > n:
             raise StorageError(
                 errno.EFBIG, f"an array of {nbytes} bytes; init allows max_array_size={n}"
             )
         total = sum(handle.array.nbytes for handle in self._open()) - instead_of + nbytes
-        n = self._total_disk_space
+        n = self.total_disk_space
         if n != UNSPECIFIED and total > n:
             raise StorageError(
                 errno.EDQUOT,
@@ -140,13 +106,7 @@ _session: Session | None = None
 
 
 def current() -> Session:
-    """Return the session.
-
-    Raises
-    ------
-    ClosedError
-        A ValueError: none has begun.
-    """
+    """Return the session; raise a ClosedError where none has begun."""
     if _session is None:
         raise ClosedError("no session has begun; call extarray.pexta.init on all ranks first")
     return _session
@@ -284,6 +244,5 @@ def set_default_config(numfiles: SupportsIndex, numioprocs: SupportsIndex) -> No
     """
     session = current()
     with session.agreement.step() as step:
-        hints = io_hints(numfiles, numioprocs)
-        step.arguments = f"set the default configuration {hints}"
-    session.hints = hints
+        step.arguments = f"set the default configuration {io_hints(numfiles, numioprocs)}"
+    session.default_config = int(numfiles), int(numioprocs)

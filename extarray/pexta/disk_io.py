@@ -1,0 +1,314 @@
+"""Disk I/O: global arrays, or sections of them, written to disk arrays and read from them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+
+from extarray import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from extarray.mpi import GlobalArray
+from extarray.mpi.access import label
+from extarray.mpi.runtime import library
+from extarray.pexta.diskarrays import Mode, check_open
+from extarray.pexta.requests import Moves, Request
+from extarray.pexta.sections import Section
+from extarray.pexta.session import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from extarray.mpi import ParallelArray
+    from extarray.pexta.diskarrays import DiskArray
+
+    Ints = Sequence[SupportsIndex]
+
+__all__ = [
+    "REQ_INVALID",
+    "iread",
+    "iread_section",
+    "iwrite",
+    "iwrite_section",
+    "probe",
+    "read",
+    "read_section",
+    "wait",
+    "write",
+    "write_section",
+]
+
+# What DRA takes for a request that does not exist, which is over.
+REQ_INVALID = -333
+
+_Routine = TypeVar("_Routine", bound="Callable[..., Request]")
+
+_DETAILS = """
+
+Parameters
+----------
+{transp}g_a : GlobalArray
+    {care}
+d_a : DiskArray
+    Of the same {same}, in mode {mode} or `RW`.
+{corners}
+Returns
+-------
+Request
+    {returned}
+
+Raises
+------
+{errors}, ClosedError, StorageError
+    On all ranks, where one has a reason.
+{notes}
+Examples
+--------
+>>> request = pexta.{name}({arguments})  # doctest: +SKIP
+>>> pexta.wait(request)  # doctest: +SKIP
+"""
+
+_TRANSP = """transp : bool
+    Whether to {} the transpose, the axes in reverse.
+"""
+_CORNERS = """glo, ghi : sequence of int
+    First and last index of the section in memory along each axis; both belong to it.
+dlo, dhi : sequence of int
+    Those of the section on the disk.  As many elements; in another shape, they correspond in C
+    order.
+"""
+_NOTES = """
+Notes
+-----
+``{} = np.reshape({}, ...)``, of the transpose if `transp`.  The two
+arrays may also have different numbers of axes.
+"""
+
+
+def _described(routine: _Routine) -> _Routine:
+    """Complete the docstring of a routine: those of the eight differ in a few words."""
+    name = routine.__name__
+    begins, writes, has_sections = name[0] == "i", "write" in name, name.endswith("_section")
+    sides = ("d[dlo ... dhi]", "g[glo ... ghi]")
+    stay = "stay as it is" if writes else "be left alone"
+    end = "the request is over" if begins else "the call ends"
+    details = _DETAILS.format(
+        name=name,
+        transp=_TRANSP.format("write" if writes else "read") if has_sections else "",
+        care=f"It must {stay} on all ranks until {end}.",
+        same="dtype" if has_sections else "shape and dtype",
+        mode="`W`" if writes else "`R`",
+        corners=_CORNERS if has_sections else "",
+        returned="For `wait` or `probe`."
+        if begins
+        else "It is over; `wait` and `probe` take it all the same.",
+        errors=("BoundsError, " if has_sections else "")
+        + f"ShapeError, DTypeError, {'ReadOnlyError' if writes else 'ArgumentError'}",
+        notes=_NOTES.format(*sides[:: 1 if writes else -1]) if has_sections else "",
+        arguments="True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9)" if has_sections else "g_a, d_a",
+    )
+    routine.__doc__ = f"{routine.__doc__}{details}"
+    return routine
+
+
+@_described
+def write(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Write a global array to a disk array; collective."""
+    return _whole(g_a, d_a, True).run()
+
+
+@_described
+def read(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Read a global array from a disk array; collective."""
+    return _whole(g_a, d_a, False).run()
+
+
+@_described
+def iwrite(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Begin to write a global array to a disk array; collective."""
+    return _whole(g_a, d_a, True).begin()
+
+
+@_described
+def iread(g_a: GlobalArray, d_a: DiskArray) -> Request:
+    """Begin to read a global array from a disk array; collective."""
+    return _whole(g_a, d_a, False).begin()
+
+
+@_described
+def write_section(
+    transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
+) -> Request:
+    """Write a section of a global array to a section of a disk array; collective."""
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, True).run()
+
+
+@_described
+def read_section(
+    transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
+) -> Request:
+    """Read a section of a global array from a section of a disk array; collective."""
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, False).run()
+
+
+@_described
+def iwrite_section(
+    transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
+) -> Request:
+    """Begin to write a section of a global array to one of a disk array; collective."""
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, True).begin()
+
+
+@_described
+def iread_section(
+    transp: bool, g_a: GlobalArray, glo: Ints, ghi: Ints, d_a: DiskArray, dlo: Ints, dhi: Ints
+) -> Request:
+    """Begin to read a section of a global array from one of a disk array; collective."""
+    return _sections(transp, g_a, glo, ghi, d_a, dlo, dhi, False).begin()
+
+
+def wait(request: Request | int) -> None:
+    """Wait until a transfer is over on all ranks; collective.
+
+    Parameters
+    ----------
+    request : Request or REQ_INVALID
+
+    Raises
+    ------
+    StorageError
+        An OSError, on all ranks: the transfer failed on one.
+    ArgumentError
+        A ValueError: the ranks mean different transfers.
+
+    Notes
+    -----
+    Then all ranks see what was read, in the global array, and what was written, on the disk.
+
+    Examples
+    --------
+    >>> pexta.wait(request)  # doctest: +SKIP
+    """
+    found = _agreed_on(request, "wait for")
+    if found is not None:
+        found.wait()
+
+
+def probe(request: Request | int) -> bool:
+    """Tell whether a transfer is over on all ranks; collective.
+
+    Parameters
+    ----------
+    request : Request or REQ_INVALID
+
+    Returns
+    -------
+    bool
+        The same on all ranks; where it is True, nobody needs to `wait`.
+
+    Raises
+    ------
+    StorageError
+        An OSError, on all ranks: the transfer failed on one.
+    ArgumentError
+        A ValueError: the ranks mean different transfers.
+
+    Examples
+    --------
+    >>> while not pexta.probe(request):  # doctest: +SKIP
+    ...     compute()
+    """
+    found = _agreed_on(request, "ask about")
+    return True if found is None else found.probe()
+
+
+def _agreed_on(request: Request | int, what: str) -> Request | None:
+    """Return the request that all ranks mean; None: REQ_INVALID."""
+    with current().agreement.step() as step:
+        if not isinstance(request, Request) and request != REQ_INVALID:
+            raise ArgumentTypeError(
+                f"a request is needed, as iread and its like give it, not {request!r}"
+            )
+        found = request if isinstance(request, Request) else None
+        step.arguments = f"{what} {'REQ_INVALID' if found is None else found}"
+    return found
+
+
+def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Request:
+    """Plan the transfer of all elements, checked by all ranks."""
+    with current().agreement.step() as step:
+        array = _check(g_a, d_a, write)
+        if g_a.shape != array.shape:
+            raise ShapeError(
+                f"{g_a.shape} elements in memory and {array.shape} in '{d_a.filename}'; use "
+                "sections of the same number of elements"
+            )
+        step.arguments = _in_words(g_a, d_a, write)
+        both = Section((0,) * array.ndim, array.shape)
+    return _planned(g_a, both, d_a, both, write)
+
+
+def _sections(
+    transp: bool,
+    g_a: GlobalArray,
+    glo: Any,
+    ghi: Any,
+    d_a: DiskArray,
+    dlo: Any,
+    dhi: Any,
+    write: bool,
+) -> Request:
+    """Plan the transfer of sections, checked by all ranks."""
+    with current().agreement.step() as step:
+        array, turns = _check(g_a, d_a, write), bool(transp)
+        # What is transposed is the source.
+        memory = Section.checked(glo, ghi, g_a.shape, "the global array", turns and write)
+        disk = Section.checked(dlo, dhi, array.shape, f"'{d_a.filename}'", turns and not write)
+        n, n_disk = math.prod(memory.shape), math.prod(disk.shape)
+        if n != n_disk:
+            raise ShapeError(
+                f"sections of {n} elements in memory and {n_disk} in '{d_a.filename}'; give "
+                "sections of the same number of elements"
+            )
+        step.arguments = f"{_in_words(g_a, d_a, write)}: {memory} in memory, {disk} on the disk"
+    return _planned(g_a, memory, d_a, disk, write)
+
+
+def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
+    """Return the array of a handle, if a transfer is possible."""
+    if not isinstance(g_a, GlobalArray):
+        raise ArgumentTypeError(f"a GlobalArray is needed, not a {type(g_a).__name__}")
+    verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
+    array = check_open(d_a, verb, mode, Mode.RW)
+    if g_a.dtype != array.dtype:
+        raise DTypeError(
+            f"elements of {g_a.dtype} in memory and of {array.dtype} in '{d_a.filename}'; "
+            "transfers cast nothing, use a global array of the same dtype"
+        )
+    MPI = library()
+    if MPI.Comm.Compare(g_a.comm, current().comm) not in (MPI.IDENT, MPI.CONGRUENT):
+        raise ArgumentError(
+            "the global array is of other ranks than the session; give init the communicator by "
+            "which it was created"
+        )
+    return array
+
+
+def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
+    way = ("write to", "from") if write else ("read", "into")
+    return f"{way[0]} '{d_a.filename}' {way[1]} {label(g_a)}"
+
+
+def _planned(
+    g_a: GlobalArray, memory: Section, d_a: DiskArray, disk: Section, write: bool
+) -> Request:
+    session = current()
+    if session.debug:
+        print(
+            f"pexta, rank {session.comm.rank}: {_in_words(g_a, d_a, write)}: {memory} in memory, "
+            f"{disk} on the disk",
+            file=sys.stderr,
+            flush=True,
+        )
+    g_a.sync()  # what others have put belongs to it
+    moves = Moves(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)
+    return Request(session, d_a, g_a, moves, write)
