@@ -22,11 +22,11 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
 ``rank_io``
     Transfers of one rank, through MPI-IO or by its own engine; additions under a lock.
 ``patches``
-    The parts of a selection in the memory of each rank, and ghosts: pure functions.
+    Hyperslabs: the parts of a selection in the memory of each rank; ghosts.  Pure functions.
 ``file_views``
     A file view, a staging buffer, and rounds that all ranks make together.
-``plans``
-    Parts of a transfer in the order of the file.
+``file_parts``
+    The parts of a transfer in the order of the file.
 ``replica``
     The store of the ranks that commit nothing.
 ``zones``

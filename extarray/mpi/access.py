@@ -16,7 +16,7 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.mpi import windows
-from extarray.mpi.patches import Box, ZoneLayout, as_points, numbers
+from extarray.mpi.patches import Hyperslab, ZoneLayout, as_points, numbers
 from extarray.mpi.requests import as_elements, as_item, scaled, spread
 from extarray.mpi.runtime import check_rank
 
@@ -33,14 +33,7 @@ __all__ = ["OneSidedAccess", "label"]
 class OneSidedAccess:
     """The part of `GlobalArray` that one rank calls alone: its elements are in a window.
 
-    Parameters
-    ----------
-    agreement : Agreement
-    zones : Zones
-    dtype : dtype
-    ghosts : tuple of int
-    number : int
-        By which the ranks know that they mean the same array.
+    By its number the ranks know that they mean the same array.
     """
 
     def __init__(
@@ -207,7 +200,7 @@ class OneSidedAccess:
 
     def _read(
         self,
-        box: Box,
+        box: Hyperslab,
         values: NDArray[Any],
         testable: bool = False,
         into: NDArray[Any] | None = None,
@@ -441,9 +434,9 @@ class OneSidedAccess:
         if not self._is_open:
             raise ClosedError("the global array was destroyed; create another one")
 
-    def _box(self, selection: Any) -> Box:
+    def _box(self, selection: Any) -> Hyperslab:
         self._check()
-        return Box.of(selection, self.shape, self.dtype)
+        return Hyperslab.of(selection, self.shape, self.dtype)
 
     def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """Check where to read to."""

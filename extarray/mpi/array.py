@@ -30,7 +30,6 @@ from extarray.mpi.zones import shifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -452,12 +451,7 @@ class ParallelArray(ParallelIO):
         finally:
             self.comm.Free()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.closed:
             return
         if error is None or is_agreed(error, self.comm):

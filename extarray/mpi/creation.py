@@ -63,48 +63,31 @@ _Checked = tuple[Any, tuple[int, ...], "Header", str, str, bool, str, int]
 def create_together(
     comm: Any, info: Mapping[str, Any] | None, check: Callable[[], _Checked]
 ) -> ParallelArray:
-    """Create an array; collective.
+    """Create an array; collective.  `check` gives the arguments, `info` has hints for MPI-IO."""
 
-    Parameters
-    ----------
-    info : mapping or None
-        Hints for MPI-IO.
-    check : callable
-        Gives the arguments, checked.
-
-    Returns
-    -------
-    ParallelArray
-        Open in mode "r+".
-    """
-    with Agreement.on_duplicate(comm) as agreement:
-        with agreement.step() as step:
-            path, shape, header, attrs, engine, overwrite, durability, growth = check()
-            if path is None:
-                raise ArgumentError(
-                    "an array under a communicator lies in files; give a path, or leave comm away"
-                )
-            place, hints = resolve_path(path), _check_info(info)
-            check_choice(engine, "engine", (*ENGINES, "mpi-io"))
-            step.arguments = (
-                f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
-                f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
-                f"sparse {header.sparse}, checksum {header.checksum}, overwrite {overwrite}, "
-                f"attributes {attrs}, engine {engine}, durability {durability}, "
-                f"growth policy {growth}, info {hints}"
+    def plan() -> _Making:
+        path, shape, header, attrs, engine, overwrite, durability, growth = check()
+        if path is None:
+            raise ArgumentError(
+                "an array under a communicator lies in files; give a path, or leave comm away"
             )
-        return _joined(
-            agreement,
-            place,
-            engine,
-            hints,
-            lambda engine: cast(
-                "tuple[FileStore, Axial]",
-                fresh_store(
-                    place, shape, header, attrs, engine, overwrite, durability, growth, hidden=True
-                ),
-            ),
+        place = resolve_path(path)
+        words = (
+            f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
+            f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
+            f"sparse {header.sparse}, checksum {header.checksum}, overwrite {overwrite}, "
+            f"attributes {attrs}, durability {durability}, growth policy {growth}"
         )
+
+        def make(own: str) -> tuple[FileStore, Axial]:
+            made = fresh_store(
+                place, shape, header, attrs, own, overwrite, durability, growth, hidden=True
+            )
+            return cast("tuple[FileStore, Axial]", made)
+
+        return _Making(place, engine, words, make)
+
+    return _joined(comm, info, plan)
 
 
 def open_together(
@@ -112,31 +95,31 @@ def open_together(
     info: Mapping[str, Any] | None,
     check: Callable[[], tuple[Path, str, float | None, str, str, str]],
 ) -> ParallelArray:
-    """Open an array; collective.
+    """Open an array, with hints for MPI-IO; collective.
 
-    Parameters
-    ----------
-    info : mapping or None
-        Hints for MPI-IO.
-    check : callable
-        Gives path, mode, timeout, engine, durability, and what is verified, checked.
+    `check` gives path, mode, timeout, engine, durability, and what is verified, checked.
     """
-    with Agreement.on_duplicate(comm) as agreement:
-        with agreement.step() as step:
-            place, mode, timeout, engine, durability, verify = check()
-            hints = _check_info(info)
-            check_choice(engine, "engine", (*ENGINES, "mpi-io"))
-            step.arguments = (
-                f"open '{place}' with mode {mode!r}, engine {engine}, durability {durability}, "
-                f"verify {verify!r}, info {hints}"
-            )
-        return _joined(
-            agreement,
+
+    def plan() -> _Making:
+        place, mode, timeout, engine, durability, verify = check()
+        words = f"open '{place}' with mode {mode!r}, durability {durability}, verify {verify!r}"
+        return _Making(
             place,
             engine,
-            hints,
-            lambda engine: FileStore.open(place, mode, timeout, engine, durability, verify),
+            words,
+            lambda own: FileStore.open(place, mode, timeout, own, durability, verify),
         )
+
+    return _joined(comm, info, plan)
+
+
+class _Making(NamedTuple):
+    """A plan of what to make or open: where, by which engine, in words, and how rank 0 does it."""
+
+    path: Path
+    engine: str
+    words: str
+    make: Callable[[str], tuple[FileStore, Axial]]  # given the engine of this rank
 
 
 def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
@@ -154,18 +137,25 @@ def _check_info(info: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _joined(
-    agreement: Agreement,
-    path: Path,
-    engine: str,
-    hints: dict[str, str],
-    make: Callable[[str], tuple[FileStore, Axial]],
+    comm: Any, info: Mapping[str, Any] | None, plan: Callable[[], _Making]
 ) -> ParallelArray:
-    """Return the array of all ranks, whose store `make` makes or opens on rank 0 by an engine.
+    """Return the array of all ranks, which each of them plans.
 
     A new pair of files takes its names when all ranks have it open: what cannot be had together
     replaces nothing.
     """
-    comm = agreement.comm
+    with Agreement.on_duplicate(comm) as agreement:
+        with agreement.step() as step:
+            making = plan()
+            hints = _check_info(info)
+            check_choice(making.engine, "engine", (*ENGINES, "mpi-io"))
+            step.arguments = f"{making.words}, engine {making.engine}, info {hints}"
+        return _made(agreement, making, hints)
+
+
+def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> ParallelArray:
+    """Make or open an array whose arguments all ranks agree on."""
+    comm, engine = agreement.comm, making.engine
     own, through_mpi = engine, engine == "mpi-io"
     if engine in ("auto", "mpi-io"):
         # Ranks of one host share its page cache; a mapping on another host would not.
@@ -176,14 +166,14 @@ def _joined(
         with agreement.step():
             pair = None
             if not comm.rank:
-                store, axial = make(own)
+                store, axial = making.make(own)
                 pair = pair_of(store, axial)
                 if engine == "auto":
                     through_mpi = through_mpi or is_remote(store._data)
         pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
             if store is None:
-                store = replica = ReplicaStore(path, pair, own)
+                store = replica = ReplicaStore(making.path, pair, own)
                 axial = replica.axial
         file = store._data
         hints = {**default_hints(file), **hints}
@@ -224,34 +214,20 @@ Part = tuple[tuple[int, int], ...]
 
 
 class _Cut(NamedTuple):
-    """The templates along one axis, cut for some ranks.
+    """The templates along one axis, cut for some ranks."""
 
-    Attributes
-    ----------
-    parts : list of list of (int, int)
-        Of each template a part a rank, in order.
-    read, written : int
-        Elements of the largest parts of all templates together: what the slowest rank does.
-    """
-
-    parts: list[list[tuple[int, int]]]
+    parts: list[list[tuple[int, int]]]  # of each template a part a rank, in order
+    # Elements of the largest parts of all templates together: what the slowest rank does.
     read: int
     written: int
 
 
 def shared_templates(p: Pass, n_ranks: int) -> Iterator[list[Part]]:
-    """Yield the templates of a pass, each as the parts of the ranks.
+    """Yield the templates of a pass, each as the parts of the ranks that have one, in their order.
 
-    Yields
-    ------
-    list of tuple of (int, int)
-        The part of each rank that has one, in the order of ranks.  Parts may be empty.
-
-    Notes
-    -----
     The ranks are arranged along the axes so that the one with the most to do has the least: with
     the fewest elements to read and to write, in all templates together.  Source chunks across the
-    edge of two parts are read by both ranks.
+    edge of two parts are read by both ranks.  Parts may be empty.
 
     Examples
     --------
@@ -312,17 +288,8 @@ def rechunk_together(
 ) -> ParallelArray:
     """Bring the elements of an array into another layout; collective.
 
-    Parameters
-    ----------
-    resume : bool
-        Go on where an earlier call was interrupted, if one was.
-    prepare : callable
-        Gives the path of the target, and what is to be done.
-
-    Returns
-    -------
-    ParallelArray
-        Open in mode "r+".
+    `prepare` gives the path of the target, and what is to be done.  If `resume`, go on where an
+    earlier call was interrupted.  The array is open in mode "r+".
     """
     agreement = Agreement(check_comm(comm).Dup())
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.mpi.plans import Job, Plan
+    from extarray.mpi.file_parts import FileParts, Job
     from extarray.storage.filesystem import File
 
 __all__ = ["FileViews", "Rounds"]
@@ -37,29 +37,20 @@ _NOTHING = [0]
 
 
 class Rounds:
-    """A job, cut into views and these into pieces, and the staging buffer.
+    """A job (None: nothing to move), cut into views and these into pieces, and the staging buffer.
 
-    Parameters
-    ----------
-    job : Job, optional
-        None: nothing to move.
-    stage : int
-        Bytes of a piece at most, unless one part has more.
-
-    Attributes
-    ----------
-    n_views, n_pieces : int
-        Number of views, and of the pieces of the one that has most.
+    A piece has at most `stage` bytes, unless one part has more.
     """
 
     def __init__(self, job: Job | None = None, stage: int = 0) -> None:
         self.job = job
-        self.views = [] if job is None else list(_views(job.plan, stage))
+        self.views = [] if job is None else list(_views(job.parts, stage))
         self.n_views = len(self.views)
+        # Of the view that has most.
         self.n_pieces = max((len(edges) - 1 for edges in self.views), default=0)
         self._ends = np.zeros(1, np.int64)
         if job is not None:
-            self._ends = np.append(self._ends, job.plan.nbytes.cumsum())
+            self._ends = np.append(self._ends, job.parts.nbytes.cumsum())
         pieces = [self.nbytes(*piece) for edges in self.views for piece in pairwise(edges)]
         self.buffer = np.empty(max(pieces, default=0), np.uint8)
 
@@ -81,11 +72,11 @@ class Rounds:
         """Return lengths and displacements of the runs of a view."""
         if self.job is None or len(edges) == 1:
             return [], []
-        return self.job.plan.runs(edges[0], edges[-1])
+        return self.job.parts.runs(edges[0], edges[-1])
 
 
-def _views(plan: Plan, stage: int) -> Iterator[list[int]]:
-    ends, run_ends = plan.nbytes.cumsum(), plan.n_runs.cumsum()
+def _views(parts: FileParts, stage: int) -> Iterator[list[int]]:
+    ends, run_ends = parts.nbytes.cumsum(), parts.n_runs.cumsum()
     first, n = 0, len(ends)
     while first < n:
         view = _behind(ends, first, limits.view_bytes)
@@ -104,25 +95,9 @@ def _behind(ends: NDArray[np.int64], first: int, most: int) -> int:
 
 
 class FileViews:
-    """A file that is open through MPI-IO.
+    """A file that is open through MPI-IO, by the ranks of a communicator together.
 
-    Opening and closing are collective.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm
-        Of those who share the views.
-    path : str
-        Absolute.
-    writable : bool
-    hints : mapping
-        For MPI-IO.
-    hidden : str, optional
-        Name of the file until it takes that one.
-
-    Raises
-    ------
-    StorageError
+    Until it takes its name, a file may have a hidden one.
     """
 
     def __init__(
@@ -150,19 +125,9 @@ class FileViews:
             info.Free()
 
     def check(self, file: File) -> None:
-        """Raise where the file is not the one that is open already.
+        """Raise a PartnerError where the file is not the one that is open already.
 
         MPI opens names, and they may have become those of another pair.
-
-        Parameters
-        ----------
-        file : File
-            The file as it shall be here.
-
-        Raises
-        ------
-        PartnerError
-            A ValueError: another file has taken the name.
         """
         if not os.path.samestat(os.stat(self._opened), file.stat()):
             raise PartnerError(f"'{self._path}' was overwritten since it was opened; open it again")
@@ -170,20 +135,11 @@ class FileViews:
     def transfer(
         self, rounds: Rounds, write: bool, n_views: int, n_pieces: int
     ) -> Exception | None:
-        """Carry out a job together with the others, who have jobs of their own or none.
+        """Carry out a job together with the others; return what went wrong on this rank.
 
-        Parameters
-        ----------
-        write : bool
-            The same on all ranks.
-        n_views, n_pieces : int
-            The greatest of all ranks.
-
-        Returns
-        -------
-        Exception or None
-            What went wrong on this rank, which all the same takes part in all rounds: the others
-            wait for it in each of them.
+        The others have jobs of their own or none; `n_views` and `n_pieces` are the greatest of all
+        ranks. This one takes part in all rounds whatever went wrong: the others wait for it in each
+        of them.
         """
         if self._is_own:
             try:
@@ -200,12 +156,7 @@ class FileViews:
         return failure
 
     def transfer_alone(self, rounds: Rounds, write: bool) -> None:
-        """Carry out a job without the others.
-
-        Raises
-        ------
-        StorageError, TruncatedError
-        """
+        """Carry out a job without the others."""
         with self._lock:
             for edges in rounds.views:
                 failure = self._show(rounds, edges, write, None)
@@ -215,7 +166,7 @@ class FileViews:
     def _show(
         self, rounds: Rounds, edges: list[int], write: bool, n_pieces: int | None
     ) -> Exception | None:
-        """Move the parts of one view; returns what went wrong.
+        """Move the parts of one view; return what went wrong.
 
         `n_pieces` is the number of calls that all ranks make together; None: this one is alone.
         """
@@ -276,12 +227,9 @@ class FileViews:
         return f"cannot {'write to' if write else 'read'} '{self._path}'"
 
     def sync(self) -> StorageError | None:
-        """Show all ranks what all have written, on every host; collective.
+        """Show all ranks what all have written, on every host; return what went wrong here.
 
-        Returns
-        -------
-        StorageError or None
-            What went wrong on this rank.
+        Collective.
         """
         try:
             self._file.Sync()
@@ -290,13 +238,7 @@ class FileViews:
         return None
 
     def close(self) -> None:
-        """Close the file; collective.
-
-        Raises
-        ------
-        StorageError
-            On this rank alone; the file is closed.
-        """
+        """Close the file, whatever goes wrong on this rank; collective."""
         try:
             self._file.Close()
         except library().Exception as error:

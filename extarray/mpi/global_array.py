@@ -21,7 +21,6 @@ from extarray.mpi.zones import Distribution, Zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
     from typing import Self
 
     from numpy.typing import DTypeLike
@@ -335,12 +334,7 @@ class GlobalArray(Collectives):
         self._check()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # A rank that leaves by an error of its own waits for nobody.
         if self._is_open and (error is None or is_agreed(error, self.comm)):
             leave_together(self.destroy, error, self.comm)

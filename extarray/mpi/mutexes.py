@@ -19,7 +19,6 @@ from extarray.mpi.runtime import Agreement, is_agreed, library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Mutexes"]
@@ -201,12 +200,7 @@ class Mutexes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # A rank that leaves by an error of its own waits for nobody.
         if self._window is not None and (error is None or is_agreed(error, self._comm)):
             self.destroy()
@@ -229,23 +223,21 @@ class Mutexes:
         return _BYTES * (_WORDS * i + word)
 
     def _set(self, rank: int, word: int, i: int, value: int) -> int:
-        """Set a word; returns what it was."""
-        MPI = library()
-        new, old = np.array(value, np.int64), np.empty((), np.int64)
-        self._window.Fetch_and_op(new, old, rank, self._place(word, i), MPI.REPLACE)
-        self._window.Flush(rank)
-        return int(old)
+        """Set a word; return what it was."""
+        return self._fetch(rank, word, i, value, library().REPLACE)
 
     def _get(self, word: int, i: int) -> int:
         """Return a word of this rank."""
-        MPI, rank = library(), self._comm.rank
-        old = np.empty((), np.int64)
-        self._window.Fetch_and_op(old.copy(), old, rank, self._place(word, i), MPI.NO_OP)
+        return self._fetch(self._comm.rank, word, i, 0, library().NO_OP)
+
+    def _fetch(self, rank: int, word: int, i: int, value: int, operation: Any) -> int:
+        new, old = np.array(value, np.int64), np.empty((), np.int64)
+        self._window.Fetch_and_op(new, old, rank, self._place(word, i), operation)
         self._window.Flush(rank)
         return int(old)
 
     def _leave(self, i: int, rank: int) -> bool:
-        """Leave a queue, if there is nobody behind; returns whether this was so."""
+        """Leave a queue, if there is nobody behind; return whether this was so."""
         home = self._home(i)
         nobody, last = np.array(_NOBODY, np.int64), np.array(rank, np.int64)
         old = np.empty((), np.int64)
@@ -254,7 +246,7 @@ class Mutexes:
         return int(old) == rank
 
     def _wait(self, word: int, i: int, value: int) -> int:
-        """Wait until a word of this rank has another value; returns that."""
+        """Wait until a word of this rank has another value; return that."""
         looks = 0
         while (found := self._get(word, i)) == value:
             looks += 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.mpi.plans import Job
+    from extarray.mpi.file_parts import Job
     from extarray.mpi.rank_io import RankIO, Transfer
     from extarray.mpi.requests import Request
     from extarray.storage.checksums import Sums
@@ -512,13 +512,13 @@ class ParallelIO(ZonedArray):
         if job is None or not header.checksum:
             yield
             return
-        addresses, places = np.unique(job.plan.offsets // header.chunk_bytes, return_inverse=True)
+        addresses, places = np.unique(job.parts.offsets // header.chunk_bytes, return_inverse=True)
         if not job.write:
             together.verify(self, addresses)
             yield
             return
         written = np.zeros(len(addresses), np.int64)
-        np.add.at(written, places.reshape(-1), job.plan.nbytes)
+        np.add.at(written, places.reshape(-1), job.parts.nbytes)
         in_part = addresses[written < header.chunk_bytes]
         with together.noted(self, addresses, in_part):
             yield

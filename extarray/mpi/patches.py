@@ -1,8 +1,8 @@
 """Patches: which part of a selection which rank has, and where in its memory.  No MPI here.
 
 Each rank has the elements of its zone in C order, with ghosts around them where the array has any:
-copies of elements that belong to others.  A selection is a box of elements with steps, or a list of
-points; what it has in the memory of one rank is a patch.
+copies of elements that belong to others.  A selection is a hyperslab, or a list of points; what it
+has in the memory of one rank is a patch.
 """
 
 from __future__ import annotations
@@ -29,23 +29,21 @@ if TYPE_CHECKING:
     from extarray.mpi.zones import Zone, Zones
 
 
-__all__ = ["Box", "Patch", "Runs", "ZoneLayout", "as_ghosts", "as_points", "ghost_boxes", "numbers"]
+__all__ = [
+    "Hyperslab",
+    "Patch",
+    "Runs",
+    "ZoneLayout",
+    "as_ghosts",
+    "as_points",
+    "ghost_boxes",
+    "numbers",
+]
 
 
 def as_ghosts(ghosts: SupportsIndex | Sequence[SupportsIndex] | None, ndim: int) -> tuple[int, ...]:
-    """Return the widths of the ghosts along each axis.
+    """Return the widths of the ghosts along each axis: one for all, one for each, or none.
 
-    Parameters
-    ----------
-    ghosts : int or sequence of int, optional
-        One for all axes, or one for each; None: none.
-
-    Raises
-    ------
-    ShapeError, ArgumentTypeError
-
-    Examples
-    --------
     >>> as_ghosts(1, 2), as_ghosts((0, 2), 2), as_ghosts(None, 2)
     ((1, 1), (0, 2), (0, 0))
     """
@@ -66,26 +64,10 @@ def as_ghosts(ghosts: SupportsIndex | Sequence[SupportsIndex] | None, ndim: int)
 def ghost_boxes(
     zone: Zone, shape: tuple[int, ...], widths: tuple[int, ...], wrap: bool
 ) -> Iterator[tuple[Zone, Zone]]:
-    """Yield the elements around a zone, box by box.
+    """Yield the elements around a zone: boxes of an array, and of the memory with the ghosts.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the array.
-    widths : tuple of int
-        Ghosts at both ends of each axis.
-    wrap : bool
-        Whether the array goes on at its other end; if not, there is nothing beyond its bounds.
+    If `wrap`, the array goes on at its other end; if not, there is nothing beyond its bounds.
 
-    Yields
-    ------
-    box : tuple of slice
-        Of the array.
-    place : tuple of slice
-        Of the memory of the zone and its ghosts.
-
-    Examples
-    --------
     >>> for box, place in ghost_boxes((slice(0, 4),), (6,), (1,), wrap=True):
     ...     print(box, place)
     (slice(5, 6, None),) (slice(0, 1, None),)
@@ -125,41 +107,18 @@ Index = tuple[int, ...]
 _FORWARDS, _BACKWARDS = slice(None, None, 1), slice(None, None, -1)
 
 
-class Box(NamedTuple):
-    """A box of elements, with steps.
+class Hyperslab(NamedTuple):
+    """A box of elements with steps, as a selection of integers and slices."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the result.
-    ranges : list of range
-        Along each axis of the array, with positive steps.
-    flips : tuple of slice
-        Between the order of the ranges and that of the result.
-    """
-
-    shape: Index
-    ranges: list[range]
-    flips: tuple[slice, ...]
+    shape: Index  # of the result
+    ranges: list[range]  # along each axis of the array, with positive steps
+    flips: tuple[slice, ...]  # between the order of the ranges and that of the result
 
     @classmethod
-    def of(cls, selection: Any, shape: Index, dtype: np.dtype[Any]) -> Box:
-        """Return the box of a selection.
+    def of(cls, selection: Any, shape: Index, dtype: np.dtype[Any]) -> Hyperslab:
+        """Return the hyperslab that a selection has of an array; the dtype is for messages.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            Of the array.
-        dtype : dtype
-            Of the array; for the words of errors.
-
-        Raises
-        ------
-        BoundsError, SelectionError
-
-        Examples
-        --------
-        >>> Box.of((1, slice(None, None, -2)), (3, 6), np.dtype("f8")).ranges
+        >>> Hyperslab.of((1, slice(None, None, -2)), (3, 6), np.dtype("f8")).ranges
         [range(1, 2), range(1, 7, 2)]
         """
         items = selection if type(selection) is tuple else (selection,)
@@ -186,8 +145,8 @@ class Box(NamedTuple):
         return cls(query.shape, ranges, tuple(flips))
 
     @classmethod
-    def _of_plain(cls, items: tuple[Any, ...], shape: Index) -> Box | None:
-        """Return the box of integers and slices, or None where one is out of bounds."""
+    def _of_plain(cls, items: tuple[Any, ...], shape: Index) -> Hyperslab | None:
+        """Return the hyperslab of integers and slices, or None where one is out of bounds."""
         extents, ranges, flips = [], [], []
         whole = (slice(None),) * (len(shape) - len(items))
         for item, n in zip((*items, *whole), shape, strict=True):
@@ -210,64 +169,31 @@ class Box(NamedTuple):
         return tuple(map(len, self.ranges))
 
     def view(self, values: NDArray[Any]) -> NDArray[Any]:
-        """View an array of the shape of the result with one axis for each of the array, forwards.
-
-        Returns
-        -------
-        ndarray
-            A view: only axes of one element come or go.
-        """
+        """View values of the shape of the result with one axis for each of the array, forwards."""
         return values.reshape(self.extents)[self.flips]
 
 
 class Patch(NamedTuple):
-    """The part of a selection that is in the memory of one rank.
-
-    Attributes
-    ----------
-    rank : int
-    extents : tuple of int
-        Shape of the memory of that rank.
-    remote : tuple of slice, or tuple of ndarray
-        In that memory: a box, forwards, or points.
-    local : tuple of slice, or ndarray
-        In the values of the selection.
-    """
+    """The part of a selection that is in the memory of one rank."""
 
     rank: int
-    extents: Index
-    remote: tuple[Any, ...]
-    local: Any
+    extents: Index  # of the memory of that rank
+    remote: tuple[Any, ...]  # in that memory: slices, forwards, or arrays of points
+    local: Any  # in the values of the selection: a tuple of slices, or an array
 
 
 class Runs(NamedTuple):
-    """A box in the memory of a rank, as runs of elements.
+    """A hyperslab in the memory of a rank, as runs of elements."""
 
-    Attributes
-    ----------
-    place : int
-        Bytes before the first run.
-    length : int
-        Elements of a run.
-    loops : list of (int, int)
-        Number and distance in bytes of what is repeated, the outermost first.
-    """
-
-    place: int
-    length: int
-    loops: list[tuple[int, int]]
+    place: int  # bytes before the first run
+    length: int  # elements of a run
+    loops: list[tuple[int, int]]  # number and distance in bytes of repetitions, outermost first
 
 
 class ZoneLayout:
-    """The places of the elements of a global array.
+    """The places of the elements of a global array, of which each rank has one zone.
 
-    Parameters
-    ----------
-    zones : Zones
-        With one box a rank.
-    dtype : dtype
-    ghosts : tuple of int
-        Elements more at both ends of each axis, in the memory of each rank that has elements.
+    The memory of a rank that has elements has ghosts more, at both ends of each axis.
     """
 
     def __init__(self, zones: Zones, dtype: np.dtype[Any], ghosts: Index) -> None:
@@ -293,13 +219,8 @@ class ZoneLayout:
         """Return the widths of the ghosts of a rank: nothing has none."""
         return self.ghosts if all(extents(self.zone(rank))) else (0,) * len(self.ghosts)
 
-    def patches(self, box: Box) -> Iterator[Patch]:
-        """Yield the parts of a box, rank by rank.
-
-        Notes
-        -----
-        O(patches), however many ranks there are.
-        """
+    def patches(self, box: Hyperslab) -> Iterator[Patch]:
+        """Yield the parts of a hyperslab, rank by rank, at a cost of O(patches)."""
         sides = list(map(_along, box.ranges, self._cuts, self.ghosts))
         grid = self.zones.process_grid
         for parts in itertools.product(*sides):
@@ -310,13 +231,7 @@ class ZoneLayout:
             yield Patch(rank, extents, remote, local)
 
     def runs(self, patch: Patch) -> Runs:
-        """Return a patch of a box as runs of elements.
-
-        Returns
-        -------
-        Runs
-            As few as there are.
-        """
+        """Return a patch of a hyperslab as runs of elements, as few as there are."""
         loops: list[tuple[int, int]] = []
         place, length = 0, 1
         stride = itemsize = self.dtype.itemsize
@@ -335,13 +250,7 @@ class ZoneLayout:
         return Runs(place, length, loops)
 
     def points(self, indices: NDArray[np.int64]) -> Iterator[Patch]:
-        """Yield the parts of a list of points, rank by rank.
-
-        Parameters
-        ----------
-        indices : (n, k) ndarray of int64
-            As `as_points` gives them.
-        """
+        """Yield the parts of a list of points, rank by rank."""
         ranks = np.zeros(len(indices), np.int64)
         places = []
         for j, (cuts, ghosts) in enumerate(zip(self._cuts, self.ghosts, strict=True)):
@@ -385,26 +294,8 @@ def _along(some: range, cuts: list[int], ghosts: int) -> list[_Side]:
 
 
 def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
-    """Return a list of points, checked.
+    """Return an (n, k) list of points of an array with k axes, checked; none is negative then.
 
-    Parameters
-    ----------
-    indices : (n, k) array_like of int
-        Negative ones count from the end of their axis.
-    shape : tuple of int
-        Of the array, which has k axes.
-
-    Returns
-    -------
-    (n, k) ndarray of int64
-        None is negative.
-
-    Raises
-    ------
-    ShapeError, SelectionError, BoundsError
-
-    Examples
-    --------
     >>> as_points([(0, -1), (2, 1)], (3, 4))
     array([[0, 3],
            [2, 1]])
@@ -429,13 +320,6 @@ def as_points(indices: ArrayLike, shape: Index) -> NDArray[np.int64]:
 def numbers(points: NDArray[np.int64], shape: Index) -> NDArray[np.int64]:
     """Return a number for each point, the same for the same point.
 
-    Parameters
-    ----------
-    points : (n, k) ndarray of int64
-        As `as_points` gives them.
-
-    Examples
-    --------
     >>> numbers(as_points([(0, 3), (2, 1)], (3, 4)), (3, 4))
     array([3, 9])
     """

@@ -29,8 +29,8 @@ from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.common.limits import limits
 from extarray.grid.chunking import grain
 from extarray.grid.tiles import tiles
-from extarray.mpi.patches import Box
-from extarray.mpi.plans import FileLayout, Range, box_jobs, query_jobs
+from extarray.mpi.file_parts import FileLayout, box_jobs, query_jobs
+from extarray.mpi.patches import Hyperslab
 from extarray.mpi.requests import scaled, spread, surely_cast
 from extarray.mpi.zones import extents
 from extarray.selection.brackets import as_query
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.mpi.plans import Job
+    from extarray.mpi.file_parts import Job
     from extarray.mpi.zones import Zone
 
 __all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "check_local"]
@@ -57,15 +57,7 @@ _Ranges = list[list[slice]]
 
 @dataclass(frozen=True)
 class Transfer:
-    """A transfer of one rank.
-
-    Attributes
-    ----------
-    jobs : iterable of Job
-    write : bool
-    finish : callable
-        Called when all jobs are done; returns the result.
-    """
+    """A transfer of one rank: jobs, and a call that gives the result when all are done."""
 
     jobs: Iterator[Job]
     write: bool
@@ -87,10 +79,7 @@ class RankIO(Protocol):
         """Plan to read zones into a 1-D array, one zone after the other."""
 
     def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
-        """Plan to write zones from a 1-D array.
-
-        Ranges are as the array counts elements; it need not have them yet.
-        """
+        """Plan to write zones from a 1-D array; the array need not have them yet."""
 
     def filling(self, parts: list[tuple[Zone, Zone]], values: Any) -> Transfer:
         """Plan to write parts of what is appended, to allocated elements.
@@ -101,14 +90,7 @@ class RankIO(Protocol):
 
 
 class ThroughMPI:
-    """Transfers through MPI-IO.
-
-    Parameters
-    ----------
-    array : ExtArray
-    stage : int
-        Bytes that are staged at once.
-    """
+    """Transfers through MPI-IO, which stages some bytes at once."""
 
     def __init__(self, array: ExtArray, stage: int) -> None:
         self._array, self._stage = array, stage
@@ -128,7 +110,7 @@ class ThroughMPI:
         """Plan ``array.read(selection, out, order)``."""
         array = self._array
         query, fields, overlaps = _parsed_read(array, selection, out, order)
-        dtype = array.dtype if query.field is None else query.field.dtype
+        dtype = _dtype_of(array, query, None)
         result = out
         is_direct = out is not None and out.dtype == dtype.base and not overlaps
         target = out if is_direct else None
@@ -193,7 +175,7 @@ class ThroughMPI:
             [sum(r.stop - r.start for r in some) for some in ranges], self._array.dtype
         )
         if layout.order in "CF":
-            steps = [[Range(r.start, 1, r.stop - r.start) for r in some] for some in ranges]
+            steps = [[range(r.start, r.stop) for r in some] for some in ranges]
             return box_jobs(layout, steps, staged, write), staged
         boxes = zip(itertools.product(*ranges), _in_turn(ranges), strict=True)
         jobs = (query_jobs(layout, _box_query(zone), staged[at], write) for zone, (_, at) in boxes)
@@ -272,7 +254,7 @@ def _at_the_end(write: bool, action: Callable[[], Any]) -> Transfer:
 
 def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> None:
     """Add to a selection of a `ParallelArray` in files, as this rank alone."""
-    box = Box.of(selection, array.shape, array.dtype)
+    box = Hyperslab.of(selection, array.shape, array.dtype)
     added = box.view(spread(scaled(values, alpha, array.dtype), box.shape))
     limit = limits.locked_bytes
     for part in tiles(box.extents, array.chunks, array.itemsize, limit=limit, split=False):
@@ -307,8 +289,7 @@ def _parsed_read(
 ) -> tuple[Query, list[str] | None, bool]:
     """Parse what a read is of, and check it.
 
-    Returns the query, names where it is a list of fields, and whether `out` shares the array's
-    memory.
+    Returns the query, names where it is a list of fields, and whether `out` overlaps the array.
     """
     if order not in ("C", "F"):
         raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
@@ -349,7 +330,7 @@ def _dtype_of(array: ExtArray, query: Query, fields: list[str] | None) -> np.dty
 
 def _broadcast(array: ExtArray, query: Query, given: Any) -> NDArray[Any]:
     """Broadcast values to a query, in the dtype that is stored."""
-    dtype = array.dtype if query.field is None else query.field.dtype
+    dtype = _dtype_of(array, query, None)
     shape = (*query.shape, *dtype.shape)
     block = np.asarray(given)
     while block.ndim > len(shape):

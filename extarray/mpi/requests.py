@@ -74,13 +74,7 @@ class Request(ABC):
 
 
 class ThreadRequest(Request):
-    """A transfer that a thread of this rank makes.
-
-    Parameters
-    ----------
-    future : Future
-        Of the thread.
-    """
+    """A transfer that a thread of this rank makes."""
 
     __slots__ = ("_future",)
 
@@ -98,14 +92,7 @@ class ThreadRequest(Request):
 
 
 class WindowRequest(Request):
-    """A one-sided transfer, which MPI makes.
-
-    Parameters
-    ----------
-    pending : list of mpi4py.MPI.Request
-    finish : callable
-        Called once, when MPI is done; returns the result.
-    """
+    """A one-sided transfer, which MPI makes; `finish`, called once, gives the result."""
 
     __slots__ = ("_finish", "_pending", "_result")
 
@@ -141,13 +128,7 @@ _SIMPLER = {"b": "b", "i": "biu", "u": "biu", "f": "biuf", "c": "biufc"}
 
 
 def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as elements, cast as NumPy's assignment casts.
-
-    Returns
-    -------
-    ndarray
-        `values` where they are elements already.
-    """
+    """Return values as elements, cast as NumPy's assignment casts; no copy where they are such."""
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         return values
     cast = np.empty(np.shape(values), dtype)
@@ -156,20 +137,10 @@ def as_elements(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
-    """Return values that can all be cast to elements.
+    """Return values that can all be cast to elements; raise what NumPy raises where one cannot.
 
-    Returns
-    -------
-    ndarray, or an array of ours
-        `values`, but for texts, objects and records of another dtype, which are cast here.
+    Texts, objects and records of another dtype are cast here, all others stay as they are.
 
-    Raises
-    ------
-    ValueError, TypeError
-        NumPy's: one of them cannot.
-
-    Examples
-    --------
     >>> surely_cast(np.array(["1", "2"]), np.dtype("u1"))
     array([1, 2], dtype=uint8)
     """
@@ -179,31 +150,10 @@ def surely_cast(values: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
-    """Return a scalar as an element, which it fits.
+    """Return a scalar as an element that it fits: one of the same or a simpler kind, in range.
 
-    Parameters
-    ----------
-    value : scalar
-        For a number, one of the same kind or a simpler one, and in range.
-    name : str
-        Of the argument, for the words of errors.
+    `name` is that of the argument, for messages.
 
-    Returns
-    -------
-    ndarray
-        Of no axes.
-
-    Raises
-    ------
-    ShapeError
-        A ValueError: `value` is no scalar.
-    CastingError
-        A TypeError: it is of another kind.
-    LimitError
-        An OverflowError: it is out of range.
-
-    Examples
-    --------
     >>> as_item(7, np.dtype("u1"), "inc")
     array(7, dtype=uint8)
     """
@@ -228,18 +178,7 @@ def as_item(value: Any, dtype: np.dtype[Any], name: str) -> NDArray[Any]:
 
 
 def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
-    """Check that what is computed may become elements.
-
-    Parameters
-    ----------
-    dtype : dtype
-        Of the elements.
-
-    Raises
-    ------
-    CastingError
-        A TypeError: it may not.
-    """
+    """Raise a CastingError where what is computed may not become elements of a dtype."""
     if not np.can_cast(given, dtype, "same_kind"):
         raise CastingError(
             f"cannot cast {given} to elements of {dtype} by the rule 'same_kind'; cast the values "
@@ -248,26 +187,12 @@ def check_same_kind(given: np.dtype[Any], dtype: np.dtype[Any]) -> None:
 
 
 def scaled(values: ArrayLike, alpha: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values as elements, times a factor.
+    """Return values as elements, times a factor of their kind or a simpler one.
 
-    Parameters
-    ----------
-    values : array_like
-        Those with a dtype are cast by the rule "same_kind"; Python's numbers are of the kind of the
-        elements, or a simpler one.
-    alpha : scalar
-        Of the kind of the elements, or a simpler one.  For integers it is taken as one of theirs,
-        so that -1 subtracts from unsigned ones too.
+    Values with a dtype are cast by the rule "same_kind"; Python's numbers are of the kind of the
+    elements, or a simpler one.  For integers the factor is taken as one of theirs, so that -1
+    subtracts from unsigned ones too.
 
-    Raises
-    ------
-    DTypeError
-        A TypeError: elements of this type are not added.
-    CastingError
-        A TypeError: values or `alpha` are of another kind, or `alpha` is no scalar.
-
-    Examples
-    --------
     >>> scaled([1, 2], -1, np.dtype("u1"))
     array([255, 254], dtype=uint8)
     """
@@ -297,25 +222,8 @@ def _of_same_kind(values: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Broadcast values to the shape of what they are written to.
+    """Broadcast values, which may have axes of one element in front, to a shape.
 
-    Parameters
-    ----------
-    values : ndarray
-        It may have more axes in front, of one element each.
-
-    Returns
-    -------
-    ndarray
-        A view.
-
-    Raises
-    ------
-    ShapeError
-        A ValueError: they do not fit.
-
-    Examples
-    --------
     >>> spread(np.array([[1, 2]]), (2,))
     array([1, 2])
     """

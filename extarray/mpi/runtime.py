@@ -30,7 +30,6 @@ from extarray.storage.filesystem import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import TracebackType
     from typing import Self
 
     from extarray._core._file import FileCore
@@ -66,13 +65,7 @@ _PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
 
 @cache
 def library() -> Any:
-    """Import ``mpi4py.MPI``.
-
-    Raises
-    ------
-    MissingExtraError
-        mpi4py is not installed, or finds no MPI library that it can use.
-    """
+    """Import ``mpi4py.MPI``; raise a MissingExtraError where there is none that can be used."""
     try:
         MPI = require("mpi4py.MPI", "mpi", "a communicator")
     except RuntimeError as error:  # what mpi4py raises where there is no library
@@ -91,8 +84,6 @@ def library() -> Any:
 def loses_errors() -> bool:
     """Tell whether the library's collective calls for files are of no use where one fails.
 
-    Notes
-    -----
     In Open MPI 5 some ranks transfer for the others, and what goes wrong there is printed and
     forgotten; and when one rank cannot open a file, the others wait for it for ever.
     """
@@ -100,14 +91,7 @@ def loses_errors() -> bool:
 
 
 def check_comm(comm: Any) -> Any:
-    """Return a communicator, checked.
-
-    Raises
-    ------
-    ArgumentTypeError, MissingExtraError
-    ArgumentError
-        A ValueError: this process is none of its ranks.
-    """
+    """Return a communicator, checked; this process must be one of its ranks."""
     MPI = library()
     if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL:
         raise ArgumentError(
@@ -122,19 +106,7 @@ def check_comm(comm: Any) -> Any:
 
 
 def check_rank(rank: SupportsIndex | None, comm: Any) -> int:
-    """Return a rank of a communicator, checked.
-
-    Parameters
-    ----------
-    rank : int or None
-        None: this one.
-
-    Raises
-    ------
-    ArgumentTypeError
-    BoundsError
-        An IndexError: there is none of this number.
-    """
+    """Return a rank of a communicator, checked; None: this one."""
     r = comm.rank if rank is None else as_int(rank, "rank")
     if not 0 <= r < comm.size:
         raise BoundsError(f"there is no rank {r}: ranks are 0 ... {comm.size - 1}")
@@ -149,8 +121,6 @@ def default_hints(file: FileCore) -> dict[str, str]:
 def stage_bytes(file: FileCore) -> int:
     """Return the size of the staging buffer in bytes, by the file system.
 
-    Notes
-    -----
     In the page cache pieces of the size of a processor's cache are fastest, and leave small folios,
     without which every small write costs several times more.  File systems of several hosts want
     larger requests.
@@ -159,18 +129,7 @@ def stage_bytes(file: FileCore) -> int:
 
 
 def make_info(hints: Mapping[str, Any]) -> Any:
-    """Make an info object of MPI, which the caller frees.
-
-    Parameters
-    ----------
-    hints : mapping
-        Names and values; values become texts.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: MPI does not take one of them.
-    """
+    """Make an info object of MPI, which the caller frees; values become texts."""
     MPI = library()
     info = MPI.Info.Create()
     for name, value in hints.items():
@@ -185,13 +144,7 @@ def make_info(hints: Mapping[str, Any]) -> Any:
 
 
 def storage_error_of(error: Any, what: str) -> StorageError:
-    """Return the family's error for one of MPI-IO.
-
-    Parameters
-    ----------
-    what : str
-        What was asked.
-    """
+    """Return the family's error for one of MPI-IO, given what was asked."""
     MPI = library()
     numbers = {
         MPI.ERR_NO_SPACE: errno.ENOSPC,
@@ -225,18 +178,7 @@ class Agreement:
     @classmethod
     @contextmanager
     def on_duplicate(cls, comm: Any) -> Iterator[Self]:
-        """Duplicate a communicator for an agreement of its ranks, in a with statement.
-
-        Yields
-        ------
-        Agreement
-            Its communicator is freed if the block fails.
-
-        Raises
-        ------
-        ArgumentError, ArgumentTypeError, MissingExtraError
-            As `check_comm`.
-        """
+        """Duplicate a communicator for an agreement of its ranks; free it if the block fails."""
         self = cls(check_comm(comm).Dup())
         try:
             yield self
@@ -249,15 +191,8 @@ class Agreement:
         return Step(self)
 
     def tell(self, message: Any = None) -> Any:
-        """Tell all ranks what rank 0 says; collective.
+        """Tell all ranks what rank 0 says, which can be pickled; collective.
 
-        Parameters
-        ----------
-        message : object
-            Of rank 0; what the others give does not count.  It can be pickled.
-
-        Notes
-        -----
         One call of MPI where the message is short, as news of a growth are: a rank that waits for
         its turn on a processor waits once.  (``comm.bcast`` sends the length before it.)
         """
@@ -284,19 +219,10 @@ class Agreement:
     def settle(
         self, arguments: str | None, error: BaseException | None, numbers: list[int]
     ) -> list[int]:
-        """End a step; returns the largest of the numbers of all ranks.
+        """End a step, in which `error` went wrong here; return the largest numbers of all ranks.
 
-        Parameters
-        ----------
-        error : BaseException or None
-            What went wrong on this rank.
-
-        Raises
-        ------
-        BaseException
-            `error`; where this rank has none, that of the first rank that has one.
-        ArgumentError
-            A ValueError: the ranks differ in the arguments.
+        Raises the error; where this rank has none, that of the first rank that has one, or an
+        ArgumentError where the ranks differ in the arguments.
         """
         comm = self.comm
         mark = 0 if arguments is None else _digest(arguments)
@@ -332,12 +258,8 @@ class Agreement:
 class Step:
     """A step that a rank takes alone, in a with statement, before all go on together.
 
-    Attributes
-    ----------
-    arguments : str or None
-        Set inside the statement: what must be the same on all ranks, in words.
-    numbers : list of int
-        Set inside the statement; behind it, the largest of all ranks.
+    Inside, `arguments` becomes what must be the same on all ranks, in words, and `numbers` are set;
+    behind it, they are the largest of all ranks.
     """
 
     def __init__(self, agreement: Agreement) -> None:
@@ -348,20 +270,13 @@ class Step:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self.numbers = self._agreement.settle(self.arguments, error, self.numbers)
 
 
 def is_agreed(error: BaseException | None, comm: Any) -> bool:
     """Tell whether all ranks of a communicator have raised an error together.
 
-    Notes
-    -----
     They may have done so as ranks of another communicator, if it has all of them: then an array of
     either can be closed by all of its ranks.
     """
@@ -384,17 +299,8 @@ def agreed(error: BaseException, comm: Any) -> BaseException:
 def leave_together(close: Callable[[], None], error: BaseException | None, comm: Any) -> None:
     """Close something at the end of a with statement that all ranks leave, now or later.
 
-    Parameters
-    ----------
-    close : callable
-        Collective; once it has ended well, it does nothing.
-    error : BaseException or None
-        By which this rank leaves, as all do.
-
-    Raises
-    ------
-    BaseException
-        What was asked for by others inside the statement meanwhile, unless there is `error`.
+    `close` is collective, and does nothing once it has ended well; `error` is the one by which all
+    leave.  Raises what others ask for inside the statement meanwhile, unless there is `error`.
     """
     first, processes = error, _processes(comm)  # `close` may free the communicator, and then raise
     while True:
@@ -423,13 +329,7 @@ def _processes(comm: Any) -> frozenset[int]:
 
 
 def received(data: bytes, rank: int, comm: Any) -> BaseException:
-    """Return the error that `portable` made bytes of, on another rank.
-
-    Parameters
-    ----------
-    rank : int
-        Where it was raised.
-    """
+    """Return the error of another rank that `portable` made bytes of."""
     error: BaseException = pickle.loads(data)
     error.__notes__ = [f"raised on rank {rank}"]  # Python 3.11 shows them
     return agreed(error, comm)

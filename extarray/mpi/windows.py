@@ -40,21 +40,9 @@ _SHARED_MEMORY = "/dev/shm"
 class Window:
     """The memory of a global array, on all ranks; made and freed by all together.
 
-    Attributes
-    ----------
-    layout : ZoneLayout
-    rma : mpi4py.MPI.Win
-        For what goes through MPI; displacements are in bytes.
-    near : dict of {int: ndarray}
-        Memory of the ranks that this one loads from and stores to: its own, and where it can be had
-        that of the others of its host.
-    own : ndarray
-        Memory of this rank; zeros at first.
-
-    Raises
-    ------
-    ReserveError
-        A MemoryError, on all ranks: a host has too little shared memory.
+    `rma` is the window of MPI, with displacements in bytes.  `near` has the memory of the ranks
+    that this one loads from and stores to: its own, and where it can be had that of the others of
+    its host. Elements are zeros at first.
     """
 
     def __init__(self, agreement: Agreement, layout: ZoneLayout) -> None:
@@ -153,16 +141,9 @@ def get(
     result: Callable[[], NDArray[Any]],
     testable: bool = False,
 ) -> WindowRequest:
-    """Begin to read patches.
+    """Begin to read patches to an array; the request gives the result in the end.
 
-    Parameters
-    ----------
-    values : ndarray
-        Where they go to.
-    result : callable
-        Called once, when all are there; what the request gives in the end.
-    testable : bool
-        Whether `test` will tell of the request; if not, it is waited for.
+    If `testable`, `test` will tell of the request; if not, it is waited for.
     """
     far, staged = [], []
     for patch in patches:
@@ -191,15 +172,7 @@ def get(
 def put(
     window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
 ) -> WindowRequest:
-    """Begin to write patches.
-
-    Parameters
-    ----------
-    values : ndarray
-        Of the window's dtype.
-    testable : bool
-        As for `get`.
-    """
+    """Begin to write patches, from an array of the window's dtype."""
     far = []
     for patch in patches:
         near = window.near.get(patch.rank)
@@ -214,20 +187,7 @@ def put(
 def accumulate(
     window: Window, patches: Iterable[Patch], values: NDArray[Any], testable: bool = False
 ) -> WindowRequest:
-    """Begin to add to patches; each addition to an element is one step for all ranks.
-
-    Parameters
-    ----------
-    values : ndarray
-        Of the window's dtype.
-    testable : bool
-        As for `get`.
-
-    Raises
-    ------
-    DTypeError
-        A TypeError: MPI has no sum for it.
-    """
+    """Begin to add to patches; each addition to an element is one step for all ranks."""
     number = number_of(window.layout.dtype)
     call = window.rma.Raccumulate if testable else window.rma.Accumulate
     parts = [(patch, np.ascontiguousarray(values[patch.local])) for patch in patches]
@@ -236,23 +196,7 @@ def accumulate(
 
 
 def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[Any]:
-    """Add to one element, and get what it was: one step for all ranks.
-
-    Parameters
-    ----------
-    added : ndarray
-        Of one element, and of the window's dtype.
-
-    Returns
-    -------
-    ndarray
-        Of no axes.
-
-    Raises
-    ------
-    DTypeError
-        A TypeError: MPI has no sum for it.
-    """
+    """Add to one element, and get what it was: one step for all ranks."""
     number = number_of(window.layout.dtype)
     old = np.empty((), window.layout.dtype)
     place = window.layout.runs(patch).place
@@ -264,13 +208,7 @@ def fetch_and_add(window: Window, patch: Patch, added: NDArray[Any]) -> NDArray[
 
 @cache
 def number_of(dtype: np.dtype[Any]) -> Any:
-    """Return MPI's type of elements, which it can add.
-
-    Raises
-    ------
-    DTypeError
-        A TypeError: there is none.
-    """
+    """Return MPI's type of elements; raise a DTypeError where there is none that it can add."""
     MPI = library()
     found = MPI.DATATYPE_NULL
     if dtype.kind in _NUMBERS and dtype.isnative and dtype.char not in _UNTRUSTED:

@@ -49,13 +49,8 @@ KINDS = ("block", "block_cyclic")
 class Distribution:
     """A way to cut an array into zones, whatever its bounds.
 
-    Attributes
-    ----------
-    kind : {"block", "block_cyclic"}
-    block : tuple of int
-        Chunks of a block along each axis, for "block_cyclic".
-    process_grid : tuple of int, optional
-        Processes along each axis; None: as `default_process_grid` says.
+    `block` has the chunks of a block along each axis, for "block_cyclic"; without a process grid,
+    it is as `default_process_grid` says.
     """
 
     kind: str
@@ -71,17 +66,7 @@ class Distribution:
         ndim: int,
         n_ranks: int,
     ) -> Distribution:
-        """Return a distribution, checked.
-
-        Parameters
-        ----------
-        ndim : int
-            Axes of the array.
-
-        Raises
-        ------
-        ArgumentError, ArgumentTypeError, ShapeError
-        """
+        """Return a distribution for an array of `ndim` axes, checked."""
         if kind not in KINDS:
             raise ArgumentError(f"kind {kind!r} is not possible; use 'block' or 'block_cyclic'")
         if ndim == 0:
@@ -106,26 +91,12 @@ class Distribution:
 
 
 def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
-    """Return the process grid whose zones are nearest to cubes of chunks.
+    """Return the process grid whose zones are nearest to cubes of chunks, given the grid of chunks.
 
-    Parameters
-    ----------
-    grid : sequence of int
-        Chunks along each axis.
-
-    Returns
-    -------
-    tuple of int
-        Processes along each axis; their product is `n_ranks`.
-
-    Notes
-    -----
     Of all factorizations the one in which the largest zone has the least sum of extents, and of
     these the one in which it has the fewest chunks.  Zones near to cubes have the least surface,
     which is what neighbours exchange.
 
-    Examples
-    --------
     >>> default_process_grid((5, 4), 4), default_process_grid((100, 1), 4)
     ((2, 2), (4, 1))
     """
@@ -141,13 +112,6 @@ def default_process_grid(grid: Sequence[int], n_ranks: int) -> Index:
 def factorizations(n: int, k: int) -> Iterator[Index]:
     """Yield the products of k factors that are n, those with large first factors first.
 
-    Parameters
-    ----------
-    n, k : int
-        At least 1.
-
-    Examples
-    --------
     >>> list(factorizations(4, 2))
     [(4, 1), (2, 2), (1, 4)]
     """
@@ -163,13 +127,6 @@ def factorizations(n: int, k: int) -> Iterator[Index]:
 def extents(zone: Zone) -> Index:
     """Return the elements along each axis of a zone.
 
-    Parameters
-    ----------
-    zone : tuple of slice
-        With start and stop.
-
-    Examples
-    --------
     >>> extents((slice(2, 5), slice(4, 4)))
     (3, 0)
     """
@@ -179,13 +136,6 @@ def extents(zone: Zone) -> Index:
 def shifted(zone: Zone, axis: int, by: int) -> Zone:
     """Move a zone along an axis.
 
-    Parameters
-    ----------
-    zone : tuple of slice
-        With start and stop.
-
-    Examples
-    --------
     >>> shifted((slice(2, 5), slice(4, 4)), 0, -2)
     (slice(0, 3, None), slice(4, 4, None))
     """
@@ -194,25 +144,10 @@ def shifted(zone: Zone, axis: int, by: int) -> Zone:
 
 
 class Zones:
-    """The zones of a box of elements.
+    """The zones of the elements low ... high - 1 of an array, as it counts them.
 
-    Parameters
-    ----------
-    distribution : Distribution
-    low, high : sequence of int
-        The box: elements low ... high - 1, as the array counts them.
-    offset : sequence of int
-        Elements of the grid of chunks before index 0 along each axis.
-    chunks : sequence of int
-        Elements of a chunk along each axis.
-    n_ranks : int
-
-    Attributes
-    ----------
-    low, high, offset, chunks : tuple of int
-    grid : tuple of int
-        Chunks that hold the box, along each axis.
-    process_grid : tuple of int
+    Before index 0 the grid of chunks has `offset` elements.  `grid` has the chunks that hold the
+    box.
 
     Examples
     --------
@@ -246,18 +181,7 @@ class Zones:
         self.process_grid = distribution.process_grid or default_process_grid(self.grid, n_ranks)
 
     def of(self, rank: int) -> list[Zone]:
-        """Return the zones of a rank, in increasing order.
-
-        Parameters
-        ----------
-        rank : int
-            In [0, n_ranks).
-
-        Returns
-        -------
-        list of tuple of slice
-            For "block" one, empty where the rank has no chunks.
-        """
+        """Return the zones of a rank, in increasing order; for "block" one, perhaps empty."""
         return list(itertools.product(*self.ranges(rank)))
 
     def ranges(self, rank: int) -> list[list[slice]]:
@@ -265,29 +189,12 @@ class Zones:
         return [self._ranges(j, place) for j, place in enumerate(self._coordinates(rank))]
 
     def cuts(self, axis: int) -> list[int]:
-        """Return where "block" cuts an axis.
-
-        Returns
-        -------
-        list of int
-            The first element of each process along the axis, and the end.
-        """
+        """Return where "block" cuts an axis: the first element of each process, and the end."""
         places = range(self.process_grid[axis])
         return [*(self._ranges(axis, place)[0].start for place in places), self.high[axis]]
 
     def owner(self, index: Sequence[int]) -> int:
-        """Return the rank of an element.
-
-        Parameters
-        ----------
-        index : sequence of int
-            Inside the box.
-
-        Raises
-        ------
-        BoundsError
-            An IndexError: outside the box.
-        """
+        """Return the rank of an element inside the box."""
         rank = 0
         for j, i in enumerate(index):
             if not self.low[j] <= i < self.high[j]:
@@ -307,11 +214,7 @@ class Zones:
 
     def _coordinates(self, rank: int) -> list[int]:
         """Return the place of a rank in the process grid."""
-        places = []
-        for n in reversed(self.process_grid):
-            rank, place = divmod(rank, n)
-            places.append(place)
-        return places[::-1]
+        return [int(place) for place in np.unravel_index(rank, self.process_grid)]
 
     def _ranges(self, axis: int, place: int) -> list[slice]:
         """Return what the processes at one place along an axis of their grid have of that axis."""

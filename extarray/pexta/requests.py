@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray import ExtArrayError
+from extarray.mpi.zones import extents
 from extarray.pexta.sections import Section, Slabs, runs
 
 if TYPE_CHECKING:
@@ -15,14 +16,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.grid.tiles import Box
     from extarray.mpi import GlobalArray
     from extarray.mpi.requests import Request as Transfer
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
 __all__ = ["Moves", "Request"]
-
-Box = tuple[slice, ...]
 
 
 class _Move(NamedTuple):
@@ -75,15 +75,14 @@ class Moves:
             box, first = self._slabs[mine]
         else:
             box, first = (slice(0, 0),) * len(disk.low), 0
-        extents = [s.stop - s.start for s in box]
-        flat = np.empty(math.prod(extents), self._g_a.dtype)
+        shape = extents(box)
+        flat = np.empty(math.prod(shape), self._g_a.dtype)
         parts, at = [], 0
         for run in runs(memory.shape, first, first + flat.size):
-            shape = [s.stop - s.start for s in run]
-            part = flat[at : at + math.prod(shape)].reshape(shape)
+            part = flat[at : at + math.prod(extents(run))].reshape(extents(run))
             parts.append((memory.of_array(run), memory.turned(part)))
             at += part.size
-        return _Move(disk.of_array(box), disk.turned(flat.reshape(extents)), parts)
+        return _Move(disk.of_array(box), disk.turned(flat.reshape(shape)), parts)
 
 
 class Request:

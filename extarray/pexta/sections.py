@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.grid.tiles import Box
+
 __all__ = ["Section", "Slabs", "runs"]
 
 Index = tuple[int, ...]
-Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,12 @@ class Session:
     max_array_size: int
     total_disk_space: int
     max_memory: int
-    arrays: list[_Handle] = field(default_factory=list)
+    arrays: list[_Handle] = field(default_factory=list, init=False)
     # Transfers under way, on all ranks in the order in which they began.
-    pending: list[_Pending] = field(default_factory=list)
-    n_transfers: int = 0
-    debug: bool = False
-    default_config: tuple[int, int] = (UNSPECIFIED, UNSPECIFIED)
+    pending: list[_Pending] = field(default_factory=list, init=False)
+    n_transfers: int = field(default=0, init=False)
+    debug: bool = field(default=False, init=False)
+    default_config: tuple[int, int] = field(default=(UNSPECIFIED, UNSPECIFIED), init=False)
 
     @property
     def comm(self) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpirun import Launcher
 
-from extarray.mpi.patches import Box, ZoneLayout, ghost_boxes
+from extarray.mpi.patches import Hyperslab, ZoneLayout, ghost_boxes
 from extarray.mpi.zones import Distribution, Zones
 from extarray.storage import lock
 from extarray.storage.filesystem import File
@@ -114,8 +114,8 @@ def memories(layout, ranks, model):
 def test_plain_boxes_are_those_of_any_selection(case):
     layout, _, key = case
     arguments = layout.shape, layout.dtype
-    general = Box.of((*key, None), *arguments)  # what has a new axis goes the general way
-    plain = Box.of(key, *arguments)
+    general = Hyperslab.of((*key, None), *arguments)  # what has a new axis goes the general way
+    plain = Hyperslab.of(key, *arguments)
     assert plain.shape == general.shape[:-1]
     assert list(map(list, plain.ranges)) == list(map(list, general.ranges))
     places = np.arange(np.prod(plain.shape, dtype=int)).reshape(plain.shape)
@@ -127,7 +127,7 @@ def test_patches_are_what_is_selected(case):
     layout, ranks, key = case
     model = np.arange(1, np.prod(layout.shape, dtype=int) + 1, dtype="u2").reshape(layout.shape)
     memory = memories(layout, ranks, model)
-    box = Box.of(key, layout.shape, layout.dtype)
+    box = Hyperslab.of(key, layout.shape, layout.dtype)
     by_slices, by_runs = np.zeros(box.shape, "u2"), np.zeros(box.shape, "u2")
     for patch in layout.patches(box):
         box.view(by_slices)[patch.local] = memory[patch.rank][patch.remote]

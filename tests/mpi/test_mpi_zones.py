@@ -1,4 +1,4 @@
-"""Zones and plans of transfers: pure functions, no MPI."""
+"""Zones, and the parts of transfers: pure functions, no MPI."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray._core._history import mark_of
 from extarray.common.limits import limits
+from extarray.mpi.file_parts import FileLayout, query_jobs
 from extarray.mpi.file_views import Rounds
-from extarray.mpi.plans import FileLayout, query_jobs
 from extarray.mpi.zones import Distribution, Zones, default_process_grid
 from extarray.selection.brackets import as_query
 
@@ -33,7 +33,7 @@ FIGURE_1 = {
 
 @pytest.fixture(scope="session")
 def mmap_disk(tmp_path_factory):
-    return Factory("mmap", tmp_path_factory.mktemp("plans"))
+    return Factory("mmap", tmp_path_factory.mktemp("parts"))
 
 
 def figure_1():
@@ -154,7 +154,7 @@ def test_an_owner_outside():
         zones.owner((4,))
 
 
-# -- plans ---------------------------------------------------------------------------------------
+# -- parts of transfers --------------------------------------------------------------------------
 
 
 @st.composite
@@ -215,7 +215,7 @@ def carry_out(jobs, file, stage):
 
 
 @given(histories(), st.sampled_from([2, 16, 1 << 18]), st.booleans())
-def test_plans_move_what_is_selected_and_write_nothing_else(mmap_disk, history, stage, tiny):
+def test_parts_move_what_is_selected_and_write_nothing_else(mmap_disk, history, stage, tiny):
     shape, chunks, order, growths, key = history
     with (
         pytest.MonkeyPatch.context() as patch,

@@ -1,4 +1,4 @@
-"""Plans: what a transfer moves between a file and memory, as parts in the order of the file.
+"""The parts of a transfer between a file and memory, in the order of the file.
 
 A selection of integers and slices goes as boxes, cut into parts of one chunk each (`Parts` of the
 core).  Any other, fields of records, and chunks in the orders "Z" and "H" go as lists of elements.
@@ -29,21 +29,13 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.selection.query import Query
 
-__all__ = ["FileLayout", "Job", "Plan", "Range", "box_jobs", "query_jobs"]
+__all__ = ["FileLayout", "FileParts", "Job", "box_jobs", "query_jobs"]
 
 # Results beyond the caches.
 _STREAM_BYTES = 1 << 23
 
 
-class Range(NamedTuple):
-    """A range of one axis: `start`, `start + step`, ..., `n` elements; `step` is positive."""
-
-    start: int
-    step: int
-    n: int
-
-
-class Plan(Protocol):
+class FileParts(Protocol):
     """The parts of a transfer, by rising place in the file."""
 
     @property
@@ -59,18 +51,7 @@ class Plan(Protocol):
         """Runs of bytes in the file that each part is made of."""
 
     def runs(self, first: int, stop: int) -> tuple[list[int], list[int]]:
-        """Return lengths and displacements of the runs of some parts.
-
-        Parameters
-        ----------
-        first, stop : int
-            Parts; the last is not one of them.
-
-        Returns
-        -------
-        lengths, displacements : list of int
-            In bytes, by rising displacement; neighbours are joined.
-        """
+        """Return lengths and rising displacements of runs in bytes, of parts first ... stop - 1."""
 
     def move(
         self,
@@ -81,33 +62,17 @@ class Plan(Protocol):
         write: bool,
         stream: bool,
     ) -> None:
-        """Move elements of some parts between the buffer and memory.
+        """Move elements of parts first ... stop - 1 from the buffer to memory, or the other way.
 
-        Parameters
-        ----------
-        first, stop : int
-            Parts; the last is not one of them.
-        write : bool
-            From memory to the buffer; else the other way.
-        stream : bool
-            Store past the caches.
+        `stream` stores past the caches.
         """
 
 
 @dataclass(frozen=True)
 class Job:
-    """A plan, and the memory of the user.
+    """Parts of a file, the memory of the user, and what is left to do when all is moved."""
 
-    Attributes
-    ----------
-    plan : Plan
-    values : ndarray
-    write : bool
-    finish : callable, optional
-        What is left to do when all is moved.
-    """
-
-    plan: Plan
+    parts: FileParts
     values: NDArray[Any]
     write: bool
     finish: Callable[[], None] | None = None
@@ -115,23 +80,15 @@ class Job:
     def move(self, first: int, stop: int, buffer: NDArray[np.uint8]) -> None:
         """Move some parts between the buffer and memory."""
         stream = not self.write and self.values.nbytes >= _STREAM_BYTES
-        self.plan.move(first, stop, buffer, self.values, self.write, stream)
+        self.parts.move(first, stop, buffer, self.values, self.write, stream)
 
 
 @dataclass(frozen=True)
 class FileLayout:
     """The places of the elements of an array in its file.
 
-    Attributes
-    ----------
-    axial : Axial
-    chunks : tuple of int
-    offset : tuple of int
-        Elements of the grid of `axial` before index 0.
-    order : {"C", "F", "Z", "H"}
-    itemsize : int
-    stage : int
-        Bytes that are moved at once: chunks that have more are cut.
+    Index 0 of the array is at `offset` in the grid of `axial`.  Chunks that have more than `stage`
+    bytes are cut.
     """
 
     axial: Axial
@@ -166,18 +123,12 @@ class FileLayout:
 
 
 def box_jobs(
-    layout: FileLayout, ranges: Sequence[Sequence[Range]], values: NDArray[Any], write: bool
+    layout: FileLayout, ranges: Sequence[Sequence[range]], values: NDArray[Any], write: bool
 ) -> Iterator[Job]:
-    """Yield jobs that move a box, in turn.
+    """Yield jobs that move a box, in an order of elements that has strides.
 
-    Parameters
-    ----------
-    layout : FileLayout
-        Of an order with strides.
-    ranges : sequence of sequence of Range
-        What is selected of each axis: ranges of one step, which follow each other in memory.
-    values : ndarray
-        One axis for each of the array, of the extents that `ranges` have together.
+    Of each axis there are ranges of one positive step, which follow each other in memory; `values`
+    has one axis for each of the array.
     """
     if values.size == 0:
         return
@@ -214,11 +165,11 @@ def _tile(layout: FileLayout) -> list[int]:
     return tile
 
 
-def _pieces(ranges: list[Range], offset: int, chunk: int, tile: int) -> _Pieces:
+def _pieces(ranges: list[range], offset: int, chunk: int, tile: int) -> _Pieces:
     """Cut ranges of an axis at the chunks, and at the tiles in them."""
     found, done = [], 0
-    for start, step, n in ranges:
-        first = start + offset
+    for some in ranges:
+        first, step, n = some.start + offset, some.step, len(some)
         if step >= chunk or n <= 1:
             at = np.arange(n)
         else:
@@ -306,13 +257,7 @@ def _table(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 def query_jobs(
     layout: FileLayout, query: Query, values: NDArray[Any], write: bool
 ) -> Iterator[Job]:
-    """Yield jobs that move what a query selects, in turn.
-
-    Parameters
-    ----------
-    values : ndarray
-        Of the query's shape, and behind it that of an element; of the dtype that is stored.
-    """
+    """Yield jobs that move what a query selects, of its shape and that of an element."""
     if query.size == 0:
         return
     if query.is_box and query.field is None and layout.order in "CF":
@@ -324,9 +269,9 @@ def query_jobs(
             yield _listed(layout, piece, values[inner], write)
 
 
-def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDArray[Any]]:
+def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[range]], NDArray[Any]]:
     """Return ranges of a query, and values with an axis for each of the array, forwards."""
-    ranges: list[list[Range]] = []
+    ranges: list[list[range]] = []
     dims = [factor.dims[0] for factor in query.factors if factor.dims]
     # What is left has one element: np.newaxis.
     view = values[(*(slice(None) if d in dims else 0 for d in range(len(query.shape))), ...)]
@@ -339,7 +284,7 @@ def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[Range]], NDAr
         if step < 0:
             view = view[(*at, slice(None, None, -1))]
             start, step = start + (count - 1) * step, -step
-        ranges.append([Range(start, step, count)])
+        ranges.append([range(start, start + count * step, step)])
     return ranges, view
 
 
@@ -372,8 +317,8 @@ def _listed(layout: FileLayout, query: Query, values: NDArray[Any], write: bool)
         values[...] = block
 
     is_copy = not np.may_share_memory(block, values)
-    plan = _Elements(_places(layout, query), size)
-    return Job(plan, rows, write, finish if is_copy and not write else None)
+    parts = _ElementParts(_places(layout, query), size)
+    return Job(parts, rows, write, finish if is_copy and not write else None)
 
 
 def _places(layout: FileLayout, query: Query) -> NDArray[np.int64]:
@@ -429,16 +374,8 @@ def _indices(
             yield axis, places.reshape(shape)
 
 
-class _Elements:
-    """The plan of a list of elements, by rising place in the file; each is a part of its own.
-
-    Parameters
-    ----------
-    places : (n,) array of int64
-        Bytes of the file before each element, in any order, some perhaps twice.
-    size : int
-        Bytes of an element.
-    """
+class _ElementParts:
+    """The parts of a list of elements in any order, some perhaps twice: an element each."""
 
     def __init__(self, places: NDArray[np.int64], size: int) -> None:
         self._order = np.argsort(places, kind="stable")
