@@ -66,18 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments after the program's name; default: those of the process.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Run one command, by the arguments of the process or others; return the exit status."""
     _open_closed_outputs()
     parser = build_parser()
     try:

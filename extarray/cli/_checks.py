@@ -24,19 +24,7 @@ class CheckError(ExtArrayError):
 class Checker:
     """Compares what an array holds with the scene, and remembers what must not change.
 
-    Parameters
-    ----------
-    scene : ndarray, shape (rows, columns, bands)
-        What the array must agree with.
-    rng : numpy.random.Generator
-        Chooses the boxes of `random_box`.
-
-    Attributes
-    ----------
-    elements : int
-        How many elements have been compared.
-    boxes : int
-        How many boxes have been compared.
+    The scene has the shape (rows, columns, bands); `rng` chooses the boxes of `random_box`.
     """
 
     def __init__(self, scene: NDArray[Any], rng: np.random.Generator) -> None:

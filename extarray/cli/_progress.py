@@ -17,19 +17,10 @@ _LINES = 8  # about so many plain lines in all
 
 @final
 class Progress:
-    """Tell how far work has come.
+    """Tell how far work has come, in steps of a unit.
 
     With `tqdm` installed and stderr a terminal it is a bar there; otherwise a few plain lines on
     stdout.
-
-    Parameters
-    ----------
-    total : int
-        How many steps there are.
-    what : str
-        What is being done.
-    unit : str
-        What a step is.
     """
 
     def __init__(self, total: int, what: str, unit: str) -> None:

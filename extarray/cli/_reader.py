@@ -34,16 +34,8 @@ _REAP = 5.0  # seconds that a reader gets to end before it is killed
 class Reader:
     """A reading process; use it as a context manager, which ends the process in any case.
 
-    Parameters
-    ----------
-    array, scene : path
-        What to read, and what to compare it with.
-    variable : str, optional
-        As in `_scene.load`.
-    seed : int
-        Of the boxes that the reader chooses.
-    limit : float
-        Seconds after which the reader gives up, and so does whoever waits for it.
+    It reads the array, and compares it with the scene (`variable` as in `_scene.load`), in boxes
+    that the seed chooses.  After `limit` seconds it gives up, and so does whoever waits for it.
     """
 
     def __init__(
@@ -84,10 +76,7 @@ class Reader:
     def wait_for_states(self, count: int) -> None:
         """Wait until the reader has seen so many states of the array.
 
-        Raises
-        ------
-        CheckError
-            The reader found something wrong, died, or saw no more within the limit.
+        CheckError where it found something wrong, died, or saw no more within the limit.
         """
         with self._changed:
             self._wait(lambda: self._states >= count, f"{count} states of the array")
@@ -95,13 +84,7 @@ class Reader:
                 raise CheckError(self._failure())
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the reader's end; its report.
-
-        Raises
-        ------
-        CheckError
-            As `wait_for_states`, or its exit status is not 0.
-        """
+        """Wait for the reader's end, and return its report; CheckError as in `wait_for_states`."""
         with self._changed:
             self._wait(lambda: False, "the complete array")
             last = self._last
@@ -174,18 +157,7 @@ class Reader:
 
 
 def main(task: str) -> int:
-    """Read along; the whole life of the second process.
-
-    Parameters
-    ----------
-    task : str
-        What `Reader` wrote, in JSON.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Read along, the whole life of the second process; the task is that of `Reader`, in JSON."""
     try:
         _say(**_read_along(**json.loads(task)))
     except (ExtArrayError, OSError) as error:

@@ -62,19 +62,10 @@ def default_path() -> Path:
 
 
 def load(path: str | os.PathLike[str] | None = None, variable: str | None = None) -> Scene:
-    """Read a scene.
+    """Read a scene from a .npy, .npz or .mat (version 4 to 7.2) file; without one, Indian Pines.
 
-    Parameters
-    ----------
-    path : path, optional
-        A .npy, .npz or .mat (version 4 to 7.2) file; default: Indian Pines.
-    variable : str, optional
-        Which array of the file, where it holds several of three axes.
-
-    Returns
-    -------
-    Scene
-        Its data are C-contiguous, in the byte order of the file.
+    `variable` is the array of the file, where it holds several of three axes.  The data are
+    C-contiguous, in the byte order of the file.
     """
     given = default_path() if path is None else Path(path)
     if not given.is_file():
@@ -173,18 +164,8 @@ def schedule(
 ) -> list[Arrival]:
     """Cut each axis into pieces of different sizes, and put all pieces into a random order.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Extents of the scene.
-    counts : sequence of int
-        About how many pieces an axis is cut into; never more than its extent.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    list of Arrival
-        The first ones are one of each axis: only then is there an element.
+    There are about so many pieces of each axis as `counts` says, never more than its extent.  The
+    first ones are one of each axis: only then is there an element.
     """
     pieces: list[list[Arrival]] = []
     for axis, (extent, count) in enumerate(zip(shape, counts, strict=True)):
@@ -204,13 +185,8 @@ class Layout:
     """The rows, columns and bands of the scene that an array holds, in the array's order.
 
     The array grows at the end of its axes, the pieces of the scene arrive in any order: the array
-    holds them in the order of their arrival, and this is the map back.
-
-    Parameters
-    ----------
-    pieces : sequence of sequences of (start, stop)
-        For each axis what has arrived, in order; `pieces` gives it back in this form, which is
-        JSON.
+    holds them in the order of their arrival, and this is the map back.  `pieces` are, for each
+    axis, the (start, stop) of what has arrived, in order; as lists they are JSON.
     """
 
     def __init__(self, pieces: Sequence[Sequence[Sequence[int]]] = ((), (), ())) -> None:

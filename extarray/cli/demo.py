@@ -190,14 +190,8 @@ class _Conventional:
     """The same array in a conventional file, which is rewritten at each growth.
 
     The array so far stays in memory, so nothing has to be read back: what is timed is the least
-    that a program must do to have the grown array in a .npy file.
-
-    Parameters
-    ----------
-    path : Path
-        The file; it is removed at the end.
-    budget : float
-        Seconds after which no more growth is tried.
+    that a program must do to have the grown array in a .npy file.  After so many seconds as the
+    budget has, no more growth is tried.  The file is removed at the end.
     """
 
     def __init__(self, path: Path, budget: float) -> None:

@@ -30,21 +30,7 @@ def _index(value: Any) -> int:
 
 
 def as_int(value: SupportsIndex, name: str, kinds: str = "an int") -> int:
-    """Return an argument as an int.
-
-    Parameters
-    ----------
-    value : int
-    name : str
-        Of the argument, for the message.
-    kinds : str
-        What the argument may be, for the message.
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError: it is none.
-    """
+    """Return an argument as an int; the message has its name, and the kinds that it may be."""
     if type(value) is int:
         return value
     try:
@@ -55,17 +41,6 @@ def as_int(value: SupportsIndex, name: str, kinds: str = "an int") -> int:
 
 def as_ints(values: SupportsIndex | Sequence[SupportsIndex], name: str) -> tuple[int, ...]:
     """Return one int or several as a tuple.
-
-    Parameters
-    ----------
-    values : int or sequence of int
-    name : str
-        Of the argument, for the message.
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError: they are none.
 
     Examples
     --------
@@ -85,18 +60,7 @@ def as_ints(values: SupportsIndex | Sequence[SupportsIndex], name: str) -> tuple
 
 
 def as_axis(axis: SupportsIndex, ndim: int) -> int:
-    """Return the number of an axis, counted from 0.
-
-    Parameters
-    ----------
-    axis : int
-        Negative ones count from the end.
-    ndim : int
-
-    Raises
-    ------
-    AxisError, ArgumentTypeError
-    """
+    """Return the number of an axis, counted from 0; negative ones count from the end."""
     if type(axis) is int:  # mostly
         j = axis
     elif isinstance(axis, str):
@@ -111,19 +75,7 @@ def as_axis(axis: SupportsIndex, ndim: int) -> int:
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return an argument that is true or false; refuse texts, whatever they say, and objects.
-
-    Parameters
-    ----------
-    value : bool
-    name : str
-        Of the argument, for the message.
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError.
-    """
+    """Return an argument that is true or false; refuse texts, whatever they say, and objects."""
     if value is True or value is False:  # mostly
         return value
     if isinstance(value, np.bool) or (type(value) is int and value in (0, 1)):
@@ -133,18 +85,6 @@ def check_flag(value: Any, name: str) -> bool:
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     """Return an argument that is one of a few texts.
-
-    Parameters
-    ----------
-    value : str
-    name : str
-        Of the argument, for the message.
-    choices : sequence of str
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: it is none of them.
 
     Examples
     --------
@@ -157,25 +97,9 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
 
 
 def parse_bytes(value: int | str) -> int:
-    """Return a number of bytes from a number or a text such as ``"256 MiB"``.
+    """Return a number of bytes, at least 0, from a number or a text such as ``"256 MiB"``.
 
-    Parameters
-    ----------
-    value : int or str
-        Bytes, or a text with a unit: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB
-        (powers of 1024).
-
-    Returns
-    -------
-    int
-        At least 0.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: not such a text, or negative.
-    ArgumentTypeError
-        A TypeError: neither an int nor a text.
+    Units are B, kB, MB, GB, TB (powers of 1000), and KiB, MiB, GiB, TiB (powers of 1024).
 
     Examples
     --------

@@ -14,21 +14,10 @@ __all__ = ["missing", "require"]
 
 
 def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraError:
-    """Return the error for a package that is not installed, ready to raise.
+    """Return the error for a package that is not installed, ready to raise; `name` is the package.
 
-    Parameters
-    ----------
-    package : str
-        Name of the package that is missing.
-    extra : str
-        The extra of extarray that installs it.
-    purpose : str
-        What needs the package: the first words of the message.
-
-    Returns
-    -------
-    MissingExtraError
-        It is also an ImportError, with the package in its attribute `name`.
+    `extra` is the extra of extarray that installs it, `purpose` what needs it: the first words of
+    the message.
     """
     error = MissingExtraError(
         f"{purpose} needs '{package}'; install it with: pip install \"extarray[{extra}]\""
@@ -38,27 +27,10 @@ def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraErro
 
 
 def require(module: str, extra: str, purpose: str = "this") -> ModuleType:
-    """Import an optional module, or say which extra installs it.
+    """Import an optional module, or say which extra installs it; see `missing`.
 
-    Parameters
-    ----------
-    module : str
-        Name of the module, with dots where it lies in a package: ``"matplotlib.figure"``.
-    extra : str
-        The extra of extarray that installs it: ``"plot"``.
-    purpose : str
-        What needs the module: the first words of the message.
-
-    Returns
-    -------
-    module
-        The module itself, not the package that it lies in.
-
-    Raises
-    ------
-    MissingExtraError
-        The package is not installed.  An installed package that fails to import raises what it
-        raises: installing it again would not help.
+    An installed package that fails to import raises what it raises: installing it again would not
+    help.
 
     Examples
     --------

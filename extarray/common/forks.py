@@ -27,12 +27,7 @@ _heirs: dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]] = {}
 def in_children(heir: _T, method: Callable[[_T], None]) -> None:
     """Call a method of an object in each forked child, as long as the object lives.
 
-    Parameters
-    ----------
-    heir : object
-        Those that were given before come before.
-    method : callable
-        Called with it.
+    Objects that were given before come before.
     """
     number = next(_numbers)
     _heirs[number] = weakref.ref(heir, lambda _: _heirs.pop(number, None)), method

@@ -74,10 +74,7 @@ def format_bytes(n: int) -> str:
 def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     """Return names and values of the attributes, a line each; not ``"dims"``, where they are shown.
 
-    Parameters
-    ----------
-    facts : mapping
-        What `ExtArray.info` gives.
+    `facts` is what `ExtArray.info` gives.
 
     Examples
     --------

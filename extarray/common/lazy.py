@@ -17,14 +17,10 @@ class LazyImports:
 
     A name is an attribute: ``LazyImports({"package.module": "f g"}).f`` is ``package.module.f``.
     The table is a literal in the module that uses it, where the layer test reads it.
-
-    Parameters
-    ----------
-    names : mapping of str to str
-        Names that a module defines, with blanks between, by the module's full name.
     """
 
     def __init__(self, names: Mapping[str, str]) -> None:
+        # By the full name of a module those that it defines, with blanks between.
         self._modules = {name: module for module, some in names.items() for name in some.split()}
 
     def __contains__(self, name: str) -> bool:

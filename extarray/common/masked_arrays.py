@@ -17,22 +17,8 @@ __all__ = ["unmasked"]
 def unmasked(values: Any, dtype: np.dtype[Any], fill: Any) -> NDArray[Any]:
     """Return the elements of an array; what is masked has the fill value.
 
-    Parameters
-    ----------
-    values : array_like
-    dtype : dtype
-        Of the fill value.
-    fill : scalar
-
-    Returns
-    -------
-    ndarray
-        Of `dtype` where anything is masked, cast as NumPy's assignment casts.
-
-    Raises
-    ------
-    ArgumentError
-        Parts of records are masked.
+    They are cast to the dtype of the fill value where anything is masked, as NumPy's assignment
+    casts.  Records that are masked in part are refused.
     """
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)

@@ -91,13 +91,7 @@ class Progress:
 
 
 def say(text: str, end: str = "\n") -> bool:
-    """Print on stderr, whatever that is: the work goes on without it.
-
-    Returns
-    -------
-    bool
-        Whether that was possible.
-    """
+    """Print on stderr, whatever that is; tell whether it could: the work goes on without it."""
     try:
         sys.stderr.write(text + end)
         sys.stderr.flush()

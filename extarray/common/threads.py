@@ -20,19 +20,9 @@ __all__ = ["run_in_shares", "run_together"]
 def run_in_shares(call: Callable[[int, int], None], start: int, stop: int, unit: int = 1) -> None:
     """Call a function for the parts of a range, on as many threads as are worth it.
 
-    Parameters
-    ----------
-    call : callable
-        Called with the first byte of a part and the one behind its last.  To gain by threads it
-        must let go of the GIL.
-    start, stop : int
-    unit : int
-        Each part but the last has a whole number of so many bytes.
-
-    Raises
-    ------
-    Exception
-        The first that a part raised, when all parts have ended.
+    It is called with the first byte of a part and the one behind its last; to gain by threads it
+    must let go of the GIL.  Each part but the last has a whole number of units.  What the first to
+    fail raised is raised when all parts have ended.
 
     Examples
     --------
@@ -54,21 +44,12 @@ def run_together(
 ) -> None:
     """Make calls at the same time: the first in this thread, each of the others in one of its own.
 
-    Where the system gives no more threads, this one makes the calls that are left.
+    The threads see the settings of the caller.  Where the system gives no more of them, this one
+    makes the calls that are left.
 
-    Parameters
-    ----------
-    calls : sequence of callable
-        The threads see the settings of the caller.
-    stop : callable, optional
-        Called, perhaps more than once, when a call has raised or this thread is interrupted: for
-        calls that can come to an early end.
-
-    Raises
-    ------
-    Exception
-        What was raised in this thread, or else the first of the others; when all have ended.
-        Whatever they use may be closed then.
+    `stop` is called, perhaps more than once, when a call has raised or this thread is interrupted:
+    for calls that can come to an early end.  When all have ended, so that whatever they use may be
+    closed, what was raised in this thread is raised, or else the first of the others.
 
     Examples
     --------

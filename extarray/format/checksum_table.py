@@ -22,13 +22,7 @@ _IN_DOUBT = 1
 
 
 def sums_capacity(number: int) -> int:
-    """Return the sums that an extent of their table holds: each twice as many as the one before.
-
-    Parameters
-    ----------
-    number : int
-        0 for the first extent.
-    """
+    """Return the sums that an extent of their table holds: twice as many as the one before."""
     return _FIRST_EXTENT << number
 
 
@@ -38,16 +32,10 @@ def sums_bytes(n_extents: int) -> int:
 
 
 def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
-    """Return the bytes that tell where the table of checksums is, and whether they are up to date.
+    """Return the bytes that tell where the extents of the table of checksums are.
 
-    Parameters
-    ----------
-    in_doubt : bool
-        Chunks may have been written since their sums were.
-    extents : sequence of int
-        Offsets of the extents of the table.
-    uuid : bytes
-        The array's: the checksum covers it.
+    They also tell whether chunks may have been written since their sums were.  The checksum covers
+    the uuid.
     """
     body = _SUMS.pack(0, _IN_DOUBT if in_doubt else 0, len(extents))[4:]
     body += struct.pack(f"<{len(extents)}Q", *extents)
@@ -55,13 +43,7 @@ def encode_sums(in_doubt: bool, extents: Sequence[int], uuid: bytes) -> bytes:
 
 
 def decode_sums(data: bytes, uuid: bytes) -> tuple[bool, list[int]] | None:
-    """Return what `encode_sums` encoded, or None where the bytes are none of that.
-
-    Returns
-    -------
-    in_doubt : bool
-    extents : list of int
-    """
+    """Return what `encode_sums` encoded, or None where the bytes are none of that."""
     if len(data) < _SUMS.size:
         return None
     crc, flags, n_extents = _SUMS.unpack_from(data)

@@ -14,20 +14,7 @@ __all__ = ["check_dims", "known_dims", "wider_dims"]
 
 
 def check_dims(dims: Any, ndim: int) -> list[str]:
-    """Return the names of the axes that a user gives.
-
-    Parameters
-    ----------
-    dims : sequence of str
-        Unique, one an axis.
-    ndim : int
-
-    Raises
-    ------
-    ArgumentTypeError
-        A TypeError: no sequence of texts.
-    ArgumentError
-        A ValueError: a name occurs twice, or there are too few or too many.
+    """Return the names of the axes that a user gives: texts, one an axis, each once.
 
     Examples
     --------
@@ -55,12 +42,6 @@ def check_dims(dims: Any, ndim: int) -> list[str]:
 def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
     """Return the names of the axes from the attribute ``"dims"``; None where it holds others.
 
-    Parameters
-    ----------
-    value : object
-        A JSON value.
-    ndim : int
-
     Examples
     --------
     >>> known_dims(["y", "x"], 2), known_dims("a text of somebody else", 2)
@@ -75,19 +56,7 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
 def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:
     """Return the names of the axes with one axis more.
 
-    Parameters
-    ----------
-    dims : sequence of str
-        Of the axes that there are.
-    position : int
-        Of the new axis.
-    name : str, optional
-        Of the new axis; None: the first of ``dim_0``, ``dim_1``, ... from the position on that is
-        free.
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
+    Without a name it has the first of ``dim_0``, ``dim_1``, ... from its position on that is free.
 
     Examples
     --------

@@ -26,18 +26,10 @@ __all__ = [
 
 
 class BlockKind(enum.IntEnum):
-    """The kinds of optional blocks; the entry of a block in the directory has the number.
+    """The kinds of optional blocks; the entry of a block in the directory has the number."""
 
-    Attributes
-    ----------
-    GROUP
-        Commits of several arrays: who took part, and two pending states.
-    WRITERS
-        The table of the writers that share an array.
-    """
-
-    GROUP = 0
-    WRITERS = 1
+    GROUP = 0  # commits of several arrays: who took part, and two pending states
+    WRITERS = 1  # the table of the writers that share an array
 
 
 BLOCK_BYTES = {BlockKind.GROUP: (1 + len(PENDING_SLOTS)) * BLOCK, BlockKind.WRITERS: BLOCK}
@@ -58,15 +50,7 @@ def entry_offset(header: Header, kind: BlockKind) -> int:
 
 
 def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
-    """Return the bytes of an entry: where a block is.
-
-    Parameters
-    ----------
-    offset : int
-    kind : BlockKind
-    uuid : bytes
-        The array's: the checksum covers it.
-    """
+    """Return the bytes of an entry, which tells where a block is; the checksum covers the uuid."""
     body = _ENTRY.pack(0, kind, offset)[CHECKSUM.size :]
     return CHECKSUM.pack(crc32c(uuid + body)) + body
 
@@ -74,13 +58,8 @@ def encode_entry(offset: int, kind: BlockKind, uuid: bytes) -> bytes:
 def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind, int]:
     """Return the offsets of the blocks that there are.
 
-    Parameters
-    ----------
-    data : bytes
-        The directory; what is cut off, or damaged, or not possible, is left out.
-    header : Header
-    length : int
-        Bytes of the file: a block is on the disk before its entry is.
+    What is cut off, or damaged, or not possible in a file of this length, is left out: a block is
+    on the disk before its entry is.
     """
     found = {}
     for kind in BlockKind:
@@ -98,12 +77,5 @@ def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind
 
 
 def pending_offset(group: int, slot: int) -> int:
-    """Return the offset of a pending state.
-
-    Parameters
-    ----------
-    group : int
-        Offset of the block for commits of several arrays.
-    slot : int
-    """
+    """Return the offset of a pending state in the block for commits of several arrays."""
     return group + BLOCK * (1 + PENDING_SLOTS.index(slot))

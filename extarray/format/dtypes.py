@@ -34,12 +34,8 @@ _OF_LONG = {"longdouble", "digits"}, set[str]()
 def check_dtype(dtype: Any) -> np.dtype[Any]:
     """Return a data type that can be stored.
 
-    Raises
-    ------
-    DTypeError
-        A TypeError: no fixed size, or itemsize 0.
-    ArgumentError
-        A ValueError: a sub-array type, whose elements would add axes.
+    DTypeError where elements have no fixed size, or none; ArgumentError for a sub-array type, whose
+    elements would add axes.
     """
     result = _understood(dtype)
     if result.hasobject or result.char == "T":
@@ -107,12 +103,9 @@ def _parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
 def encode_dtype(dtype: np.dtype[Any]) -> Any:
     """Return the JSON value that describes a data type.
 
-    Returns
-    -------
-    str, list or dict
-        A type string such as ``"<f8"``; ``[type, [extents]]`` for a sub-array; a dict for a
-        structured type; ``{"extension": name, "itemsize": n}`` for a type from another package;
-        ``{"longdouble": type string, "digits": n}`` for floats that machines have in several ways.
+    A type string such as ``"<f8"``; ``[type, [extents]]`` for a sub-array; a dict for a structured
+    type; ``{"extension": name, "itemsize": n}`` for a type from another package, and
+    ``{"longdouble": type string, "digits": n}`` for floats that machines have in several ways.
 
     Examples
     --------
@@ -150,17 +143,9 @@ def _long_digits() -> int:
 
 
 def decode_dtype(value: Any) -> np.dtype[Any]:
-    """Return the data type from its description.
+    """Return the data type from its description by `encode_dtype`.
 
-    Parameters
-    ----------
-    value : str, list or dict
-        What `encode_dtype` returned.
-
-    Raises
-    ------
-    FormatError
-        A ValueError: not a description, or a type that this machine does not have.
+    FormatError where it is none, or of a type that this machine does not have.
 
     Examples
     --------

@@ -34,23 +34,12 @@ _MOST_ATTRS_ROOM = 2**32 - 1
 
 
 class Fresh(NamedTuple):
-    """A fresh ``.xmd``: its bytes, and what they say.
-
-    Attributes
-    ----------
-    image : bytearray
-    header : Header
-        With its length in the file.
-    state : Superblock
-        With the places of the attributes and of the free space.
-    extents : list of int
-        Offsets of the extents of the growth log.
-    """
+    """A fresh ``.xmd``: its bytes, and what they say."""
 
     image: bytearray
-    header: Header
-    state: Superblock
-    extents: list[int]
+    header: Header  # with its length in the file
+    state: Superblock  # with the places of the attributes and of the free space
+    extents: list[int]  # offsets of those of the growth log
 
 
 def encode_fresh(
@@ -63,19 +52,9 @@ def encode_fresh(
 ) -> Fresh:
     """Return a fresh ``.xmd`` that tells of one state.
 
-    Parameters
-    ----------
-    header : Header
-    state : Superblock
-        What it says of places in the file has no effect.
-    records : sequence of (axis, side, grid)
-        Of the growth log, all that count.
-    attrs : str
-        Attributes, a JSON text.
-    slots : sequence of int
-        Superblocks that hold the state.
-    blocks : mapping of BlockKind to bytes, optional
-        What optional blocks begin with, where there are any.
+    What the state says of places in the file has no effect.  The records of the growth log, all
+    that count, are axes, sides and grids; the attributes are a JSON text; `slots` are the
+    superblocks that hold the state, and `blocks` what optional blocks begin with.
     """
     first_bytes = encode_header(header)
     header = replace(
@@ -124,12 +103,7 @@ def encode_fresh(
 
 
 def attrs_room(length: int) -> int:
-    """Return the bytes of a room for attributes, and for longer ones to come.
-
-    Parameters
-    ----------
-    length : int
-        Bytes of the attributes.
+    """Return the bytes of a room for attributes of a length, and for longer ones to come.
 
     Examples
     --------

@@ -26,33 +26,18 @@ _MEMBER = struct.Struct("<16sI")
 
 
 class Pending(NamedTuple):
-    """A state of one array of several that commit together.
+    """A state of one array of several that commit together."""
 
-    Attributes
-    ----------
-    state : Superblock
-        Counts if the coordinator has decided the group.
-    group : bytes
-        Uuid of the commit.
-    coordinator : bytes
-        Uuid of the array that decides.
-    path : bytes
-        Where it is, without suffix, relative to the folder of this one.
-    """
-
-    state: Superblock
-    group: bytes
-    coordinator: bytes
-    path: bytes
+    state: Superblock  # counts if the coordinator has decided the group
+    group: bytes  # uuid of the commit
+    coordinator: bytes  # uuid of the array that decides
+    path: bytes  # where that is, without suffix, relative to the folder of this one
 
 
 def encode_pending(pending: Pending) -> bytes:
     """Return the bytes of a pending state: its superblock, and where its decision is.
 
-    Raises
-    ------
-    ArgumentError
-        A ValueError: the path is too long for a block.
+    ArgumentError where the path is too long for a block.
     """
     block = encode_superblock(pending.state)
     tail = _PENDING_TAIL.pack(len(pending.path), pending.group, pending.coordinator) + pending.path
@@ -66,14 +51,7 @@ def encode_pending(pending: Pending) -> bytes:
 
 
 def decode_pending(data: bytes, ndim: int) -> Pending | None:
-    """Return the pending state from its bytes; None where they are none (torn, or never written).
-
-    Parameters
-    ----------
-    data : bytes
-        A block.
-    ndim : int
-    """
+    """Return the pending state of a block; None where it is none (torn, or never written)."""
     state = decode_superblock(data, ndim)
     at = superblock_bytes(ndim)
     if state is None or len(data) < at + CHECKSUM.size + _PENDING_TAIL.size:
@@ -92,15 +70,8 @@ def decode_pending(data: bytes, ndim: int) -> Pending | None:
 def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
     """Return the bytes of the list of those who took part in a commit of several arrays.
 
-    Parameters
-    ----------
-    members : sequence of (bytes, bytes)
-        Uuid and path, without suffix, relative to the folder of the coordinator.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: too many for a block.
+    Each is a uuid and a path, without suffix, relative to the folder of the coordinator.
+    ArgumentError where they are too many for a block.
     """
     body = b"".join(_MEMBER.pack(uuid, len(path)) + path for uuid, path in members)
     if len(body) > BLOCK - _MEMBERS_HEAD.size:
@@ -114,18 +85,7 @@ def encode_members(members: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_members(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the uuids and paths of those who took part in a commit of several arrays.
-
-    Parameters
-    ----------
-    data : bytes
-        A block.
-
-    Returns
-    -------
-    list of (bytes, bytes)
-        Empty where the bytes are no list.
-    """
+    """Return the list of `encode_members` from a block; empty where it has none."""
     if len(data) < _MEMBERS_HEAD.size:
         return []
     crc, size = _MEMBERS_HEAD.unpack_from(data)

@@ -141,33 +141,12 @@ def encode_header(header: Header) -> bytes:
 
 
 def header_bytes_of(data: bytes) -> int:
-    """Return the bytes of a header, unchecked.
-
-    Parameters
-    ----------
-    data : bytes
-        Its first 16, or more.
-
-    Returns
-    -------
-    int
-        `BLOCK` where the file is too short.
-    """
+    """Return the bytes of a header, unchecked, from its first 16; `BLOCK` where there are fewer."""
     return int.from_bytes(data[12:16], "little") if len(data) >= 16 else BLOCK
 
 
 def decode_header(data: bytes) -> Header:
-    """Return the header from the first bytes of ``.xmd``.
-
-    Parameters
-    ----------
-    data : bytes
-        All of the header, or all of the file.
-
-    Raises
-    ------
-    FormatError, VersionError, CorruptError
-    """
+    """Return the header from the first bytes of ``.xmd``: all of the header, or more."""
     if not data.startswith(MAGIC[: len(data)]):
         raise FormatError("no extarray metadata: the first bytes are not its signature")
     if len(data) < _HEADER.size:
@@ -227,13 +206,7 @@ def decode_header(data: bytes) -> Header:
 
 
 def header_content(data: bytes) -> bytes:
-    """Return the part of a header that means something: what its checksum covers, and the checksum.
-
-    Parameters
-    ----------
-    data : bytes
-        A header that `decode_header` takes.
-    """
+    """Return the part of a valid header that means something: up to its checksum, and that."""
     ndim, flags, itemsize, description_bytes = struct.unpack_from("<BxHII", data, 32)
     work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
     return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes + 4]

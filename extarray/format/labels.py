@@ -39,18 +39,10 @@ DATASET_ORIGIN = "dataset_origin"
 
 
 class Taken(NamedTuple):
-    """The part of an axis that a copy has.
+    """The part of an axis that a copy has."""
 
-    Attributes
-    ----------
-    indices : range, ndarray, or None
-        Indices of the elements; None: all of them, from 0 on.
-    axis : int or None
-        Of the copy; None: it has no such axis.
-    """
-
-    indices: range | NDArray[Any] | None
-    axis: int | None
+    indices: range | NDArray[Any] | None  # None: all of them, from 0 on
+    axis: int | None  # of the copy; None: it has no such axis
 
 
 def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
@@ -59,13 +51,7 @@ def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
 
 
 def form_dims(form: Mapping[str, Any]) -> list[str]:
-    """Return the names of the axes of a coordinate.
-
-    Parameters
-    ----------
-    form : dict
-        Of the attribute ``"coords"``.
-    """
+    """Return the names of the axes of a coordinate, an entry of the attribute ``"coords"``."""
     dims = form.get("dims", [])
     return [dims] if isinstance(dims, str) else list(dims)
 
@@ -73,17 +59,8 @@ def form_dims(form: Mapping[str, Any]) -> list[str]:
 def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int | None]:
     """Return the place of the label of index 0, along each axis of a coordinate.
 
-    Parameters
-    ----------
-    form : dict
-        Of the attribute ``"coords"``.
-    origin : mapping
-        Present origins of the axes, by their names.
-
-    Returns
-    -------
-    list of (int or None)
-        Negative where the first elements have no label; None: not known.
+    `origin` has the present origins of the axes, by their names.  A place is negative where the
+    first elements have no label, and None where it is not known.
 
     Examples
     --------
@@ -106,30 +83,14 @@ def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int
 
 
 def known_origin(value: Any, ndim: int) -> tuple[int, ...] | None:
-    """Return the attribute ``"dataset_origin"``, or None where it holds something else.
-
-    Parameters
-    ----------
-    value : object
-        A JSON value.
-    ndim : int
-    """
+    """Return the attribute ``"dataset_origin"``, or None where it holds something else."""
     if isinstance(value, list) and len(value) == ndim and all(type(n) is int for n in value):
         return tuple(value)
     return None
 
 
 def attrs_of_whole(text: str, dims: Sequence[str] | None, origin: Sequence[int]) -> str:
-    """Return the attributes of a copy of a whole array.
-
-    Parameters
-    ----------
-    text : str
-        JSON of the attributes.
-    dims : sequence of str or None
-        Names of the axes.
-    origin : sequence of int
-    """
+    """Return the attributes, a JSON text, of a copy of a whole array."""
     if not any(origin):
         return text
     names = axis_names(dims, len(origin))
@@ -146,22 +107,7 @@ def attrs_of_copy(
 ) -> dict[str, Any]:
     """Return the attributes of a copy, whose indices count from its own start.
 
-    Parameters
-    ----------
-    values : mapping
-        The attributes.
-    names : sequence of str
-        Of the axes.
-    origin : sequence of int
-    taken : sequence of Taken
-        One for each axis.
-    new_names : sequence of str
-        Of the axes of the copy.
-
-    Returns
-    -------
-    dict
-        Without coordinates that do not label all of the elements that were taken.
+    What was taken is told for each axis.  Coordinates that do not label all of it are left out.
 
     Examples
     --------
@@ -253,18 +199,7 @@ def _take(
 def with_new_axis(
     values: Mapping[str, Any], dims: Sequence[str] | None, ndim: int, at: int
 ) -> dict[str, Any]:
-    """Return the attributes of an array that gets a new axis.
-
-    Parameters
-    ----------
-    values : mapping
-        The attributes.
-    dims : sequence of str or None
-        Names of the axes so far.
-    ndim : int
-        Axes so far.
-    at : int
-        Where the new one comes.
+    """Return the attributes of an array that gains an axis at a place; `ndim` counts those so far.
 
     Examples
     --------

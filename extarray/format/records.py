@@ -44,36 +44,18 @@ def record_bytes(ndim: int) -> int:
 
 
 def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
-    """Return the bytes of the record of a segment.
+    """Return the bytes of the record of a segment: the axis that grew, its side, the grid before.
 
-    Parameters
-    ----------
-    axis, side : int
-        Axis that the segment grew; 0 at its end, 1 at its start.
-    grid : tuple of int
-        Grid before the segment.
-    uuid : bytes
-        The array's: checksums cover it, so that no record of another array is taken.
+    The checksum covers the uuid, so that no record of another array is taken.
     """
     body = _RECORD_BODIES[len(grid)].pack(side, axis, 0, *grid)
     return CHECKSUM.pack(crc32c(uuid + body)) + body
 
 
 def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
-    """Raise where records are damaged.
+    """Raise CorruptError where records are damaged, or of an unknown kind.
 
-    Parameters
-    ----------
-    rows : (n, m) array of uint8
-        The bytes of each record, contiguous.
-    uuid : bytes
-    first : int
-        Number of the first of them, for messages.
-
-    Raises
-    ------
-    CorruptError
-        A checksum does not fit, or a record is of an unknown kind.
+    The rows are the bytes of each, contiguous; the message counts them from the first.
     """
     wrong = crc32c_first_wrong(rows, crc32c(uuid))
     if wrong < len(rows):
@@ -85,14 +67,7 @@ def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
 def decode_records(
     rows: np.ndarray[Any, Any],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the axes, sides and grids from the bytes of records, which `check_records` has seen.
-
-    Returns
-    -------
-    axes, sides : (n,) array of uint8
-    grids : (n, k) array of int64
-        Views of `rows`.
-    """
+    """Return axes, sides and grids of records that `check_records` has seen: views of the rows."""
     records = _as_records(rows)
     return records["axis"], records["side"], records["grid"]
 
@@ -102,13 +77,7 @@ def _as_records(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def extent_capacity(number: int) -> int:
-    """Return the records that an extent of the growth log holds: twice as many as the one before.
-
-    Parameters
-    ----------
-    number : int
-        0 for the first extent.
-    """
+    """Return the records that an extent of the log holds: twice as many as the one before."""
     return _FIRST_EXTENT << number
 
 
@@ -125,24 +94,12 @@ def extent_of_record(number: int) -> int:
 
 
 def encode_extent_head(next_offset: int, uuid: bytes) -> bytes:
-    """Return the 16 bytes before the records of an extent: where the next extent is.
-
-    Parameters
-    ----------
-    next_offset : int
-        0: there is none.
-    uuid : bytes
-    """
+    """Return the 16 bytes before the records of an extent: where the next is, or 0 for none."""
     return _EXTENT_HEAD.pack(next_offset, crc32c(uuid + struct.pack("<Q", next_offset)), 0)
 
 
 def decode_extent_head(data: bytes, uuid: bytes) -> int:
-    """Return the offset of the next extent, 0 where there is none.
-
-    Raises
-    ------
-    CorruptError
-    """
+    """Return the offset of the next extent, 0 where there is none."""
     if len(data) < _EXTENT_HEAD.size:
         raise CorruptError("the growth log is cut off")
     next_offset, crc, _ = _EXTENT_HEAD.unpack_from(data)

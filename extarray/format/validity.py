@@ -41,16 +41,9 @@ def regions_fit(
 ) -> bool:
     """Tell whether all that a superblock points to lies in a region of ``.xmd`` of its own.
 
-    Parameters
-    ----------
-    block : Superblock
-    header : Header
-    extents : sequence of int
-        Offsets of the extents that its records lie in.
-    sums : sequence of int
-        Offsets of the extents of the table of checksums.
-    others : sequence of (int, int)
-        Offsets and lengths of what must lie apart, and may lie behind what the superblock knows.
+    `extents` are the offsets of the extents that its records lie in, `sums` those of the table of
+    checksums.  `others`, offsets and lengths, must lie apart as well, and may lie behind what the
+    superblock knows.
     """
     size = record_bytes(header.ndim)
     regions = [

@@ -31,69 +31,33 @@ _WRITER = struct.Struct("<IBBBxQQqq24s")
 
 
 class WritersHead(NamedTuple):
-    """The head of the table: what the writers that share an array tell each other.
+    """The head of the table: what the writers that share an array tell each other."""
 
-    Attributes
-    ----------
-    cut : int
-        Sequence number of the last commit that cut elements off whose chunks may still have their
-        disk space; 0: none.
-    unsettled : bool
-        New bounds that cut elements off may not be on the disk yet.
-    """
-
+    # The last commit that cut elements off whose chunks may still have disk space; 0: none.
     cut: int = 0
-    unsettled: bool = False
+    unsettled: bool = False  # new bounds that cut elements off may not be on the disk yet
 
 
 class WriterKind(enum.IntEnum):
-    """The kinds of work that a writer is about.
+    """The kinds of work that a writer is about."""
 
-    Attributes
-    ----------
-    IDLE
-        Nothing that others must know.
-    APPENDS
-        Writing the elements of an append.
-    WAITS
-        Waiting to change the bounds: who comes later waits, too.
-    """
-
-    IDLE = 0
-    APPENDS = 1
-    WAITS = 2
+    IDLE = 0  # nothing that others must know
+    APPENDS = 1  # writing the elements of an append
+    WAITS = 2  # for its turn to change the bounds: who comes later waits, too
 
 
 class Writer(NamedTuple):
-    """Entry of the table of writers.
+    """Entry of the table of writers."""
 
-    Attributes
-    ----------
-    pid : int
-        Process, also of a writer that is no more; 0: the slot was never taken.
-    kind : WriterKind
-    axis : int
-    at_start : bool
-        Of the append: its axis, and whether it is at the start.
-    seen : int
-        Sequence number of the commit up to which the writer knows the array.
-    ticket : int
-        Number of its last append or wait, in the order of their coming.
-    start, stop : int
-        Of the append: its place along the axis, in elements from the start of the initial grid.
-    host : str
-        Of the process: its name, cut to 24 bytes of UTF-8.
-    """
-
-    pid: int
+    pid: int  # also of a writer that is no more; 0: the slot was never taken
     kind: WriterKind = WriterKind.IDLE
-    axis: int = 0
+    axis: int = 0  # of the append
     at_start: bool = False
-    seen: int = 0
-    ticket: int = 0
-    start: int = 0
+    seen: int = 0  # number of the commit up to which the writer knows the array
+    ticket: int = 0  # of its last append or wait, in the order of their coming
+    start: int = 0  # of the append, along its axis, in elements from that of the initial grid
     stop: int = 0
-    host: str = ""
+    host: str = ""  # name, cut to 24 bytes of UTF-8
 
 
 def encode_writers_head(head: WritersHead) -> bytes:
@@ -107,25 +71,10 @@ def encode_writer(writer: Writer) -> bytes:
 
 
 def decode_writers(data: bytes, ndim: int = 32) -> tuple[WritersHead, list[Writer]]:
-    """Return the head and entries of the table of writers.
+    """Return the head of the table of writers, from a block, and its entries.
 
-    Parameters
-    ----------
-    data : bytes
-        A block.
-    ndim : int
-        Of the array, where that is known.
-
-    Returns
-    -------
-    head : WritersHead
-    writers : list of Writer
-        By slot, up to the last one that was ever taken; also of writers that are no more.
-
-    Raises
-    ------
-    CorruptError
-        A value is not possible.
+    They are by slot, up to the last one that was ever taken; also of writers that are no more.
+    CorruptError where a value is not possible.
     """
     if len(data) < BLOCK:
         raise CorruptError("the table of writers is cut off")

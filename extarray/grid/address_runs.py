@@ -45,13 +45,9 @@ class History(Protocol):
 def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
     """Yield the boxes of chunks that the segments are, in order of their addresses.
 
-    Yields
-    ------
-    axis, side : int
-        Axis that grew, which varies slowest in the segment: upwards, where it grew at its end (0),
-        and downwards, where it grew at its start (1).  The others follow in their order.
-    start, stop : tuple of int
-        Chunk indices.
+    Each is the axis that grew, the side (0: its end, 1: its start), and the first chunk indices and
+    those behind the last.  The axis that grew varies slowest in the segment: upwards, where it grew
+    at its end, else downwards.  The others follow in their order.
 
     Examples
     --------
@@ -77,13 +73,7 @@ def segment_boxes(axial: History) -> Iterator[tuple[int, int, Index, Index]]:
 def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iterator[Index]:
     """Yield the indices of the chunks in a box of the grid.
 
-    Parameters
-    ----------
-    axial : Axial
-    start, stop : tuple of int
-        Chunk indices.
-    order : {"address", "grid"}
-        Order of the addresses, or row-major order of the indices.
+    The order is that of the addresses, ``"address"``, or of the indices in C order, ``"grid"``.
 
     Examples
     --------
@@ -113,18 +103,7 @@ def chunk_indices(axial: History, start: Index, stop: Index, order: str) -> Iter
 
 
 def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[int, int]]:
-    """Yield the runs of addresses that a box of the grid takes.
-
-    Parameters
-    ----------
-    axial : Axial
-    start, stop : tuple of int
-        Chunk indices.
-
-    Yields
-    ------
-    first, last : int
-        Addresses; the last is not one of the run.
+    """Yield the runs of addresses that a box of the grid takes: the first, the one behind the last.
 
     Examples
     --------
@@ -139,19 +118,7 @@ def address_runs(axial: History, start: Index, stop: Index) -> Iterator[tuple[in
 def runs_together(
     axial: History, start: Index, stop: Index
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield what `address_runs` does, many runs at a time.
-
-    Parameters
-    ----------
-    axial : Axial
-    start, stop : tuple of int
-        Chunk indices.
-
-    Yields
-    ------
-    firsts, lasts : ndarray of int64
-        Of one run each; the last is not one of the run.
-    """
+    """Yield the runs of `address_runs` many at a time: their firsts, those behind their lasts."""
     extents = [max(0, b - a) for a, b in zip(start, stop, strict=True)]
     if math.prod(extents) <= limits.addresses_at_once:
         indices = _indices(0, math.prod(extents), extents) + np.array(start, np.int64)
@@ -182,12 +149,6 @@ def runs_together(
 def count_runs(axial: History, start: Index, stop: Index) -> int:
     """Return the most runs of addresses that a box of the grid takes: one segment's may touch.
 
-    Parameters
-    ----------
-    axial : Axial
-    start, stop : tuple of int
-        Chunk indices.
-
     Examples
     --------
     >>> from extarray import Axial
@@ -203,20 +164,9 @@ def count_runs(axial: History, start: Index, stop: Index) -> int:
 def runs_between(
     axial: History, start: Index, stop: Index, kept: Iterable[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Yield runs of all addresses, in each segment, from the first of a box to its last, but some.
+    """Return runs of all addresses, in each segment, from the first of a box to its last, but some.
 
-    Parameters
-    ----------
-    axial : Axial
-    start, stop : tuple of int
-        Chunk indices.
-    kept : iterable of (int, int)
-        Runs of addresses that are left out.
-
-    Returns
-    -------
-    firsts, lasts : ndarray of int64
-        As of `runs_together`, in rising order.
+    The runs of addresses in `kept` are left out; what is returned is as of `runs_together`.
 
     Examples
     --------
@@ -276,12 +226,7 @@ def _indices(first: int, n: int, shape: Sequence[int]) -> NDArray[np.int64]:
 
 
 def region(selection: Any, shape: Sequence[int]) -> tuple[Index, Index]:
-    """Return the box of elements that integers and slices of step 1 select.
-
-    Raises
-    ------
-    BoundsError, SelectionError
-        IndexErrors: the selection is not possible, or no box.
+    """Return the box of elements that integers and slices of step 1 select, and nothing else does.
 
     Examples
     --------

@@ -25,19 +25,11 @@ Index = tuple[int, ...]
 
 @dataclass(slots=True)  # and not frozen: that would be slow to make
 class Bounds:
-    """Bounds, and the grid in which they lie.
+    """Bounds, and the grid in which they lie."""
 
-    Attributes
-    ----------
-    shape, offset : tuple of int
-        Extents in elements, and elements of the grid before them.
-    grid : tuple of int
-        In chunks.
-    """
-
-    shape: Index
-    offset: Index
-    grid: Index
+    shape: Index  # in elements
+    offset: Index  # elements of the grid before them
+    grid: Index  # in chunks
 
 
 class Bounded(Protocol):
@@ -53,33 +45,17 @@ class Bounded(Protocol):
 
 @dataclass(slots=True)
 class Change:
-    """A change of bounds, and what it means for the grid.
+    """A change of bounds, and what it means for the grid; made by `along_axis` and `to_box`.
 
-    Made by `along_axis` and `to_box`.  Elements are counted as they were before the change, and
-    chunks as they are after it.
-
-    Attributes
-    ----------
-    before : Bounded
-        The bounds as they were.
-    after : Bounds
-        The new ones, and the grid as it is then.
-    chunks : tuple of int
-        Extents of a chunk.
-    low : tuple of int
-        Where the new bounds begin.
-    steps : tuple of (int, int, str)
-        How the grid grows: axes, chunks, and sides ("start" or "end"), in their order.
-    cuts : bool
-        Elements are cut off.
+    Elements are counted as they were before the change, and chunks as they are after it.
     """
 
     before: Bounded
-    after: Bounds
+    after: Bounds  # and the grid as it is then
     chunks: Index
-    low: Index
-    steps: tuple[Step, ...]
-    cuts: bool
+    low: Index  # where the new bounds begin
+    steps: tuple[Step, ...]  # how the grid grows: axes, chunks, and sides, in their order
+    cuts: bool  # elements are cut off
 
     @property
     def high(self) -> Index:
@@ -97,16 +73,7 @@ class Change:
     def ahead(self, policy: Policy, limit: int) -> Change | None:
         """Return the change as it is where its grid grows by a policy.
 
-        Parameters
-        ----------
-        policy : Policy
-        limit : int
-            What extents of axes, in elements, must stay below.
-
-        Returns
-        -------
-        Change or None
-            None where an axis would be too long.
+        None where an axis would not stay below `limit`, in elements.
         """
         before, rows = self.before, self.rows
         last = [
@@ -141,17 +108,7 @@ class Change:
         return not any(self.after.offset) and all(map(operator.eq, self.after.shape, ends))
 
     def sides(self, outwards: bool) -> set[tuple[int, str]]:
-        """Return the axes and sides at which the bounds move.
-
-        Parameters
-        ----------
-        outwards : bool
-            Or inwards.
-
-        Returns
-        -------
-        set of (int, str)
-        """
+        """Return the axes and sides at which the bounds move outwards, or else inwards."""
         sign = 1 if outwards else -1
         starts = {(j, "start") for j, a in enumerate(self.low) if sign * a < 0}
         ends = zip(self.high, self.before.shape, strict=True)
@@ -187,17 +144,7 @@ class Change:
                 yield start, stop
 
     def chunks_of(self, start: Index, stop: Index) -> tuple[Index, Index]:
-        """Return the chunks of the new grid in which a box of elements of the old one lies.
-
-        Parameters
-        ----------
-        start, stop : tuple of int
-            Elements, as they were counted before the change.
-
-        Returns
-        -------
-        first, last : tuple of int
-        """
+        """Return the chunks of the new grid in which a box of elements lies."""
         offset, chunks = self.before.offset, self.chunks
         first, last = [], []
         for a, z, b, c, m in zip(start, stop, offset, chunks, self.rows, strict=True):
@@ -207,17 +154,7 @@ class Change:
         return tuple(first), tuple(last)
 
     def elements_of(self, first: Index, last: Index) -> tuple[Index, Index]:
-        """Return the elements of a box of chunks of the new grid.
-
-        Parameters
-        ----------
-        first, last : tuple of int
-
-        Returns
-        -------
-        start, stop : tuple of int
-            As elements were counted before the change.
-        """
+        """Return the elements of a box of chunks of the new grid."""
         offset, chunks = self.before.offset, self.chunks
         start, stop = [], []
         for a, z, b, c, m in zip(first, last, offset, chunks, self.rows, strict=True):
@@ -233,10 +170,6 @@ class Change:
         """Yield boxes of chunks that the change adds to the grid, and that growth may need.
 
         Not those that lie beside the bounds, in rows of chunks that there were before.
-
-        Yields
-        ------
-        first, last : tuple of int
         """
         before = tuple(map(operator.add, self.before.grid, self.rows))
         first, last = self.chunks_needed
@@ -249,19 +182,9 @@ class Change:
 
 
 def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tuple[Index, Index]]:
-    """Yield boxes that make up what a box has outside another one.
+    """Yield boxes that make up what a box, start ... stop - 1, has outside another one.
 
-    Parameters
-    ----------
-    start, stop : tuple of int
-        A box, start ... stop - 1.
-    low, high : tuple of int
-        The other one.
-
-    Yields
-    ------
-    start, stop : tuple of int
-        None is empty, and no two of them meet.
+    None is empty, and no two of them meet.
 
     Examples
     --------
@@ -281,25 +204,7 @@ def outside(start: Index, stop: Index, low: Index, high: Index) -> Iterator[tupl
 def along_axis(
     before: Bounded, chunks: Index, axis: int, by: int, at_start: bool, limit: int
 ) -> Change:
-    """Plan a growth (or, negative, a cut) of one axis.
-
-    Parameters
-    ----------
-    before : Bounded
-    chunks : tuple of int
-    axis, by : int
-        Which axis, and elements.
-    at_start : bool
-    limit : int
-        What extents of axes, in elements, must stay below.
-
-    Returns
-    -------
-    Change
-
-    Raises
-    ------
-    LimitError
+    """Plan a growth (or, negative, a cut) of one axis, which must stay below `limit`, in elements.
 
     Examples
     --------
@@ -332,19 +237,7 @@ def along_axis(
 
 
 def beside(shape: Index, axis: int, by: int, at_start: bool) -> tuple[Index, Index]:
-    """Return the box of elements that a growth of one axis adds.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Before the growth.
-    axis, by : int
-    at_start : bool
-
-    Returns
-    -------
-    start, stop : tuple of int
-        As elements were counted before.
+    """Return the box of elements that a growth of one axis adds, as they were counted before.
 
     Examples
     --------
@@ -367,24 +260,8 @@ def to_box(
 ) -> Change:
     """Plan a change to other bounds, of any axes at once.
 
-    Parameters
-    ----------
-    before : Bounded
-    chunks : tuple of int
-    low, high : tuple of int
-        New bounds.
-    limit : int
-        What extents of axes, in elements, must stay below.
-    room : (tuple of int, tuple of int), optional
-        Bounds that the grid shall hold, instead of the new ones.
-
-    Returns
-    -------
-    Change
-
-    Raises
-    ------
-    LimitError
+    Extents must stay below `limit`, in elements.  The grid shall hold the new bounds, or `room`
+    instead.
 
     Examples
     --------

@@ -41,15 +41,7 @@ def elements_of_chunk(
 ) -> tuple[slice, ...]:
     """Return the box of the elements inside the bounds that a chunk has; perhaps an empty one.
 
-    Parameters
-    ----------
-    index : sequence of int
-        Of the chunk in the grid.
-    chunks : sequence of int
-    offset : sequence of int
-        Elements that the grid has before the bounds.
-    shape : sequence of int
-        The bounds.
+    `offset` is the elements that the grid has before the bounds, whose extents are `shape`.
 
     Examples
     --------
@@ -64,18 +56,7 @@ def elements_of_chunk(
 
 
 def check_shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
-    """Return the shape as a tuple of ints.
-
-    Parameters
-    ----------
-    shape : int or sequence of int
-        Elements along each axis, each at least 0.
-
-    Raises
-    ------
-    ShapeError, ArgumentTypeError, LimitError
-        A ValueError (negative, or more than 32 axes), a TypeError (no ints), an OverflowError
-        (2**63 or more).
+    """Return the shape as a tuple of ints, at most 32, each at least 0 and below 2**63.
 
     Examples
     --------
@@ -97,17 +78,7 @@ def check_chunks(
 ) -> tuple[int, ...]:
     """Return the chunk shape as a tuple of ints; choose one for `shape` where `chunks` is None.
 
-    Parameters
-    ----------
-    chunks : int, sequence of int, or None
-        Elements of a chunk along each axis, each at least 1; one int serves all axes.
-    shape : tuple of int
-    itemsize : int
-        Bytes of an element.
-
-    Raises
-    ------
-    ChunksError, ArgumentTypeError, LimitError
+    Each extent is at least 1; one int serves all axes.
 
     Examples
     --------
@@ -133,12 +104,6 @@ def check_chunks(
 
 def choose_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Choose a chunk shape of about 512 KiB (256 KiB to 1 MiB), balanced over the axes.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    itemsize : int
-        Bytes of an element.
 
     Notes
     -----
@@ -212,13 +177,8 @@ def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
 def grain(source: Any, default: tuple[int, ...]) -> tuple[int, ...]:
     """Return the extents of the pieces in which an object is best read: those of its own chunks.
 
-    Parameters
-    ----------
-    source : object
-        `chunks`, where it has any, holds an int an axis (h5py, zarr) or the extents of all chunks
-        along each axis (dask).
-    default : tuple of int
-        For an object without chunks.
+    Where `chunks` holds no int an axis (h5py, zarr), nor the extents of all chunks along each axis
+    (dask), they are the default.
 
     Examples
     --------
@@ -246,10 +206,7 @@ class _Counted(Protocol[_T_co]):
 def product(*factors: _Counted[_T]) -> Iterator[tuple[_T, ...]]:
     """Yield what `itertools.product` does, and hold no factor: one may have 2**60 elements.
 
-    Parameters
-    ----------
-    *factors : iterable
-        With a length; gone through again and again.
+    The factors have a length, and are gone through again and again.
 
     Examples
     --------

@@ -66,12 +66,7 @@ _MOST_CHUNKS = 1 << 20  # of a panel: its side has about as many pixels as that 
 
 
 def axis_names(names: Sequence[str] | None, ndim: int) -> list[str]:
-    """Return the names of axes, or their numbers where they have none.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: more or fewer names than axes.
+    """Return the names of axes, or their numbers where they have none; refuse more or fewer.
 
     Examples
     --------
@@ -296,16 +291,8 @@ def cell_axis(
 ) -> CellAxis:
     """Return an axis with a bounded number of cells, of the chunks that hold the elements.
 
-    Parameters
-    ----------
-    axis : int
-    name : str
-        Of the axis.
-    extent, offset, chunk : int
-        Elements, those of the chunks before index 0, and those of a chunk.
-    longest : int
-        Elements of the longest axis of the picture.
-    growths : Growths
+    `offset` is the elements of the chunks before index 0, `longest` those of the longest axis of
+    the picture.
     """
     first, lead = divmod(offset, chunk)
     n = -(-(extent + lead) // chunk)
@@ -338,29 +325,16 @@ def runs_of_equals(values: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 class Panel(NamedTuple):
-    """Chunks of a plane of the grid as a picture has them: rows downward, columns to the right.
+    """Chunks of a plane of the grid as a picture has them: rows downward, columns to the right."""
 
-    Attributes
-    ----------
-    addresses : (rows, columns) array of int64
-    row_name, column_name, title : str
-        Empty: none.
-    """
-
-    addresses: NDArray[np.int64]
-    row_name: str
+    addresses: NDArray[np.int64]  # (rows, columns)
+    row_name: str  # names and title may be empty
     column_name: str
     title: str
 
 
 def held_axes(at: Mapping[int, int] | None, grid: tuple[int, ...]) -> dict[int, int]:
-    """Return the axes that are held at one chunk index, counted from 0.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: no such axis, or index.
-    """
+    """Return the axes that are held at one chunk index, counted from 0; refuse what is none."""
     held: dict[int, int] = {}
     for axis, index in (at or {}).items():
         if not -len(grid) <= axis < len(grid):
@@ -389,25 +363,10 @@ def panels_of(
     across: int | None,
     names: list[str],
 ) -> list[Panel]:
-    """Return the planes of chunks of a growth map.
+    """Return the planes of chunks of a growth map; refuse more than could be seen.
 
-    Parameters
-    ----------
-    axial : Axial
-    grid : tuple of int
-    held : dict of int to int
-        Axes that are held at one chunk index.
-    free : list of int
-        The others: one to three.
-    across : int or None
-        Of three, the one with a plane for each of its chunk indices.
-    names : list of str
-        Of all axes.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: too many planes, or chunks of one, to be seen.
+    `held` has the axes at one chunk index, `free` the one to three others, and `across` the one of
+    three with a plane for each of its chunk indices.
     """
     plane = [j for j in free if j != across]
     count = 1 if across is None else grid[across]

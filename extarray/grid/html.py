@@ -50,22 +50,11 @@ _HEAD = f"{_CELL};font-weight:600;white-space:nowrap;opacity:.65"
 
 
 def describe(facts: Mapping[str, Any], n_growths: int, growth: Callable[[int], Growth]) -> str:
-    """Return the HTML element that shows an array.
+    """Return the HTML element that shows an array: a ``<div>`` with a table and pictures in SVG.
 
-    Parameters
-    ----------
-    facts : mapping
-        What `ExtArray.info` gives.
-    n_growths : int
-        Segments: the first is the array as it was created.
-    growth : callable
-        Gives, for the number of a growth, its axis and side (0 for the end, 1 for the start), and
-        the grid after it as a box of chunk indices.  It is asked for few.
-
-    Returns
-    -------
-    str
-        A ``<div>`` with a table and pictures in SVG.
+    `facts` is what `ExtArray.info` gives.  `growth` gives, for the number of a growth, its axis and
+    side, and the grid after it as a box of chunk indices; growth 0 is the array as it was created.
+    It is asked for few.
 
     Examples
     --------

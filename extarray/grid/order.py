@@ -41,25 +41,7 @@ _BLOCK = 1 << 14
 
 
 def check_order(order: str) -> str:
-    """Return `order` if it names an order of elements in a chunk.
-
-    Parameters
-    ----------
-    order : str
-        Anything; "C", "F", "Z" and "H" are accepted.
-
-    Returns
-    -------
-    str
-        `order` itself.
-
-    Raises
-    ------
-    ArgumentTypeError
-        If `order` is not a str.
-    ArgumentError
-        If it is another str.
-    """
+    """Return `order` if it names an order of elements in a chunk: "C", "F", "Z" or "H"."""
     if not isinstance(order, str):
         raise ArgumentTypeError(
             f"order must be a str, one of {_one_of_orders()}, not {type(order).__name__}"
@@ -72,17 +54,8 @@ def check_order(order: str) -> str:
 def table_bytes(chunks: Sequence[int], order: str) -> int:
     """Return the bytes of the table of positions by which readers and writers apply an order.
 
-    Parameters
-    ----------
-    chunks : sequence of int
-        The chunk shape, in elements.
-    order : {"C", "F", "Z", "H"}
-
-    Returns
-    -------
-    int
-        0 for "C" and "F", which strides describe.  While the others are made (`positions`) they
-        take three times as much.
+    There is none for "C" and "F", which strides describe.  While the others are made (`positions`)
+    they take three times as much.
 
     Examples
     --------
@@ -93,28 +66,11 @@ def table_bytes(chunks: Sequence[int], order: str) -> int:
 
 
 def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
-    """Return the stored position of every element of a chunk.
+    """Return the stored position of every element of a chunk of 0 to 32 extents, each at least 1.
 
-    Parameters
-    ----------
-    chunks : sequence of int
-        The chunk shape, in elements: 0 to 32 extents, each at least 1.
-    order : {"C", "F", "Z", "H"}
-        The order in which the elements of the chunk are stored.
-
-    Returns
-    -------
-    ndarray of int64, shape (prod(chunks),)
-        Entry i is the stored position, in elements from the start of the chunk, of the element
-        whose C-order index in the chunk is i.  The entries are a permutation of
-        ``0 ... prod(chunks) - 1``: no order pads.
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        If `order` names no order.
-    ChunksError
-        If there are more than 32 extents or one of them is smaller than 1.
+    Entry i is the stored position, in elements from the start of the chunk, of the element whose
+    C-order index in the chunk is i.  The entries are a permutation of ``0 ... prod(chunks) - 1``:
+    no order pads.
 
     Notes
     -----

@@ -18,38 +18,17 @@ __all__ = ["Axis", "Step"]
 
 
 class Step(NamedTuple):
-    """One step along an axis: reads ``read ... end - 1``, writes ``written ... complete - 1``.
+    """One step along an axis: reads ``read ... end - 1``, writes ``written ... complete - 1``."""
 
-    Attributes
-    ----------
-    written : int
-        Everything before it was written by earlier steps.
-    read : int
-        Everything before it was read by earlier steps, so ``written ... read - 1`` is held.
-    complete : int
-        The target chunks before it are complete when this step has read.
-    end : int
-        Where reading ends; ``complete ... end - 1`` is held for the next step.
-    """
-
-    written: int
-    read: int
-    complete: int
-    end: int
+    written: int  # everything before it was written by earlier steps
+    read: int  # everything before it was read by them: what is between the two is held
+    complete: int  # the target chunks before it are complete when this step has read
+    end: int  # where reading ends: what is between is held for the next step
 
 
 @dataclass(frozen=True)
 class Axis:
     """Chunks along one axis, before and after.
-
-    Parameters
-    ----------
-    extent : int
-        Elements, at least 1.
-    source, target : int
-        Extents of the chunks.
-    lead : int
-        Elements of the first source chunk that lie before index 0.
 
     Examples
     --------
@@ -60,10 +39,10 @@ class Axis:
     [(0, 0, 16, 18), (16, 18, 32, 36), (32, 36, 48, 48)]
     """
 
-    extent: int
-    source: int
+    extent: int  # elements, at least 1
+    source: int  # extents of the chunks
     target: int
-    lead: int = 0
+    lead: int = 0  # elements of the first source chunk that lie before index 0
 
     @cached_property
     def block(self) -> int:
@@ -119,10 +98,7 @@ class Axis:
     def elements_read(self, template: int) -> int:
         """Return the number of elements read when every template reads all chunks it meets.
 
-        Returns
-        -------
-        int
-            At least `extent`: chunks across an edge are read by the templates on both sides.
+        Chunks across an edge are read by the templates on both sides.
 
         Examples
         --------
@@ -185,15 +161,7 @@ class Axis:
         return blocks * self.source if self.source >= self.target else self.room(blocks)
 
     def steps(self, start: int, stop: int, blocks: int) -> Iterator[Step]:
-        """Yield the steps through a template.
-
-        Parameters
-        ----------
-        start, stop : int
-            Of the template.
-        blocks : int
-            Max-blocks of a step; 0: one step has all.
-        """
+        """Yield the steps through a template, each of so many max-blocks; 0: one step has all."""
         room = self.room(blocks) if blocks else stop - start
         fresh = self.fresh(blocks) if blocks else stop - start
         written = read = start

@@ -24,15 +24,7 @@ _LEAST_BYTES = 1 << 18
 class Grain(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no slots
     """Extents of chunks, which know where the first ones begin.
 
-    Parameters
-    ----------
-    chunks : tuple of int
-    lead : tuple of int
-        Elements of the first chunk of each axis that lie before index 0.
-
-    Attributes
-    ----------
-    lead : tuple of int
+    `lead` is the elements of the first chunk of each axis that lie before index 0.
     """
 
     lead: tuple[int, ...]
@@ -88,15 +80,7 @@ def cuts(
 ) -> list[list[slice] | _Pieces]:
     """Return the pieces of each axis, whose products are the boxes of `tiles`.
 
-    Parameters
-    ----------
-    shape, chunks, itemsize, whole, limit, split
-        As for `tiles`.
-
-    Returns
-    -------
-    list of iterable of slice
-        With a length, as there may be more pieces than memory could hold.
+    They have a length, as there may be more pieces than memory could hold.
 
     Examples
     --------

@@ -30,13 +30,7 @@ Piece = tuple[Index, "NDArray[Any]"]
 
 
 class Mover:
-    """Moves the elements of templates from one array to another.
-
-    Parameters
-    ----------
-    p : Pass
-    source, target : Source
-        With the axes in the order of the target.
+    """Moves the elements of templates from one array to another, whose axes are in its order.
 
     Notes
     -----
@@ -70,18 +64,7 @@ class Mover:
         return self._buffer.nbytes + sum(held.nbytes for held in self._held.values())
 
     def move(self, template: tuple[tuple[int, int], ...]) -> Iterator[int]:
-        """Move the elements of a template, step by step.
-
-        Parameters
-        ----------
-        template : tuple of (int, int)
-            Where it begins and ends along each axis.
-
-        Yields
-        ------
-        int
-            Elements that the step has read.
-        """
+        """Move the elements of a template, and yield after each step how many it has read."""
         p = self._pass
         start = tuple(a for a, _ in template)
         steps = [

@@ -55,28 +55,13 @@ _UUID_AT = 16
 
 @dataclass
 class Survey(MetadataSurvey):
-    """A look at a pair.
+    """A look at a pair."""
 
-    Attributes
-    ----------
-    data_bytes : int
-        Length of ``.xta``.
-    seal : {"ours", "damaged", "foreign"} or None
-        What ``.xta`` ends with.
-    rest : Salvage or None
-        What is left of the present state, where ``.xta`` has lost its end and no older state is
-        better.
-    wrong : ndarray of int
-        Addresses of chunks that do not fit their checksums.
-    compared : bool
-        Whether all chunks were compared with theirs.
-    looked : bool
-        Whether chunks were to be compared.
-    """
-
-    data_bytes: int = 0
-    seal: str | None = None
+    data_bytes: int = 0  # length of ``.xta``
+    seal: str | None = None  # at its end: "ours", "damaged" or "foreign"
+    # What is left of the present state, where ``.xta`` has lost its end and no older one is better.
     rest: Salvage | None = None
+    # Addresses of chunks that do not fit their checksums; were all compared, and were they to be?
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
     looked: bool = False

@@ -69,43 +69,19 @@ class Unreadable(Exception):  # noqa: N818 -- no error: nothing more can be look
 
 @dataclass
 class MetadataSurvey:
-    """A look at ``.xmd``.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of ``.xmd`` and ``.xta``.
-
-    Attributes
-    ----------
-    problems : list of Problem
-    header : Header or None
-        Of the copy, where the header is damaged.
-    slots : list of Slot
-    present : Slot or None
-        The state that `open` takes, as far as ``.xmd`` goes.
-    log : Log or None
-        As far as any superblock needs it; where there is none, as far as it goes.
-    metadata_bytes : int
-        Length of the file.
-    pending : int or None
-        Number of a commit of several arrays that is newer than all states.
-    blocks : dict of BlockKind to int
-        Offsets of the optional blocks.
-    sums : tuple of bool and list of int, or None
-        Whether the checksums of chunks are in doubt, and the extents of their table.
-    """
+    """A look at ``.xmd``; the names are those of both files."""
 
     names: tuple[str, str]
     problems: list[Problem] = field(default_factory=list)
-    header: Header | None = None
+    header: Header | None = None  # of the copy, where the header is damaged
     header_block: bytes = b""
     slots: list[Slot] = field(default_factory=list)
-    present: Slot | None = None
-    log: Log | None = None
-    metadata_bytes: int = 0
-    pending: int | None = None
-    blocks: dict[BlockKind, int] = field(default_factory=dict)
+    present: Slot | None = None  # the state that `open` takes, as far as ``.xmd`` goes
+    log: Log | None = None  # as far as any superblock needs it; without one, as far as it goes
+    metadata_bytes: int = 0  # length of the file
+    pending: int | None = None  # number of a commit of several arrays, newer than all states
+    blocks: dict[BlockKind, int] = field(default_factory=dict)  # offsets of the optional ones
+    # Whether the checksums of chunks are in doubt, and the extents of their table.
     sums: tuple[bool, list[int]] | None = None
     # Closed but while a look goes on.
     metadata: File = field(default_factory=File)
@@ -153,13 +129,7 @@ class MetadataSurvey:
         return None if self.present is None else self.present.block
 
     def look_at_header(self) -> Header:
-        """Look at the header and its copy, afresh.
-
-        Raises
-        ------
-        Unreadable
-            Both are damaged.
-        """
+        """Look at the header and its copy, afresh; `Unreadable` where both are damaged."""
         self.slots, self.blocks = [], {}
         self.header = self.present = self.log = self.pending = self.sums = None
         try:
@@ -170,17 +140,9 @@ class MetadataSurvey:
         return self.header
 
     def look_at_states(self, header: Header) -> Superblock:
-        """Look at what ``.xmd`` holds beside the header.
+        """Look at what ``.xmd`` holds beside the header, and return the present state.
 
-        Returns
-        -------
-        Superblock
-            The present state.
-
-        Raises
-        ------
-        Unreadable
-            There is none.
+        `Unreadable` where there is none.
         """
         self._look_at_directory(header)
         state = self._look_at_superblocks(header)

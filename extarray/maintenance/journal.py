@@ -23,13 +23,7 @@ _KEY = "extarray.rechunk"
 
 
 def first_notes(job: dict[str, Any]) -> str:
-    """Return the attributes of an array that a pass is about to write.
-
-    Parameters
-    ----------
-    job : dict
-        As for `Journal`.
-    """
+    """Return the attributes of an array that a pass is about to write, for a `Journal`."""
     return _notes(job, 0, False)
 
 
@@ -43,29 +37,17 @@ def has_notes(store: FileStore) -> bool:
 
 
 class Journal:
-    """Notes of a pass.
+    """Notes of a pass, in the store of the array that it writes.
 
-    Parameters
-    ----------
-    store : FileStore
-        Of the array that the pass writes.
-    job : dict
-        JSON values that tell this work from any other.
-
-    Attributes
-    ----------
-    is_of_this : bool
-        Whether there are notes, and of this work.
-    done : int
-        Templates that are noted as done.
-    is_complete : bool
-        Whether all are, on the disk: what they came from may be gone.
+    The job is the JSON values that tell this work from any other.
     """
 
     def __init__(self, store: FileStore, job: dict[str, Any]) -> None:
         self._store = store
         self._job = job
         self._last = time.monotonic()
+        # Of this work; with so many templates done; or with all of them done, on the disk, so that
+        # what they came from may be gone.
         notes = decode_attrs(store.attrs).get(_KEY, {})  # only this module uses the key
         self.is_of_this = notes.get("job") == self._job
         self.done: int = notes["done"] if self.is_of_this else 0

@@ -14,37 +14,19 @@ __all__ = ["check_free", "finish_move", "moved_data", "pass_path", "remove_pair"
 
 
 def pass_path(path: Path, i: int) -> Path:
-    """Return the path of the array that a pass writes.
-
-    Parameters
-    ----------
-    path : Path
-        Of the target.
-    i : int
-        Number of the pass.
-    """
+    """Return the path of the array that a pass writes on the way to a target."""
     return Path(f"{path}.rechunk-{i + 1}")
 
 
 def check_free(path: Path) -> None:
-    """Refuse a path where something is.
-
-    Raises
-    ------
-    ExistsError
-    """
+    """Refuse a path where something is."""
     for name in file_names(path):
         if os.path.lexists(name):
             raise ExistsError(errno.EEXIST, "it exists; give another path", name)
 
 
 def remove_pair(path: Path) -> None:
-    """Remove a pair of files, as far as it is there.
-
-    Raises
-    ------
-    StorageError
-    """
+    """Remove a pair of files, as far as it is there."""
     # The metadata first: without them nothing opens.
     for name in file_names(path):
         with family("cannot remove '{}'", name):
@@ -52,18 +34,7 @@ def remove_pair(path: Path) -> None:
 
 
 def finish_move(path: Path) -> bool:
-    """Publish a complete target, if something interrupted that.
-
-    Parameters
-    ----------
-    path : Path
-        Of the target.
-
-    Returns
-    -------
-    bool
-        Whether there was something to finish.
-    """
+    """Publish a complete target, if something interrupted that; tell whether there was anything."""
     for i in range(MOST_PASSES):
         metadata, _ = file_names(pass_path(path, i))
         if os.path.exists(moved_data(metadata, path)):
@@ -74,15 +45,7 @@ def finish_move(path: Path) -> bool:
 
 
 def moved_data(metadata: str, path: Path) -> str:
-    """Return where the data of a pass are while its metadata are about to go to a path.
-
-    Parameters
-    ----------
-    metadata : str
-        Name of the metadata of the pass.
-    path : Path
-        Of the target.
-    """
+    """Return where the data of a pass are while its metadata are about to go to a path."""
     try:
         with open(metadata, "rb") as file:
             uuid = file.read(32)[16:]

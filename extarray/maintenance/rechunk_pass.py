@@ -29,28 +29,14 @@ Index: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Task:
-    """Chunks to be changed into others, by one pass or several.
+    """Chunks to be changed into others, by one pass or several."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Elements, by axes of the target; each extent is at least 1.
-    source_chunks, target_chunks : tuple of int
-        Elements of a chunk.
-    lead : tuple of int
-        Elements of the first source chunk of each axis that lie before index 0.
-    itemsize : int
-        Bytes of an element.
-    cast_itemsize : int or None
-        Bytes of an element where the target has another dtype.
-    """
-
-    shape: Index
+    shape: Index  # by axes of the target; each extent is at least 1
     source_chunks: Index
     target_chunks: Index
-    lead: Index
+    lead: Index  # elements of the first source chunk of each axis that lie before index 0
     itemsize: int
-    cast_itemsize: int | None = None
+    cast_itemsize: int | None = None  # where the target has another dtype
 
     @property
     def element_bytes(self) -> int:
@@ -169,19 +155,9 @@ def elements_held(
 ) -> int:
     """Return the elements in memory at a time, at most: those of a step, and the held ones.
 
-    The fastest axis holds its elements beside those that are read.  Any other holds them for all of
-    the sweep along the faster axes.
-
-    Parameters
-    ----------
-    room, fresh : sequence of int
-        Elements along each axis that are held and read in a step, and that are read.
-    unused : sequence of int
-        Elements along each axis that are held between two steps.
-    template : sequence of int
-        Extents of a template.
-    swept : sequence of int
-        The axes that are swept in several steps, the first one fastest.
+    The fastest axis, the first that is swept, holds its elements beside those that are read.  Any
+    other holds them for all of the sweep along the faster axes.  Along each axis, `room` is held
+    and read in a step, `fresh` is read, and `unused` is held between two.
     """
     extents = list(fresh)
     if not swept:
@@ -202,14 +178,6 @@ def least_memory(
 ) -> int:
     """Return the least bytes in which chunks can be changed: one source and one target chunk.
 
-    Parameters
-    ----------
-    source, target : tuple of int
-        Elements of a chunk.
-    itemsize : int
-    cast_itemsize : int, optional
-        As for `Task`.
-
     Examples
     --------
     >>> least_memory((32, 9), (5, 16), 8)
@@ -219,25 +187,10 @@ def least_memory(
 
 
 def check_memory(task: Task, budget: int, tables: tuple[int, int] = (0, 0)) -> Task:
-    """Refuse a memory that is too little.
+    """Refuse a budget in bytes that is too little.
 
-    Parameters
-    ----------
-    task : Task
-    budget : int
-        Bytes.
-    tables : tuple of int
-        Bytes of the table of an order (`table_bytes`) that the source has, and the target gets.
-
-    Returns
-    -------
-    Task
-        With chunks as far as there are elements for them.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError.
+    Returns the task, with chunks as far as there are elements for them.  The tables are those of an
+    order (`table_bytes`) that the source has, and the target gets.
     """
     extents = map(int.__add__, task.shape, task.lead)
     source = tuple(map(min, extents, task.source_chunks))

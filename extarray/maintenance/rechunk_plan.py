@@ -136,16 +136,7 @@ def _most_tried(n_axes: int, n_orders: int = 1) -> int:
 def swept_pass(task: Task, budget: int) -> Pass | None:
     """Return the pass that reads least of those that sweep templates of max-blocks or more.
 
-    Parameters
-    ----------
-    task : Task
-    budget : int
-        Bytes.
-
-    Returns
-    -------
-    Pass, or None
-        None where none fits.
+    None where none fits the budget, in bytes.
 
     Examples
     --------
@@ -204,16 +195,7 @@ def swept_pass(task: Task, budget: int) -> Pass | None:
 def resident_pass(task: Task, budget: int) -> Pass | None:
     """Return the pass that reads least of those whose templates lie in memory as a whole.
 
-    Parameters
-    ----------
-    task : Task
-    budget : int
-        Bytes.
-
-    Returns
-    -------
-    Pass, or None
-        None where not even a target chunk fits.
+    None where not even a target chunk fits the budget, in bytes.
 
     Examples
     --------
@@ -277,18 +259,8 @@ def _whole(p: Pass, j: int, template: int) -> Pass:
 def intermediates(source: Index, target: Index, n: int, fitting: bool = False) -> list[Index]:
     """Return chunk shapes on the way from one to another in n passes: geometric means, rounded.
 
-    Parameters
-    ----------
-    source, target : tuple of int
-    n : int
-        At least 1.
-    fitting : bool
-        Round to multiples of the smaller neighbour instead, so that fewer chunks are cut.
-
-    Returns
-    -------
-    list of tuple of int
-        n + 1 shapes, the given ones included; fewer where neighbours are the same.
+    `fitting` rounds to multiples of the smaller neighbour instead, so that fewer chunks are cut.
+    There are n + 1 shapes, the given ones included; fewer where neighbours are the same.
 
     Examples
     --------
@@ -336,20 +308,8 @@ def plan_passes(
 ) -> list[Pass]:
     """Return the passes that read and write the least bytes in a given memory.
 
-    Parameters
-    ----------
-    task : Task
-    budget : int
-        Bytes; at least what `check_memory` asks for.
-    most : int
-        Passes at most.
-    tables : tuple of int
-        As for `check_memory`; the passes have what is left.
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: too little memory.
+    The budget, in bytes, is at least what `check_memory` asks for; the tables are as there, and the
+    passes have what is left.
 
     Notes
     -----

@@ -71,10 +71,7 @@ class TargetState(NamedTuple):
 class Repair:
     """The repair of a pair whose lock the caller holds, from what a survey has found.
 
-    Attributes
-    ----------
-    done, left : list of str
-        What was done, and why something was not.
+    `done` and `left` gain what was done, and why something was not.
     """
 
     def __init__(self, survey: Survey, force: bool, done: list[str], left: list[str]) -> None:

@@ -56,60 +56,32 @@ _MOST_BOUNDS = 6
 
 
 class Log(NamedTuple):
-    """The growth log, as far as it is whole.
-
-    Attributes
-    ----------
-    axes, sides, grids : ndarray
-    extents : list of int
-        Offsets of the extents that the records lie in.
-    fault : tuple of int and str, or None
-        Where it stops being whole, and why.
-    """
+    """The growth log, as far as it is whole."""
 
     axes: NDArray[np.uint8]
     sides: NDArray[np.uint8]
     grids: NDArray[np.int64]
-    extents: list[int]
-    fault: tuple[int, str] | None
+    extents: list[int]  # offsets of those that the records lie in
+    fault: tuple[int, str] | None  # where it stops being whole, and why
 
     def __len__(self) -> int:
         return len(self.axes)
 
     def replay(self, n: int, grid: Sequence[int]) -> Axial:
-        """Return the axial vectors of the first records, up to a grid.
-
-        Raises
-        ------
-        CorruptError, MemoryError
-        """
+        """Return the axial vectors of the first records, up to a grid; raise as `replay_log`."""
         return replay_log(Axial, self.axes[:n], self.sides[:n], self.grids[:n], grid)
 
 
 @dataclass
 class Slot:
-    """A superblock, and what it points to.
-
-    Attributes
-    ----------
-    block : Superblock or None
-        None: never written, or torn.
-    blank : bool
-        Never written.
-    fault : str or None
-        Why the state is not whole, attributes aside.
-    misplaced : bool
-        What it points to has no place of its own, where it is whole otherwise.
-    attrs : str or None
-        The attributes, where they are whole.
-    """
+    """A superblock, and what it points to."""
 
     number: int
-    block: Superblock | None
-    blank: bool = False
-    fault: str | None = None
-    misplaced: bool = False
-    attrs: str | None = None
+    block: Superblock | None  # None: never written, or torn
+    blank: bool = False  # never written
+    fault: str | None = None  # why the state is not whole, attributes aside
+    misplaced: bool = False  # whole otherwise, but what it points to has no place of its own
+    attrs: str | None = None  # where they are whole
 
     @property
     def torn(self) -> bool:
@@ -126,13 +98,7 @@ class Slot:
 def read_log(file: File, header: Header, stop: int) -> Log:
     """Read the records of the growth log before `stop`, up to the first that is damaged.
 
-    Parameters
-    ----------
-    file : File
-        ``.xmd``.
-    header : Header
-    stop : int
-        `MOST_RECORDS`: as many as there are.
+    With `MOST_RECORDS`, as many as there are.
     """
     try:
         records, extents = read_records(file, header, (), 0, stop)
@@ -159,25 +125,12 @@ def read_log(file: File, header: Header, stop: int) -> Log:
 
 
 class Salvage(NamedTuple):
-    """The rest of an array whose file is too short.
+    """The rest of an array whose file is too short; boxes are of elements, by present indices."""
 
-    Attributes
-    ----------
-    whole : tuple of tuple of int, or None
-        The largest bounds in which no element is lost, by present indices: the first, and those
-        behind the last.  None: there are none, as of an array without axes.
-    lost : list of tuple of tuple of int
-        Boxes of what is lost, in the same way.
-    first_lost : int
-        Address of the first chunk that is not whole in the file.
-    outside : list of tuple of int
-        Runs of addresses of chunks that are whole, have elements, and lie outside of the bounds.
-    """
-
-    whole: Bounds | None
+    whole: Bounds | None  # the largest in which no element is lost; None: there are none
     lost: list[Bounds]
-    first_lost: int
-    outside: list[tuple[int, int]]
+    first_lost: int  # address of the first chunk that is not whole in the file
+    outside: list[tuple[int, int]]  # runs of whole chunks with elements outside of the bounds
 
     @property
     def told(self) -> str:
@@ -204,13 +157,7 @@ class Salvage(NamedTuple):
         return "" if self.whole is None else bounds_text(*self.whole)
 
     def remedy(self, repair: str) -> str:
-        """Tell what a repair can do, and what it gives up.
-
-        Parameters
-        ----------
-        repair : str
-            The command.
-        """
+        """Tell what a repair by a command can do, and what it gives up."""
         if self.is_empty:
             return "make it anew: none of its elements can be kept"
         if self.outside:
@@ -222,18 +169,7 @@ class Salvage(NamedTuple):
 
 
 def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salvage:
-    """Find what is left of an array.
-
-    Parameters
-    ----------
-    header : Header
-    block : Superblock
-        Of a state that needs more bytes of chunks than there are.
-    axial : Axial
-        Of that state.
-    there : int
-        Bytes of chunks in the file.
-    """
+    """Find what is left of a state that needs more bytes of chunks than are there."""
     n = there // header.chunk_bytes
     boxes = [_elements(box, header, block) for box in _whole_boxes(axial, n)]
     if not boxes:
@@ -272,18 +208,7 @@ def _outside(
 
 
 def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return addresses as runs.
-
-    Parameters
-    ----------
-    addresses : ndarray of int64
-        In rising order.
-
-    Returns
-    -------
-    list of (int, int)
-        The first of each run, and the one behind its last.
-    """
+    """Return rising addresses as runs: the first of each, and the one behind its last."""
     if not addresses.size:
         return []
     ends = np.flatnonzero(np.diff(addresses) > 1)

@@ -108,47 +108,20 @@ def fill(new: Any, source: Any) -> None:
 
 @dataclass
 class Transformation:
-    """The work of bringing the elements of an array into another layout.
-
-    Parameters
-    ----------
-    arrays : Arrays
-        The class of arrays, which stands above.
-    source : ExtArray or LazyView
-        Its axes in the order of the target.
-    elements : list
-        The elements of `source`, and in which order of axes: JSON values.
-    shape : tuple of int
-        For which the passes were planned.
-    header : Header
-        Of the target.
-    attrs : str
-        Of the target.
-    passes : sequence of Pass
-    memory : int
-        Bytes for all threads.
-    progress : bool
-        Show progress on a terminal.
-    verify : bool
-        Read both arrays again and compare.
-    growth : int
-        Growth policy of the target, encoded.
-    ranks : int
-        Processes that share the work.
-    """
+    """The work of bringing the elements of an array into another layout."""
 
     arrays: Arrays
-    source: Any
-    elements: list[Any]
-    shape: tuple[int, ...]
-    header: Header
+    source: Any  # an array or a view, with its axes in the order of the target
+    elements: list[Any]  # those of the source, and in which order of axes: JSON values
+    shape: tuple[int, ...]  # for which the passes were planned
+    header: Header  # of the target, as are the attributes
     attrs: str
     passes: Sequence[Pass]
-    memory: int
-    progress: bool = False
-    verify: bool = False
-    growth: int = EXACT
-    ranks: int = 1
+    memory: int  # bytes for all threads
+    progress: bool = False  # is shown on a terminal
+    verify: bool = False  # read both arrays again and compare
+    growth: int = EXACT  # policy of the target, encoded
+    ranks: int = 1  # processes that share the work
 
     def in_memory(self) -> Any:
         """Make the target, in memory."""
@@ -165,21 +138,9 @@ class Transformation:
     ) -> Any:
         """Make the target, in files that appear when they are complete.
 
-        Parameters
-        ----------
-        path : Path
-        overwrite : bool
-            Replace the pair of files.
-        resume : bool
-            Go on where an earlier call was interrupted, if one was.
-        keep : bool
-            Keep what was done, under other names, if this call is interrupted.
-
-        Raises
-        ------
-        ExistsError
-            A FileExistsError: there is such a pair, or one of its files.
-        StorageError, LockedError
+        What has the path is replaced with `overwrite`, and refused without it.  `resume` goes on
+        where an earlier call was interrupted, and `keep` keeps what was done if this one is, under
+        other names.
         """
         if not overwrite:
             check_free(path)
@@ -205,17 +166,9 @@ class Transformation:
         return new
 
     def paths(self, path: Path) -> list[Path]:
-        """Return where the passes write.
+        """Return where the passes write to a target.
 
-        Parameters
-        ----------
-        path : Path
-            Of the target.
-
-        Returns
-        -------
-        list of Path
-            At least one: without elements there is no pass, but a target all the same.
+        There is at least one: without elements there is no pass, but a target all the same.
         """
         return [pass_path(path, i) for i in range(max(1, len(self.passes)))]
 
@@ -248,26 +201,14 @@ class Transformation:
         return Progress(total, "rechunk", self.progress)
 
     def is_done(self, path: Path) -> bool:
-        """Tell whether an earlier call has done the work; if so, publish it and say so.
-
-        Parameters
-        ----------
-        path : Path
-            Of the target.
-        """
+        """Tell whether an earlier call has done the work; if so, publish it and say so."""
         done = finish_move(path) or self._is_finished(path)
         if done:
             self.say_done(path)
         return done
 
     def say_done(self, path: Path) -> None:
-        """Say that nothing is left to do, unless nothing is to be shown.
-
-        Parameters
-        ----------
-        path : Path
-            Of the target.
-        """
+        """Say that nothing is left to do, unless nothing is to be shown."""
         if self.progress:
             say(f"rechunk has nothing left to do: '{path}' is complete")
 
@@ -280,15 +221,7 @@ class Transformation:
             return False
 
     def journal(self, i: int, store: FileStore) -> Journal:
-        """Return the notes of a pass.
-
-        Parameters
-        ----------
-        i : int
-            Of the pass.
-        store : FileStore
-            Of the array that it writes.
-        """
+        """Return the notes of a pass, in the store of the array that it writes."""
         return Journal(store, self._job(i))
 
     def first_notes(self, i: int) -> str:
@@ -334,27 +267,11 @@ class Transformation:
         return self.arrays.create(paths[i], self.shape, header, notes, self.growth)
 
     def beginning(self, paths: list[Path], path: Path, resume: bool) -> tuple[int, Any]:
-        """Find where to begin; remove what earlier work has left on the way from there.
+        """Find the pass to begin with; remove what earlier work has left on the way from there.
 
-        Parameters
-        ----------
-        paths : list of Path
-        path : Path
-            Of the target.
-        resume : bool
-            Go on with earlier work of the same kind, if there is some.
-
-        Returns
-        -------
-        (int, ExtArray or None)
-            The pass, and its array, open for writing, if it was begun.
-
-        Raises
-        ------
-        LockedError
-            Somebody is at it.
-        ExistsError
-            A FileExistsError: an array has the name of a pass, and none has made it.
+        Returns its array too, open for writing, where earlier work of the same kind has begun it
+        and is to be resumed.  Somebody at that work is in the way (LockedError), and so is an array
+        that has the name of a pass, and was not made by one (ExistsError).
         """
         first, new = (self._left(paths) if resume else None) or (0, None)
         if new is None:
@@ -433,19 +350,7 @@ class Transformation:
         crew.move(templates, tell)
 
     def check(self, new: Any, rank: int = 0) -> None:
-        """Compare the target with the source, if asked.
-
-        Parameters
-        ----------
-        new : ExtArray
-        rank : int
-            Whose part is compared.
-
-        Raises
-        ------
-        StorageError
-            They differ.
-        """
+        """Compare the part of a rank with the source, if asked; StorageError where they differ."""
         if not self.verify:
             return
         limit = max((p.memory for p in self.passes), default=0) // 4

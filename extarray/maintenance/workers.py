@@ -34,21 +34,11 @@ __all__ = ["Crew"]
 class Crew:
     """The threads that carry out a pass.
 
-    Parameters
-    ----------
-    p, source, target
-        As for `Mover`.
-    memory : int
-        Bytes for the buffers of all threads: what `Pass.memory` says for each.
-
-    Attributes
-    ----------
-    done : int
-        Of the templates, in their order, so many are done, and all before them.
+    All their buffers together have the memory, and each what `Pass.memory` says.
     """
 
     def __init__(self, p: Pass, source: Source, target: Source, memory: int) -> None:
-        self.done = 0
+        self.done = 0  # templates, in their order, and all before them
         most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
         self._movers = [Mover(p, source, target) for _ in range(n)]
@@ -62,16 +52,8 @@ class Crew:
     def move(self, templates: Iterable[Template], tell: Callable[[int], None]) -> None:
         """Move the elements of templates.
 
-        Parameters
-        ----------
-        templates : iterable of templates
-        tell : callable
-            Called in this thread now and then, with the number of elements that were moved since.
-
-        Raises
-        ------
-        Exception
-            The first that a thread raised, when all have stopped.
+        `tell` is called in this thread now and then, with the number of elements that were moved
+        since.  The first error that a thread raised is raised when all have stopped.
         """
         left = enumerate(templates)
         first, *others = self._movers
