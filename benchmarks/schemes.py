@@ -116,7 +116,7 @@ def interleaved(n: int = 400, ndim: int = 2, chunk: int = 32, parts: int = 4) ->
     head = ["policy", "changes", "bounds", "segments", "of the grid", "of the disk", "a change, µs"]
 
     def rows() -> Iterator[list[str]]:
-        for policy in ("exact", ("linear", 4), "cubical"):
+        for policy in ("exact", ("linear", 4), "doubling", "cubical"):
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "a")
                 shape, chunks = (8 * chunk,) * ndim, (chunk,) * ndim

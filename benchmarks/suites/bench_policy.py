@@ -25,6 +25,7 @@ POLICIES = (
     ("linear", 16),
     ("exponential", 1.25),
     ("exponential", 2.0),
+    "doubling",
     "cubical",
 )
 #: (axes, steps of each): the array becomes a cube.

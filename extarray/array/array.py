@@ -1058,12 +1058,17 @@ class ExtArray(ArrayCore, NumpyMixin):
         ``("linear", theta)``
             An axis that needs chunks gains at least `theta` of them.
         ``("exponential", factor)``
-            An axis that needs chunks has at least `factor` times as many then, rounded up.  The
-            factor is above 1, and has three decimals at most.
-        ``"cubical"``
+            An axis that needs chunks has at least `factor` times as many then, rounded up; if that
+            is not enough, what it needs.  The factor is above 1, and has three decimals at most.
+        ``"doubling"``
             The axes take turns: until there is room, the one with the fewest chunks is doubled (of
             equal ones the first), to a power of two.  So the grid stays a cube, but for a factor of
             two.  For arrays that grow about equally along all axes.
+        ``"cubical"``
+            The other axes follow, in their order, until the grid is a cube again: all axes get as
+            many chunks as the bounds need along the longest.  An axis without elements does not
+            follow, and rows of chunks that the bounds have left do not count.  For arrays that are
+            to be cubes at any time: a long and thin one takes the room of a cube of its length.
 
         Notes
         -----

@@ -110,7 +110,7 @@ def create(
         What a loss of power leaves: at least what the last `ExtArray.flush` had; or, with "commit",
         all that returned, this call included.  Then each call that changes anything waits for the
         disk; what is written through a view of a chunk needs a `flush` all the same.
-    growth : {"exact", ("linear", theta), ("exponential", factor), "cubical"}
+    growth : {"exact", ("linear", theta), ("exponential", factor), "doubling", "cubical"}
         What growth allocates ahead, see `ExtArray.growth`.
     checksum : bool
         Keep a checksum of each chunk: `check` tells damaged elements by them, and nothing copies

@@ -84,7 +84,11 @@ class Change:
         for j, (n, b, c) in enumerate(zip(before.shape, before.offset, self.chunks, strict=True)):
             if bool(rows[j]) != bool(last[j]):
                 extents[j] = -(-(b + n) // c) if rows[j] else before.grid[j] - b // c
-        longer = self._by(policy.steps(extents, rows, last))
+        used = extents
+        if policy.kind == "cubical":  # the others do not ask, and growth is to be quick
+            first, end = self.chunks_needed
+            used = list(map(operator.sub, end, first))
+        longer = self._by(policy.steps(extents, rows, last, used))
         if max(map(operator.mul, longer.after.grid, self.chunks)) >= limit:
             return None
         return longer

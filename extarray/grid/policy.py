@@ -20,7 +20,7 @@ __all__ = ["EXACT", "Growth", "Policy", "decode_policy", "encode_policy"]
 
 #: What users give and get.
 Growth: TypeAlias = (
-    Literal["exact", "cubical"]
+    Literal["exact", "doubling", "cubical"]
     | tuple[Literal["linear"], int]
     | tuple[Literal["exponential"], float]
 )
@@ -28,8 +28,8 @@ Growth: TypeAlias = (
 Step: TypeAlias = tuple[int, int, Literal["end", "start"]]  # axis, chunks, side
 
 EXACT = 0
-_KINDS = ("exact", "linear", "exponential", "cubical")
-_KIND_BITS = 4  # two are used
+_KINDS = ("exact", "linear", "exponential", "doubling", "cubical")
+_KIND_BITS = 4
 _LARGEST = 2**24 - 1
 _UNIT = 1000  # of an exponent
 
@@ -40,7 +40,8 @@ def encode_policy(growth: Any) -> int:
     Parameters
     ----------
     growth : str or (str, number)
-        ``"exact"``, ``("linear", theta)``, ``("exponential", factor)`` or ``"cubical"``.
+        ``"exact"``, ``("linear", theta)``, ``("exponential", factor)``, ``"doubling"`` or
+        ``"cubical"``.
 
     Returns
     -------
@@ -61,7 +62,7 @@ def encode_policy(growth: Any) -> int:
     if kind not in _KINDS or len(parameters) != (kind in ("linear", "exponential")):
         raise ArgumentError(
             f"growth {growth!r} is not possible; use 'exact', ('linear', theta), "
-            "('exponential', factor) or 'cubical'"
+            "('exponential', factor), 'doubling' or 'cubical'"
         )
     value = 0
     if kind == "linear":
@@ -145,10 +146,16 @@ class Policy(NamedTuple):
             return "linear", self.parameter
         if self.kind == "exponential":
             return "exponential", self.parameter / _UNIT
+        if self.kind == "doubling":
+            return "doubling"
         return "cubical" if self.kind == "cubical" else "exact"
 
     def steps(
-        self, extents: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]
+        self,
+        extents: Sequence[int],
+        at_start: Sequence[int],
+        at_end: Sequence[int],
+        used: Sequence[int],
     ) -> Iterator[Step]:
         """Yield the growths that give room to so many chunks at the starts and ends of the axes.
 
@@ -158,27 +165,35 @@ class Policy(NamedTuple):
             Chunks that each axis has.
         at_start, at_end : sequence of int
             Chunks that are needed there.  What is allocated ahead is on the side that needs any.
+        used : sequence of int
+            Chunks that the bounds have along each axis after the growth.  Only "cubical" asks.
 
         Examples
         --------
-        >>> list(Policy("linear", 8).steps((2, 3), (0, 1), (1, 0)))
+        >>> list(Policy("linear", 8).steps((2, 3), (0, 1), (1, 0), (3, 4)))
         [(0, 8, 'end'), (1, 8, 'start')]
-        >>> list(Policy("exponential", 1500).steps((4, 4), (0, 0), (1, 3)))
+        >>> list(Policy("exponential", 1500).steps((4, 4), (0, 0), (1, 3), (5, 7)))
         [(0, 2, 'end'), (1, 3, 'end')]
-        >>> list(Policy("cubical", 0).steps((2, 2), (0, 0), (1, 0)))
-        [(0, 2, 'end')]
-        >>> list(Policy("cubical", 0).steps((4, 2), (0, 0), (1, 0)))
+        >>> list(Policy("doubling", 0).steps((4, 2), (0, 0), (1, 0), (5, 2)))
         [(1, 2, 'end'), (0, 4, 'end')]
+        >>> list(Policy("cubical", 0).steps((4, 2), (0, 0), (1, 0), (5, 2)))
+        [(0, 1, 'end'), (1, 3, 'end')]
         """
-        if self.kind == "cubical":
-            yield from _cubical(extents, at_start, at_end)
+        if self.kind == "doubling":
+            yield from _doubling(extents, at_start, at_end)
             return
+        cubical = self.kind == "cubical"
+        side = max(used, default=0) if cubical else 0
         for axis, (n, first, last) in enumerate(zip(extents, at_start, at_end, strict=True)):
-            ahead = max(0, self._least(n) - first - last) if first or last else 0
+            if not (first or last):
+                continue
+            ahead = max(0, (side if cubical else n + self._least(n)) - n - first - last)
             if first:
                 yield axis, first + (0 if last else ahead), "start"
             if last:
                 yield axis, last + ahead, "end"
+        if cubical:
+            yield from _beside(side, extents, at_start, at_end, used)
 
     def _least(self, n: int) -> int:
         """Return the chunks that an axis of `n` chunks gains at least, if any."""
@@ -189,7 +204,20 @@ class Policy(NamedTuple):
         return 0
 
 
-def _cubical(
+def _beside(
+    side: int,
+    extents: Sequence[int],
+    at_start: Sequence[int],
+    at_end: Sequence[int],
+    used: Sequence[int],
+) -> Iterator[Step]:
+    """Lengthen the axes that need nothing to the side of the cube, unless they have no elements."""
+    for axis, (n, first, last, m) in enumerate(zip(extents, at_start, at_end, used, strict=True)):
+        if m and n < side and not first and not last:
+            yield axis, side - n, "end"
+
+
+def _doubling(
     extents: Sequence[int], at_start: Sequence[int], at_end: Sequence[int]
 ) -> Iterator[Step]:
     """Double the shortest axis, the first of equal ones, until there is room.

@@ -105,7 +105,9 @@ def test_rolling_window(place, engine, fill):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("growth", ["exact", ("linear", 4), ("exponential", 1.5), "cubical"])
+@pytest.mark.parametrize(
+    "growth", ["exact", ("linear", 4), ("exponential", 1.5), "doubling", "cubical"]
+)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("fill", FILLS)
 def test_window_that_rolls_along_two_axes(place, engine, fill, sparse, growth):

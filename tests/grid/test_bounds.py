@@ -12,7 +12,7 @@ from extarray.grid.policy import decode_policy, encode_policy
 
 LIMIT = 2**63 - 4096
 
-policies = st.sampled_from(["exact", ("linear", 3), ("exponential", 1.5), "cubical"])
+policies = st.sampled_from(["exact", ("linear", 3), ("exponential", 1.5), "doubling", "cubical"])
 
 
 @st.composite

@@ -18,7 +18,14 @@ from strategies import sides
 import extarray as xa
 from extarray.grid.policy import decode_policy, encode_policy
 
-POLICIES = ["exact", ("linear", 4), ("exponential", 1.5), ("exponential", 2.125), "cubical"]
+POLICIES = [
+    "exact",
+    ("linear", 4),
+    ("exponential", 1.5),
+    ("exponential", 2.125),
+    "doubling",
+    "cubical",
+]
 policies = st.sampled_from(POLICIES)
 grids = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=4)
 
@@ -59,18 +66,27 @@ def test_refusals(growth, error):
     assert array.growth == "exact"
 
 
+@pytest.mark.parametrize(
+    ("value", "growth"), [(0, "exact"), (3, "doubling"), (4, "cubical"), (5, "exact")]
+)
+def test_kinds_mean_what_the_format_says(value, growth):
+    assert decode_policy(value).growth == growth
+
+
 @given(policies, grids)
 def test_steps_give_the_room_that_is_needed(growth, axes):
     grid, first, last = (list(column) for column in zip(*axes, strict=True)) if axes else ([],) * 3
     added = {"start": [0] * len(grid), "end": [0] * len(grid)}
-    for axis, by, side in decode_policy(encode_policy(growth)).steps(grid, first, last):
+    needed = [sum(axis) for axis in axes]
+    policy = decode_policy(encode_policy(growth))
+    for axis, by, side in policy.steps(grid, first, last, needed):
         assert by > 0
         added[side][axis] += by
     pairs = zip(added["start"], added["end"], grid, first, last, strict=True)
     for start, end, n, needed_start, needed_end in pairs:
         assert start >= needed_start
         assert end >= needed_end
-        if growth == "cubical":
+        if growth in ("doubling", "cubical"):
             continue
         total = start + end
         assert (total > 0) == (needed_start + needed_end > 0)
@@ -79,20 +95,76 @@ def test_steps_give_the_room_that_is_needed(growth, axes):
         elif total:
             least = growth[1] if growth[0] == "linear" else math.ceil(n * growth[1]) - n
             assert total == max(least, needed_start + needed_end)
-    if growth == "cubical" and any(map(any, added.values())):
-        after = [n + a + b for n, a, b in zip(grid, *added.values(), strict=True)]
-        needed = [sum(axis) for axis in axes]
+    if not any(map(any, added.values())):
+        return
+    after = [n + a + b for n, a, b in zip(grid, *added.values(), strict=True)]
+    if growth == "cubical":
+        assert after == [max(needed) if n else 0 for n in needed]
+    if growth == "doubling":
         grown = [n for n, old in zip(after, grid, strict=True) if n != old]
         assert all(n.bit_count() == 1 for n in grown)
         in_use = [n for n in after if n]
         assert math.prod(in_use) <= 2 ** len(in_use) * math.prod(n for n in needed if n)
 
 
-def test_cubical_growth_of_what_is_long_and_thin_takes_no_room_for_a_cube():
-    policy = decode_policy(encode_policy("cubical"))
-    assert list(policy.steps((1,) * 8, (0,) * 8, (8, *(0,) * 7))) == [(0, 15, "end")]
-    assert list(policy.steps((100, 1), (3, 0), (0, 0))) == [(0, 28, "start")]
-    assert list(policy.steps((5, 1), (1, 0), (1, 0))) == [(0, 1, "start"), (0, 2, "end")]
+def test_doubling_of_what_is_long_and_thin_takes_no_room_for_a_cube():
+    steps = decode_policy(encode_policy("doubling")).steps
+    used = (9, *(1,) * 7)
+    assert list(steps((1,) * 8, (0,) * 8, (8, *(0,) * 7), used)) == [(0, 15, "end")]
+    assert list(steps((100, 1), (3, 0), (0, 0), (103, 1))) == [(0, 28, "start")]
+    assert list(steps((5, 1), (1, 0), (1, 0), (7, 1))) == [(0, 1, "start"), (0, 2, "end")]
+
+
+def test_cubical_growth_makes_the_grid_a_cube_again():
+    array = xa.create(None, (1, 1, 1), "u1", chunks=1, growth="cubical")
+    array.extend(1, 1)
+    assert array.shape == (1, 2, 1)
+    assert (array.grid, array.info()["segments"]) == ((2, 2, 2), 4)
+    array.extend(0, 1)
+    array.extend(2, 1)
+    assert array.info()["segments"] == 4
+    array.extend(2, 1, side="start")
+    assert (array.grid, array.info()["segments"]) == ((3, 3, 3), 7)
+    array.resize((3, 5, 4))
+    assert (array.grid, array.info()["segments"]) == ((5, 5, 5), 9)
+
+    padded = xa.create(None, (4, 2, 9), chunks=(2, 2, 2), growth="cubical")
+    assert padded.grid == (2, 1, 5)
+    padded.extend(1, 1)
+    assert padded.grid == (5, 5, 5)
+
+    empty = xa.create(None, (0, 2, 2), chunks=1, growth="cubical")
+    empty.extend(1, 1)
+    assert empty.grid == (0, 3, 3)
+    empty.extend(0, 1)
+    assert empty.grid == (3, 3, 3)
+
+
+def test_cubical_growth_does_not_count_what_the_bounds_have_left():
+    array = xa.create(None, (4, 4), "u1", chunks=1, growth="cubical")
+    for _ in range(50):
+        array.append(np.ones((1, 4), "u1"), 0)
+        array.shrink(0, 1, side="start")
+    assert array.grid[1] == 5
+    array.append(np.ones((4, 2), "u1"), 1)
+    assert array.grid[1] == 6
+
+
+def random_growths(growth, n=1000):
+    """Extend axes at random by one or two chunks; return the segments, and the share in use."""
+    random = np.random.default_rng(1)
+    array = xa.create(None, (1, 1, 1), "u1", chunks=1, growth=growth)
+    for axis, by in zip(random.integers(0, 3, n), random.integers(1, 3, n), strict=True):
+        array.extend(int(axis), int(by))
+        assert growth != "cubical" or array.grid == (max(array.shape),) * 3
+    facts = array.info()
+    return facts["segments"], round(facts["utilisation"], 2)
+
+
+def test_random_growths():
+    assert random_growths("exact") == (661, 1.0)
+    assert random_growths("doubling") == (30, 0.12)
+    assert random_growths("cubical") == (1048, 0.88)
 
 
 @given(
@@ -149,10 +221,11 @@ def test_fewer_segments(factory):
         assert array.info()["growth"] == array.growth == growth
         array.close()
     assert found["exact"] == (126, (64, 64))
-    assert found["cubical"][1] == (64, 64)
+    assert found["cubical"] == (126, (64, 64))
+    assert found["doubling"][1] == (64, 64)
     segments = [found[str(growth)][0] for growth in POLICIES]
     assert segments[4] <= 13
-    assert max(segments[1:]) <= 33
+    assert max(segments[1:5]) <= 33
 
 
 def test_the_policy_is_kept_and_can_be_changed(disk):
@@ -185,7 +258,7 @@ def test_the_policy_is_kept_and_can_be_changed(disk):
     assert "cubical" in str(copy.info())
 
 
-@pytest.mark.parametrize("growth", [("linear", 4), ("exponential", 3.0), "cubical"])
+@pytest.mark.parametrize("growth", [("linear", 4), ("exponential", 3.0), "doubling", "cubical"])
 def test_no_growth_fails_that_would_not_fail_exactly(factory, monkeypatch, growth):
     array = factory.create((2, 2), "i4", chunks=(1, 1), growth=growth, fill_value=3)
     array[...] = expected = sample("i4", (2, 2))
@@ -212,9 +285,10 @@ def test_no_growth_fails_that_would_not_fail_exactly(factory, monkeypatch, growt
     array.close()
 
 
-def test_what_is_too_large_ahead_is_not_too_large(tmp_path):
+@pytest.mark.parametrize("growth", ["doubling", "cubical"])
+def test_what_is_too_large_ahead_is_not_too_large(tmp_path, growth):
     with xa.create(
-        tmp_path / "a", (2**20, 1), "f8", chunks=(1, 1), growth="cubical", sparse=True
+        tmp_path / "a", (2**20, 1), "f8", chunks=(1, 1), growth=growth, sparse=True
     ) as array:
         array.extend(0, 2**21)
         assert array.shape == (3 * 2**20, 1)

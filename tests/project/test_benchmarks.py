@@ -170,7 +170,7 @@ def test_allocation_schemes():
     assert [line.split()[1] for line in lines[4:]] == ["C", "F", "Z", "H"]
     assert schemes.pages((64, 64), "H", 3, 8) < schemes.pages((64, 64), "C", 3, 8)
     lines = schemes.interleaved(n=8, chunk=4).splitlines()
-    assert len(lines) == 4 + 3 * 4
+    assert len(lines) == 4 + 4 * 4
 
 
 def test_rechunking_beside_other_packages(tmp_path):

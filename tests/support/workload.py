@@ -191,7 +191,7 @@ def create(path, rng: random.Random, **options):
         "order": rng.choice("CCFZ"),
         "sparse": rng.random() < 0.4,
         "engine": rng.choice(["mmap", "pread"]),
-        "growth": rng.choice(["exact", "exact", ("linear", 3), "cubical"]),
+        "growth": rng.choice(["exact", "exact", ("linear", 3), "doubling", "cubical"]),
         "checksum": rng.random() < 0.2,
         **options,
     }

@@ -119,12 +119,12 @@ for n in range(1, 10):
     a.extend(1, 1)
     model = np.pad(model, ((0, 0), (0, 1)))
     if n == 5:
-        a.growth = "cubical"
-assert a.growth == "cubical" and a.axial.segments < 10
+        a.growth = "doubling"
+assert a.growth == "doubling" and a.axial.segments < 10
 same(a, model)
 with pytest.raises(xa.ArgumentError):
     a.growth = "exact" if comm.rank == 0 and several else ("linear", 0)
-assert a.growth == "cubical"
+assert a.growth == "doubling"
 a.close()
 
 # -- durability ----------------------------------------------------------------------------------
