@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.cli._scene import Layout
+from extarray.cli._scene import Mosaic
 from extarray.common.errors import ExtArrayError
 
 __all__ = ["CheckError", "Checker", "grid_addresses"]
@@ -34,9 +34,9 @@ class Checker:
         self._rng = rng
         self._addresses = np.empty((0,) * scene.ndim, dtype=np.int64)
 
-    def box(self, a: Any, layout: Layout, box: tuple[slice, ...]) -> None:
+    def box(self, a: Any, mosaic: Mosaic, box: tuple[slice, ...]) -> None:
         """Compare a box of the array with the scene, bit by bit."""
-        got, want = a[box], layout.expected(self._scene, box)
+        got, want = a[box], mosaic.expected(self._scene, box)
         if got.shape != want.shape or got.dtype != want.dtype:
             raise CheckError(
                 f"box {_text(box)}: got {got.dtype} of shape {got.shape}, "
@@ -52,14 +52,14 @@ class Checker:
         self.elements += got.size
         self.boxes += 1
 
-    def random_box(self, a: Any, layout: Layout) -> None:
+    def random_box(self, a: Any, mosaic: Mosaic) -> None:
         """Compare a random box with steps of 1 to 3."""
         box = []
         for extent in a.shape:
             start = int(self._rng.integers(0, extent))
             stop = int(self._rng.integers(start + 1, extent + 1))
             box.append(slice(start, stop, int(self._rng.integers(1, 4))))
-        self.box(a, layout, tuple(box))
+        self.box(a, mosaic, tuple(box))
 
     def addresses(self, a: Any) -> None:
         """Check that no chunk has moved since the last call, and that no two share an address."""

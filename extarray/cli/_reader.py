@@ -21,7 +21,7 @@ from typing import Any, final
 import numpy as np
 
 from extarray.cli._checks import Checker, CheckError
-from extarray.cli._scene import Layout, load
+from extarray.cli._scene import Mosaic, load
 from extarray.common.errors import ExtArrayError
 
 __all__ = ["Reader", "main"]
@@ -203,7 +203,7 @@ def _read_along(
                 raise CheckError(f"the array was not complete after {limit:g} s: shape {a.shape}")
         if a.shape != data.shape:
             raise CheckError(f"the complete array has the shape {a.shape}, not {data.shape}")
-        checker.box(a, Layout(a.attrs["pieces"]), tuple(slice(0, n) for n in a.shape))
+        checker.box(a, Mosaic(a.attrs["pieces"]), tuple(slice(0, n) for n in a.shape))
     return {
         "event": "done",
         "states": states,
@@ -215,18 +215,18 @@ def _read_along(
 
 def _check_state(a: Any, seen: tuple[int, ...], checker: Checker) -> None:
     """Compare all that is new since `seen`, and one random box."""
-    layout = Layout(a.attrs["pieces"])
-    # The writer tells what comes before it comes: the layout may be ahead, never behind.
+    mosaic = Mosaic(a.attrs["pieces"])
+    # The writer tells what comes before it comes: the mosaic may be ahead, never behind.
     if any(n < m for n, m in zip(a.shape, seen, strict=True)):
         raise CheckError(f"the array shrank from {seen} to {a.shape}")
-    if any(n < m for n, m in zip(layout.shape, a.shape, strict=True)):
-        raise CheckError(f"the layout {layout.shape} is behind the shape {a.shape}")
+    if any(n < m for n, m in zip(mosaic.shape, a.shape, strict=True)):
+        raise CheckError(f"the mosaic {mosaic.shape} is behind the shape {a.shape}")
     for axis, (start, stop) in enumerate(zip(seen, a.shape, strict=True)):
         if start < stop:
             # What is new along this axis, without what an earlier axis has covered.
             box = [slice(0, n) for n in seen[:axis]] + [slice(start, stop)]
             box += [slice(0, n) for n in a.shape[axis + 1 :]]
             if all(part.stop > part.start for part in box):
-                checker.box(a, layout, tuple(box))
-    checker.random_box(a, layout)
+                checker.box(a, mosaic, tuple(box))
+    checker.random_box(a, mosaic)
     checker.addresses(a)

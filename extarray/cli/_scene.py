@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.common.extras import missing, require
 
-__all__ = ["AXES", "Arrival", "Layout", "Scene", "default_path", "load", "schedule"]
+__all__ = ["AXES", "Arrival", "Mosaic", "Scene", "default_path", "load", "schedule"]
 
 #: What the axes of a scene are.
 AXES = ("rows", "columns", "bands")
@@ -181,7 +181,7 @@ def schedule(
     return [some[0] for some in pieces] + rest
 
 
-class Layout:
+class Mosaic:
     """The rows, columns and bands of the scene that an array holds, in the array's order.
 
     The array grows at the end of its axes, the pieces of the scene arrive in any order: the array

@@ -23,7 +23,7 @@ from extarray.cli._calls import WrongCall
 from extarray.cli._checks import Checker, CheckError
 from extarray.cli._progress import Progress
 from extarray.cli._reader import Reader
-from extarray.cli._scene import AXES, Arrival, Layout, Scene, load, schedule
+from extarray.cli._scene import AXES, Arrival, Mosaic, Scene, load, schedule
 from extarray.common.errors import ExistsError, ExtArrayError
 from extarray.common.extras import require
 
@@ -112,19 +112,19 @@ def run(args: argparse.Namespace) -> int:
     for_order, *for_checks = np.random.SeedSequence(args.seed).spawn(3)
     arrivals = schedule(scene.data.shape, _PIECES, np.random.default_rng(for_order))
     _report.print_start(scene, path, chunks, arrivals, args.seed)
-    layout = Layout()
+    mosaic = Mosaic()
     for arrival in arrivals[:3]:
-        layout.add(arrival)
+        mosaic.add(arrival)
     a = xa.create(
         path,
-        shape=(0, *layout.shape[1:]),
+        shape=(0, *mosaic.shape[1:]),
         dtype=scene.data.dtype,
         chunks=chunks,
         overwrite=overwrite,
-        attrs={"made_by": _MADE_BY, "scene": scene.title, "pieces": layout.pieces},
+        attrs={"made_by": _MADE_BY, "scene": scene.title, "pieces": mosaic.pieces},
     )
     with a:
-        writer, report, growths = _take_in(a, scene, layout, arrivals, for_checks, args)
+        writer, report, growths = _take_in(a, scene, mosaic, arrivals, for_checks, args)
 
     with xa.open(path, mode="r") as a:
         stored = _check_file(a, scene)
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
 def _take_in(
     a: Any,
     scene: Scene,
-    layout: Layout,
+    mosaic: Mosaic,
     arrivals: Sequence[Arrival],
     seeds: Sequence[np.random.SeedSequence],
     args: argparse.Namespace,
@@ -154,10 +154,10 @@ def _take_in(
     writer = Checker(scene.data, np.random.default_rng(seeds[0]))
     growths = []
     with _Conventional(args.out / "rewritten.npy", args.limit * _REWRITE_SHARE) as other:
-        data = layout.expected(scene.data, _whole(layout.shape))
+        data = mosaic.expected(scene.data, _whole(mosaic.shape))
         _append(a, data, 0)
         other.start(data)
-        writer.box(a, layout, _whole(a.shape))
+        writer.box(a, mosaic, _whole(a.shape))
         writer.addresses(a)
         seed = int(seeds[1].generate_state(1)[0])
         with Reader(a.path, scene.path, args.variable, seed, args.limit) as reader:
@@ -166,7 +166,7 @@ def _take_in(
             with Progress(len(arrivals), "growing", "pieces") as progress:
                 progress.step(f"from {_report.by(a.shape)} on", 3)
                 for number, arrival in enumerate(arrivals[3:], start=1):
-                    growths.append(_grow(a, arrival, layout, scene, writer, other))
+                    growths.append(_grow(a, arrival, mosaic, scene, writer, other))
                     progress.step(f"now {_report.by(a.shape)}")
                     if number % _LAG == 0:
                         reader.wait_for_states(1 + number // _LAG)
@@ -177,7 +177,7 @@ def _take_in(
                         )
             if a.shape != scene.data.shape:
                 raise CheckError(f"the array has the shape {a.shape} at the end")
-            writer.box(a, layout, _whole(a.shape))
+            writer.box(a, mosaic, _whole(a.shape))
             a.attrs["complete"] = True
             report = reader.finish()
     if tuple(report["shape"]) != scene.data.shape:
@@ -232,27 +232,27 @@ def _append(a: Any, data: NDArray[Any], axis: int) -> None:
 
 
 def _grow(
-    a: Any, arrival: Arrival, layout: Layout, scene: Scene, writer: Checker, other: _Conventional
+    a: Any, arrival: Arrival, mosaic: Mosaic, scene: Scene, writer: Checker, other: _Conventional
 ) -> _report.Growth:
     """Take in one piece of the scene, and check the array."""
     axis, before = arrival.axis, a.shape
-    layout.add(arrival)
+    mosaic.add(arrival)
     part = tuple(
-        slice(before[j] if j == axis else 0, after) for j, after in enumerate(layout.shape)
+        slice(before[j] if j == axis else 0, after) for j, after in enumerate(mosaic.shape)
     )
-    data = layout.expected(scene.data, part)
+    data = mosaic.expected(scene.data, part)
 
     began = time.perf_counter()
     # What comes is told before it comes: whoever sees the growth knows what it is.
-    a.attrs["pieces"] = layout.pieces
+    a.attrs["pieces"] = mosaic.pieces
     _append(a, data, axis)
     ours = time.perf_counter() - began
     rewriting = other.grow(data, axis)
 
-    if a.shape != layout.shape:
-        raise CheckError(f"the array has the shape {a.shape}, not {layout.shape}, after an append")
-    writer.box(a, layout, part)
-    writer.random_box(a, layout)
+    if a.shape != mosaic.shape:
+        raise CheckError(f"the array has the shape {a.shape}, not {mosaic.shape}, after an append")
+    writer.box(a, mosaic, part)
+    writer.random_box(a, mosaic)
     writer.addresses(a)
     return _report.Growth(axis, data.nbytes, ours, rewriting)
 
@@ -263,9 +263,9 @@ def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
     Returns the array as it is stored.  The way is another one than that of the other checks:
     there the scene is cut as the array is stored.
     """
-    layout = Layout(a.attrs["pieces"])
+    mosaic = Mosaic(a.attrs["pieces"])
     stored: NDArray[Any] = a[...]
-    ordered = _in_order(stored, layout)
+    ordered = _in_order(stored, mosaic)
     if ordered.dtype != scene.data.dtype or ordered.tobytes() != scene.data.tobytes():
         raise CheckError("the file, read anew and put into the scene's order, is not the scene")
     indices = np.indices(a.grid).reshape(a.ndim, -1).T
@@ -275,10 +275,10 @@ def _check_file(a: Any, scene: Scene) -> NDArray[Any]:
     return stored
 
 
-def _in_order(stored: NDArray[Any], layout: Layout) -> NDArray[Any]:
+def _in_order(stored: NDArray[Any], mosaic: Mosaic) -> NDArray[Any]:
     """Return the array with its rows, columns and bands in the scene's order."""
     ordered = np.empty_like(stored)
-    ordered[np.ix_(*(layout.indices(axis) for axis in range(stored.ndim)))] = stored
+    ordered[np.ix_(*(mosaic.indices(axis) for axis in range(stored.ndim)))] = stored
     return ordered
 
 
@@ -332,10 +332,10 @@ def _draw(
     from extarray.plot import composite, growth_map
 
     figures = require("matplotlib.figure", "demo", "extarray demo")
-    layout = Layout(a.attrs["pieces"])
-    places = [int(np.flatnonzero(layout.indices(2) == band)[0]) for band in bands[0]]
+    mosaic = Mosaic(a.attrs["pieces"])
+    places = [int(np.flatnonzero(mosaic.indices(2) == band)[0]) for band in bands[0]]
     colours = stored[:, :, places]
-    rows, columns = (np.argsort(layout.indices(axis)) for axis in (0, 1))
+    rows, columns = (np.argsort(mosaic.indices(axis)) for axis in (0, 1))
 
     height, width = colours.shape[:2]
     figure = figures.Figure(

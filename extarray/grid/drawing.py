@@ -29,7 +29,7 @@ __all__ = [
     "Growths",
     "Panel",
     "Segment",
-    "axis_names",
+    "axis_titles",
     "cell_axis",
     "cell_lines",
     "held_axes",
@@ -65,12 +65,12 @@ _MOST_PANELS = 40
 _MOST_CHUNKS = 1 << 20  # of a panel: its side has about as many pixels as that has cells
 
 
-def axis_names(names: Sequence[str] | None, ndim: int) -> list[str]:
+def axis_titles(names: Sequence[str] | None, ndim: int) -> list[str]:
     """Return the names of axes, or their numbers where they have none; refuse more or fewer.
 
     Examples
     --------
-    >>> axis_names(None, 2)
+    >>> axis_titles(None, 2)
     ['axis 0', 'axis 1']
     """
     if names is None:
@@ -249,7 +249,7 @@ def text_colour(cell: NDArray[np.float64]) -> str:
     return "#000000" if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else "#FFFFFF"
 
 
-# -- a box in a bounded number of cells ----------------------------------------------------------
+# -- a cuboid in a bounded number of cells -------------------------------------------------------
 
 
 @dataclass
@@ -269,7 +269,7 @@ class CellAxis:
 
 @dataclass
 class Face:
-    """A side of the box: its first corner, and for both axes what a pixel of them is on paper."""
+    """A side of the cuboid: its first corner, and what a pixel of both axes is on paper."""
 
     corner: tuple[float, float]
     rows: CellAxis

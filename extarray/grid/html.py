@@ -20,7 +20,7 @@ from extarray.grid.drawing import (
     Face,
     Growth,
     Growths,
-    axis_names,
+    axis_titles,
     cell_axis,
     runs_of_equals,
 )
@@ -82,7 +82,7 @@ def _names(facts: Mapping[str, Any]) -> list[str]:
     """Return the names of the axes, or their numbers."""
     return [
         name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-        for name in axis_names(facts["dims"] or None, len(facts["shape"]))
+        for name in axis_titles(facts["dims"] or None, len(facts["shape"]))
     ]
 
 
@@ -186,7 +186,7 @@ def _growth(names: Sequence[str], growths: Growths, left: float) -> str:
 
 
 def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> tuple[str, float]:
-    """Return the grid of chunks: a row, a plane, or a box of the three axes with most chunks.
+    """Return the grid of chunks: a row, a plane, or a cuboid of the three axes with most chunks.
 
     Also the pixels that it has at the left for a label.
     """
@@ -243,7 +243,7 @@ def _grid(facts: Mapping[str, Any], names: Sequence[str], growths: Growths) -> t
 
 
 def _face(face: Face, growths: Growths) -> str:
-    """Return a side of the box: a path for each colour, lines between chunks, an outline."""
+    """Return a side of the cuboid: a path for each colour, lines between chunks, an outline."""
     rows, columns = face.rows, face.columns
     (x, y), (dx, dy), (rx, ry) = face.corner, face.down, face.right
 

@@ -23,7 +23,7 @@ import numpy as np
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ChunksError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     _Words: TypeAlias = NDArray[np.uint64]
     _Digits: TypeAlias = Iterable[_Words]
@@ -33,7 +33,6 @@ __all__ = ["ORDERS", "check_order", "hilbert_key", "morton_key", "positions", "t
 ORDERS = ("C", "F", "Z", "H")
 
 _MAX_NDIM = 32
-_MAX_BITS = 63  # coordinates are int64
 _WORD = 64
 # Keys are computed for so many points at a time: the temporaries stay in the processor's cache and
 # memory beyond the result does not depend on the number of levels.
@@ -102,7 +101,7 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
         return np.arange(count, dtype=np.int64).reshape(shape, order="F").ravel()
 
     bits = (max(shape) - 1).bit_length()
-    key = _morton if order == "Z" else _hilbert
+    key = morton_key if order == "Z" else hilbert_key
     words = _chunk_keys(shape, bits, key)
     result: NDArray[np.int64]
     if count == 1 << bits * len(shape):
@@ -115,28 +114,12 @@ def positions(chunks: Sequence[int], order: str) -> NDArray[np.int64]:
     return result
 
 
-def morton_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
+def morton_key(points: _Words, bits: int) -> _Words:
     """Return the Morton ("Z order") keys of points: the bits of their coordinates, interleaved.
 
-    Parameters
-    ----------
-    points : array_like of int, shape (n, k)
-        n points of a cube in k axes (0 to 32), each coordinate in ``[0, 2**bits)``.
-    bits : int
-        Bits a coordinate, 0 to 63: the cube's side is ``2**bits``.
-
-    Returns
-    -------
-    ndarray of uint64, shape (n, words)
-        The keys, numbers of ``k * bits`` bits.  ``words`` is the number of 64-bit words that they
-        take, at least 1; the most significant word comes first.
-
-    Raises
-    ------
-    ArgumentError
-        If the shape of `points`, a coordinate or `bits` is out of range.
-    ArgumentTypeError
-        If `points` or `bits` is not of integers.
+    The points are (k, n): for each axis a row of coordinates in ``[0, 2**bits)``, of at most 63
+    bits.  The keys are (words, n), numbers of ``k * bits`` bits: at least one 64-bit word, the most
+    significant one first.
 
     Notes
     -----
@@ -151,34 +134,16 @@ def morton_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
 
     Examples
     --------
-    >>> morton_key([(5, 3)], bits=3)        # 101 and 011 give 10 01 11
+    >>> morton_key(np.array([[5], [3]], np.uint64), bits=3)     # 101 and 011 give 10 01 11
     array([[39]], dtype=uint64)
     """
-    return _morton(_check_points(points, bits), bits).T
+    return _pack(_digits(points, bits), points, bits)
 
 
-def hilbert_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
+def hilbert_key(points: _Words, bits: int) -> _Words:
     """Return the Hilbert keys of points: how many points precede each on the Hilbert curve.
 
-    Parameters
-    ----------
-    points : array_like of int, shape (n, k)
-        n points of a cube in k axes (0 to 32), each coordinate in ``[0, 2**bits)``.
-    bits : int
-        Bits a coordinate, 0 to 63: the cube's side is ``2**bits``, the order of the curve `bits`.
-
-    Returns
-    -------
-    ndarray of uint64, shape (n, words)
-        The keys, numbers of ``k * bits`` bits.  ``words`` is the number of 64-bit words that they
-        take, at least 1; the most significant word comes first.
-
-    Raises
-    ------
-    ArgumentError
-        If the shape of `points`, a coordinate or `bits` is out of range.
-    ArgumentTypeError
-        If `points` or `bits` is not of integers.
+    Points and keys are as for `morton_key`; the order of the curve is `bits`.
 
     Notes
     -----
@@ -195,10 +160,10 @@ def hilbert_key(points: ArrayLike, bits: int) -> NDArray[np.uint64]:
 
     Examples
     --------
-    >>> hilbert_key([(5, 3)], bits=3)       # 11 01 00
+    >>> hilbert_key(np.array([[5], [3]], np.uint64), bits=3)    # 11 01 00
     array([[52]], dtype=uint64)
     """
-    return _hilbert(_check_points(points, bits), bits).T
+    return _pack(_hilbert_digits(_digits(points, bits), len(points)), points, bits)
 
 
 def _one_of_orders() -> str:
@@ -214,29 +179,6 @@ def _check_chunks(chunks: Sequence[int]) -> tuple[int, ...]:
     return shape
 
 
-def _check_points(points: ArrayLike, bits: int) -> _Words:
-    """Return the coordinates of (n, k) points as (k, n) unsigned words, one row an axis."""
-    try:
-        bits = operator.index(bits)
-    except TypeError:
-        raise ArgumentTypeError(f"bits must be an int, not {type(bits).__name__}") from None
-    if not 0 <= bits <= _MAX_BITS:
-        raise ArgumentError(f"bits={bits} is out of range; use 0 to {_MAX_BITS}")
-    array = np.asarray(points)
-    if array.ndim != 2 or array.shape[1] > _MAX_NDIM:
-        raise ArgumentError(
-            f"points has shape {array.shape}; it must be (n, k) with at most {_MAX_NDIM} axes k"
-        )
-    if array.size and array.dtype.kind not in "iu":
-        raise ArgumentTypeError(f"points must be integers, not {array.dtype}")
-    if array.size and not (0 <= int(array.min()) and int(array.max()) < 1 << bits):
-        raise ArgumentError(
-            f"points has coordinates from {array.min()} to {array.max()}; "
-            f"with bits={bits} they must be in [0, {1 << bits})"
-        )
-    return np.ascontiguousarray(array.T, dtype=np.uint64)
-
-
 def _chunk_keys(shape: tuple[int, ...], bits: int, key: Callable[[_Words, int], _Words]) -> _Words:
     """Return the keys of all elements of a chunk in C order, (words, n), computed in blocks."""
     count = math.prod(shape)
@@ -246,15 +188,6 @@ def _chunk_keys(shape: tuple[int, ...], bits: int, key: Callable[[_Words, int], 
         index = np.unravel_index(np.arange(start, stop), shape)
         words[:, start:stop] = key(np.array(index, dtype=np.uint64), bits)
     return words
-
-
-def _morton(coordinates: _Words, bits: int) -> _Words:
-    return _pack(_digits(coordinates, bits), coordinates, bits)
-
-
-def _hilbert(coordinates: _Words, bits: int) -> _Words:
-    digits = _digits(coordinates, bits)
-    return _pack(_hilbert_digits(digits, len(coordinates)), coordinates, bits)
 
 
 def _digits(coordinates: _Words, bits: int) -> Iterator[_Words]:
@@ -274,7 +207,7 @@ def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
     The cell of a level is traversed along a Gray code of its corners, which is reflected and
     turned so that the curve enters it where it left the cell before: `entry` is the corner where
     it enters (a digit), `turn` the rotation of the axes.  In Butz's letters `digit`, `entry`,
-    `gray`, `rank` and `corner` are alpha, omega, sigma, rho and tau; `turn` is minus the sum of
+    `gray`, `number` and `corner` are alpha, omega, sigma, rho and tau; `turn` is minus the sum of
     his (J - 1).  The Gray code of `even` is what his rule gives for tau: complement the last bit of
     sigma, then, if that left an odd number of ones, the bit at the principal position J.
     """
@@ -288,18 +221,18 @@ def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
         back = k - turn
         gray = digit ^ entry
         gray = ((gray >> turn) | (gray << back)) & mask
-        rank = gray.copy()
+        number = gray.copy()
         shift = 1
         while shift < ndim:
-            rank ^= rank >> np.uint64(shift)
+            number ^= number >> np.uint64(shift)
             shift *= 2
-        yield rank
-        even = ((np.maximum(rank, one) - one) >> one) << one
+        yield number
+        even = ((np.maximum(number, one) - one) >> one) << one
         corner = even ^ (even >> one)
         entry = entry ^ (((corner << turn) | (corner >> back)) & mask)
-        # The lowest bit of rank that differs from its last bit stands one place above the lowest
+        # The lowest bit of `number` that differs from its last bit stands one place above the lowest
         # bit set in gray, where the top bit of gray does not count.  With the top bit forced on,
-        # "all bits of rank are equal" comes out as place k, which as a rotation is place 0.
+        # "all bits of `number` are equal" comes out as place k, which as a rotation is place 0.
         low = gray | top
         low &= ~low + one
         place = np.bitwise_count(low - one).astype(np.uint64)

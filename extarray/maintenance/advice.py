@@ -402,9 +402,9 @@ class _Problem:
             if low > best[0] * (1 + 1e-11):
                 continue
             same = last[:n][costs <= low * (1 + 1e-12)]
-            rank, c = min(zip(self.rest(head, same), same.tolist(), strict=True))
-            if (_rounded(low), *rank) < best:
-                best, found = (_rounded(low), *rank), (*head, c)
+            rest, c = min(zip(self.rest(head, same), same.tolist(), strict=True))
+            if (_rounded(low), *rest) < best:
+                best, found = (_rounded(low), *rest), (*head, c)
         return found
 
     def longest(self, limit: int) -> list[int]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass, field
+from functools import partialmethod
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import CorruptError, ExtArrayError, FormatError
-from extarray.format._crc import crc32c
-from extarray.format.attrs import check_attrs
 from extarray.format.checksum_table import sums_capacity
 from extarray.format.constants import (
     BLOCK,
@@ -41,7 +40,7 @@ from extarray.format.records import (
 )
 from extarray.format.superblock import LAST_COMMIT, Superblock, decode_superblock, superblock_bytes
 from extarray.format.validity import regions_fit, values_fit
-from extarray.maintenance.salvage import MOST_RECORDS, Log, Slot, read_log
+from extarray.maintenance.salvage import MOST_RECORDS, Log, Slot, read_log, whole_attrs
 from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import File
 from extarray.storage.report import Problem
@@ -86,42 +85,35 @@ class MetadataSurvey:
     # Closed but while a look goes on.
     metadata: File = field(default_factory=File)
 
-    def error(
-        self, kind: str, what: str, offset: int | None, remedy: str, file: int = METADATA
-    ) -> None:
-        """Note that something is damaged or lost; once for each place."""
-        place = kind, self.names[file], offset
-        if place in ((p.kind, p.file, p.offset) for p in self.problems) and offset is not None:
-            return
-        self._note("error", kind, what, offset, remedy, file)
-
-    def warning(
-        self, kind: str, what: str, offset: int | None, remedy: str, file: int = METADATA
-    ) -> None:
-        """Note something that does the array no harm."""
-        self._note("warning", kind, what, offset, remedy, file)
-
-    def note(
-        self, kind: str, what: str, offset: int | None, remedy: str = "", file: int = METADATA
-    ) -> None:
-        """Note something that is as it may be."""
-        self._note("note", kind, what, offset, remedy, file)
-
-    def _note(
+    def tell(
         self,
         severity: Literal["error", "warning", "note"],
         kind: str,
         what: str,
         offset: int | None,
-        remedy: str,
-        file: int,
+        remedy: str = "",
+        file: int = METADATA,
     ) -> None:
+        """Add to the problems, but errors once for each place."""
+        place = kind, self.names[file], offset
+        known = ((p.kind, p.file, p.offset) for p in self.problems)
+        if severity == "error" and offset is not None and place in known:
+            return
         self.problems.append(Problem(kind, what, self.names[file], offset, severity, remedy))
+
+    error = partialmethod(tell, "error")  # damaged or lost
+    warning = partialmethod(tell, "warning")  # which does the array no harm
+    note = partialmethod(tell, "note")  # as it may be
 
     @property
     def kinds(self) -> set[str]:
         """Return what the errors concern."""
         return {problem.kind for problem in self.problems if problem.severity == "error"}
+
+    @property
+    def known(self) -> list[Superblock]:
+        """The superblocks that are whole by their checksums."""
+        return [slot.block for slot in self.slots if slot.block is not None]
 
     @property
     def state(self) -> Superblock | None:
@@ -225,8 +217,7 @@ class MetadataSurvey:
             Slot(number, decode_superblock(raw[number], header.ndim), not any(raw[number]))
             for number in (*LIVE_SLOTS, *SPARED_SLOTS)
         ]
-        known = [slot.block for slot in self.slots if slot.block is not None]
-        stop = max((block.n_segments for block in known), default=MOST_RECORDS)
+        stop = max((block.n_segments for block in self.known), default=MOST_RECORDS)
         self.log = log = read_log(self.metadata, header, stop)
         for slot in self.slots:
             if slot.block is not None:
@@ -234,13 +225,18 @@ class MetadataSurvey:
                 slot.misplaced = slot.fault is None and not regions_fit(
                     slot.block, header, _extents_of(slot.block, log)
                 )
-                slot.attrs = self._attrs_of(slot.block)
+                slot.attrs = whole_attrs(
+                    self.metadata,
+                    slot.block.attrs_offset,
+                    slot.block.attrs_bytes,
+                    slot.block.attrs_crc,
+                )
         self._choose()
         state, number = self.state, -1 if self.state is None else self.state.sequence
         for slot in self.slots:
             self._tell_of_superblock(slot, header.superblock_offset(slot.number), number)
         if log.fault is not None:
-            cut = [block for block in known if block.n_segments > len(log)]
+            cut = [block for block in self.known if block.n_segments > len(log)]
             # What the older live superblock points to may have been written over.
             if cut and (state is None or any(block.sequence > number for block in cut)):
                 at, what = log.fault
@@ -256,18 +252,6 @@ class MetadataSurvey:
                 f"{REPAIR} makes it the present state",
             )
         return state
-
-    def _attrs_of(self, block: Superblock) -> str | None:
-        """Return the attributes of a state, where they are whole."""
-        if block.attrs_offset + block.attrs_bytes > self.metadata_bytes:
-            return None
-        blob = self.metadata.read(block.attrs_bytes, block.attrs_offset)
-        if len(blob) != block.attrs_bytes or crc32c(blob) != block.attrs_crc:
-            return None
-        try:
-            return check_attrs(blob)
-        except CorruptError:
-            return None
 
     def _choose(self) -> None:
         """Find the state that `open` takes."""

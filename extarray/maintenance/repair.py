@@ -16,7 +16,6 @@ import numpy as np
 
 from extarray.common.errors import CorruptError
 from extarray.format._crc import crc32c
-from extarray.format.attrs import check_attrs
 from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
 from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.fresh import attrs_room
@@ -37,7 +36,7 @@ from extarray.format.superblock import (
     superblock_bytes,
 )
 from extarray.maintenance.inspect import Survey
-from extarray.maintenance.salvage import Slot
+from extarray.maintenance.salvage import Slot, whole_attrs
 from extarray.storage import lock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums, read_table
 from extarray.storage.filesystem import File, family
@@ -81,6 +80,12 @@ class Repair:
         self.left = left
         self._metadata_saved = False
 
+    @property
+    def header(self) -> Header:
+        """The header, without which nothing is repaired."""
+        assert self.survey.header is not None
+        return self.survey.header
+
     def run(self, data: bool, progress: Callable[[int, int], None] | None) -> None:
         """Do what can be done; with `data`, look at the chunks too."""
         survey = self.survey
@@ -99,22 +104,22 @@ class Repair:
             )
             return
         if survey.pending is not None:
-            self._take_back_pending(survey.header)
+            self._take_back_pending()
         if survey.kinds & {"header", "copy"}:
-            self._mend_header(survey.header)
+            self._mend_header()
         if "log" in survey.kinds:
-            self._restore_first_record(survey.header)
+            self._restore_first_record()
         if "directory" in survey.kinds:
-            self._mend_directory(survey.header)
+            self._mend_directory()
         spoilt = any(
             slot.number in SPARED_SLOTS and not (slot.blank or slot.whole) for slot in survey.slots
         )
-        if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state(survey.header):
+        if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state():
             return
         if survey.header.checksum:
             if data:
                 survey.look_at_chunks(progress)
-            self._mend_sums(survey.header)
+            self._mend_sums()
 
     # -- copies of what is written over ------------------------------------------------------
 
@@ -152,36 +157,34 @@ class Repair:
 
     def _save_metadata(self) -> None:
         if not self._metadata_saved:
-            header = self.survey.header
-            assert header is not None
             # The copy is that of what was there before this process had the lock.
-            lock.note_holder(self.survey.metadata, header, False)
+            lock.note_holder(self.survey.metadata, self.header, False)
             self._save(0, 0, self.survey.metadata_bytes)
-            lock.note_holder(self.survey.metadata, header, True)
+            lock.note_holder(self.survey.metadata, self.header, True)
             self._metadata_saved = True
 
     # -- header ------------------------------------------------------------------------------
 
-    def _mend_header(self, header: Header) -> None:
+    def _mend_header(self) -> None:
         self._save_metadata()
         file, block = self.survey.metadata, self.survey.header_block
         if "header" in self.survey.kinds:
             file.write(block, 0)
             self.done.append("the header was restored from its copy")
         else:
-            file.write(block, header.copy_offset)
+            file.write(block, self.header.copy_offset)
             self.done.append("the copy of the header was written anew")
         file.datasync()
 
     # -- growth log and directory ------------------------------------------------------------
 
-    def _restore_first_record(self, header: Header) -> None:
+    def _restore_first_record(self) -> None:
         """Make the record of the initial segment anew, which follows from what comes after it."""
-        log = self.survey.log
+        header, log = self.header, self.survey.log
         at = header.first_extent + EXTENT_HEAD_BYTES
         if log is None or log.fault is None or log.fault[0] != at:
             return
-        grid = self._initial_grid(header, at + record_bytes(header.ndim))
+        grid = self._initial_grid()
         if grid is None:
             return
         self._save_metadata()
@@ -190,19 +193,19 @@ class Repair:
         self.done.append(f"{log.fault[1]}: it was made anew, of what follows it")
         self.survey.look()
 
-    def _initial_grid(self, header: Header, second: int) -> tuple[int, ...] | None:
+    def _initial_grid(self) -> tuple[int, ...] | None:
         """Return the grid before the first growth, by the next record or the newest superblock.
 
         The first axis counts 0 in the record of the initial segment.
         """
-        known = [slot.block for slot in self.survey.slots if slot.block is not None]
+        header, known = self.header, self.survey.known
         if not known:
             return None
         newest = max(known, key=lambda block: block.sequence)
-        grid = newest.grid
+        grid, size = newest.grid, record_bytes(header.ndim)
         if newest.n_segments > 1:
-            data = self.survey.metadata.read(record_bytes(header.ndim), second)
-            rows = np.frombuffer(data.ljust(record_bytes(header.ndim), b"\0"), np.uint8)[None]
+            data = self.survey.metadata.read(size, header.first_extent + EXTENT_HEAD_BYTES + size)
+            rows = np.frombuffer(data.ljust(size, b"\0"), np.uint8)[None]
             try:
                 check_records(rows, header.uuid, 1)
             except CorruptError:
@@ -210,9 +213,9 @@ class Repair:
             grid = tuple(decode_records(rows)[2][0].tolist())
         return tuple(n if j else 0 for j, n in enumerate(grid))
 
-    def _mend_directory(self, header: Header) -> None:
+    def _mend_directory(self) -> None:
         """Clear the places of optional blocks that nothing tells any more."""
-        lost = self.survey.lost_blocks(header)
+        lost = self.survey.lost_blocks(self.header)
         if BlockKind.GROUP in lost and not self.force:
             self.left.append(
                 "nobody can tell whether a commit of several arrays is not finished, whose state "
@@ -223,27 +226,27 @@ class Repair:
             return
         self._save_metadata()
         for kind in lost:
-            self.survey.metadata.write(bytes(ENTRY_BYTES), entry_offset(header, kind))
+            self.survey.metadata.write(bytes(ENTRY_BYTES), entry_offset(self.header, kind))
             self.done.append(f"the damaged place of the block {BLOCK_NAMES[kind]} was cleared")
         self.survey.metadata.datasync()
         self.survey.look()
 
     # -- the state ---------------------------------------------------------------------------
 
-    def _plan(self) -> TargetState | None:
+    def _target(self) -> TargetState | None:
         """Return the best state there is."""
         there = self.survey.chunk_bytes_there
         states = [(slot, slot.block) for slot in self.survey.slots if slot.block is not None]
         states = [(slot, block) for slot, block in states if slot.fault is None]
         states.sort(key=lambda state: -state[1].sequence)
         if self.survey.rest is not None:
-            return self._plan_for_rest(self.survey.rest)
+            return self._target_of_rest(self.survey.rest)
         for slot, block in states:
             if block.data_bytes <= there:
-                return self._plan_for(slot, block, newest=block is states[0][1])
-        return self._plan_from_log(there)
+                return self._target_of(slot, block, newest=block is states[0][1])
+        return self._target_of_log(there)
 
-    def _plan_for_rest(self, rest: Salvage) -> TargetState | None:
+    def _target_of_rest(self, rest: Salvage) -> TargetState | None:
         """Return the present state, in the largest bounds that are whole."""
         slot = self.survey.present
         assert slot is not None
@@ -256,21 +259,21 @@ class Repair:
             shape=tuple(z - a for a, z in zip(start, stop, strict=True)),
             offset=tuple(b + a for b, a in zip(slot.block.offset, start, strict=True)),
         )
-        plan = self._plan_for(slot, block, newest=True)
-        lost = [] if plan.lost is None else [plan.lost]
+        target = self._target_of(slot, block, newest=True)
+        lost = [] if target.lost is None else [target.lost]
         if rest.outside:
             lost.append(
                 f"{rest.n_outside} chunks outside of {rest.bounds}, the largest bounds that are "
                 "whole, have elements"
             )
-        return plan._replace(
+        return target._replace(
             lost=" and ".join(lost) or None,
             did=f"the array has its elements {rest.bounds}; {rest.told}",
             outside=tuple(rest.outside),
             first_lost=rest.first_lost,
         )
 
-    def _plan_for(self, slot: Slot, block: Superblock, newest: bool) -> TargetState:
+    def _target_of(self, slot: Slot, block: Superblock, newest: bool) -> TargetState:
         lost = []
         torn = any(s.number in LIVE_SLOTS and s.torn for s in self.survey.slots)
         faulty = any(
@@ -306,8 +309,7 @@ class Repair:
         if whole:
             newest = max(whole, key=lambda slot: slot.block.sequence if slot.block else 0)
             return newest.attrs, newest.number
-        header = self.survey.header
-        assert header is not None
+        header = self.header
         for number in (*LIVE_SLOTS, *SPARED_SLOTS):
             at = header.superblock_offset(number)
             raw = self.survey.metadata.read(superblock_bytes(header.ndim), at)
@@ -315,17 +317,14 @@ class Repair:
             offset, length, crc = (
                 int.from_bytes(raw[a:b], "little") for a, b in ((32, 40), (40, 44), (60, 64))
             )
-            if 2 <= length and offset + length <= self.survey.metadata_bytes:
-                blob = self.survey.metadata.read(length, offset)
-                with contextlib.suppress(CorruptError):
-                    if crc32c(blob) == crc:
-                        return check_attrs(blob), number
+            attrs = whole_attrs(self.survey.metadata, offset, length, crc) if length >= 2 else None
+            if attrs is not None:
+                return attrs, number
         return None, LIVE_SLOTS[0]
 
     def _has_elements(self, first: int) -> bool:
         """Tell whether ``.xta`` has anything but the fill value from a byte on."""
-        header = self.survey.header
-        assert header is not None
+        header = self.header
         size = len(header.fill)
         pattern = header.fill * max(1, _PIECE // size)
         for at in range(first, self.survey.chunk_bytes_there, len(pattern)):
@@ -335,10 +334,9 @@ class Repair:
                 return True
         return False
 
-    def _plan_from_log(self, there: int) -> TargetState | None:
+    def _target_of_log(self, there: int) -> TargetState | None:
         """Return a state from the growth log and the length of ``.xta``; no superblock is whole."""
-        header, log = self.survey.header, self.survey.log
-        assert header is not None
+        header, log = self.header, self.survey.log
         if log is None:
             return None
         n_chunks = there // header.chunk_bytes
@@ -388,55 +386,54 @@ class Repair:
             )
         return None
 
-    def _mend_state(self, header: Header) -> bool:
+    def _mend_state(self) -> bool:
         """Return to the best state there is, if that may be, and look again."""
-        plan, survey = self._plan(), self.survey
-        if plan is None or (plan.lost and not self.force):
+        target, survey = self._target(), self.survey
+        if target is None or (target.lost and not self.force):
             self.left.append(
                 "no state can be made of what is left"
-                if plan is None
-                else f"{plan.lost}; to give that up needs force"
+                if target is None
+                else f"{target.lost}; to give that up needs force"
             )
             return False
-        if plan.block.sequence > LAST_COMMIT:
+        if target.block.sequence > LAST_COMMIT:
             self.left.append(
-                f"no number is left for a commit after {plan.block.sequence}; copy the array into "
-                "a fresh one"
+                f"no number is left for a commit after {target.block.sequence}; copy the array "
+                "into a fresh one"
             )
             return False
         self._save_metadata()
-        self._save(1, plan.block.data_bytes, self._end_to_save(plan.block))
-        if plan.first_lost is not None:
-            first = min([plan.first_lost, *(run[0] for run in plan.outside[:1])])
-            self._save(1, first * header.chunk_bytes, survey.chunk_bytes_there)
-        sums = self._doubt_sums(plan, header) if header.checksum else None
-        self._give_up(plan.outside, sums)
-        self._return_to(plan)
+        self._save(1, target.block.data_bytes, self._end_to_save(target.block))
+        if target.first_lost is not None:
+            first = min([target.first_lost, *(run[0] for run in target.outside[:1])])
+            self._save(1, first * self.header.chunk_bytes, survey.chunk_bytes_there)
+        sums = self._doubt_sums(target) if self.header.checksum else None
+        self._give_up(target.outside, sums)
+        self._return_to(target)
         if sums is not None:
-            sums.note(sums.inherited or (plan.lost is not None and plan.first_lost is None))
+            sums.note(sums.inherited or (target.lost is not None and target.first_lost is None))
             survey.metadata.datasync()
-        self.done.append(plan.did)
+        self.done.append(target.did)
         survey.look()
         return True
 
-    def _doubt_sums(self, plan: TargetState, header: Header) -> Sums:
+    def _doubt_sums(self, target: TargetState) -> Sums:
         """Return the checksums of the state, in doubt until the files have returned to it."""
-        survey = self.survey
-        table = read_table(survey.metadata, header, plan.block.end or survey.metadata_bytes)
+        survey, header = self.survey, self.header
+        table = read_table(survey.metadata, header, target.block.end or survey.metadata_bytes)
         if table is None:
             self.done.append("the table of checksums was lost: all of them are in doubt")
         in_doubt, extents = (True, []) if table is None else table
         sums = Sums(survey.metadata, header, extents, False, survey.names[0])
         sums.inherited = in_doubt
         sums.doubt()
-        n = plan.block.data_bytes // header.chunk_bytes
-        sums.forget(n if plan.first_lost is None else plan.first_lost)
+        n = target.block.data_bytes // header.chunk_bytes
+        sums.forget(n if target.first_lost is None else target.first_lost)
         return sums
 
     def _give_up(self, runs: tuple[tuple[int, int], ...], sums: Sums | None) -> None:
         """Fill chunks that lie outside of the bounds to come with the fill value."""
-        header, file = self.survey.header, self.survey.data
-        assert header is not None
+        header, file = self.header, self.survey.data
         for first, stop in runs:
             file.fill(header.fill, first * header.chunk_bytes, stop * header.chunk_bytes)
             if sums is not None:
@@ -445,23 +442,22 @@ class Repair:
         if runs:
             file.datasync()
 
-    def _return_to(self, plan: TargetState) -> None:
+    def _return_to(self, target: TargetState) -> None:
         """Make a state the present one, sealed, in both superblocks that commits write.
 
         Nothing that it is made of is written over, nor cut off, before it is on the disk by itself:
         a repair that fails half way, or is killed, can be done again, with the same end.
         """
-        survey, header = self.survey, self.survey.header
-        assert header is not None
-        block, blob = plan.block, plan.attrs.encode()
+        survey, header = self.survey, self.header
+        block, blob = target.block, target.attrs.encode()
         file = survey.metadata
-        known = [slot.block for slot in survey.slots if slot.block is not None]
         present = None if survey.present is None else survey.present.block
         clean = block is present and block.sealed and not block.unclean
         attrs_at = self._free_from()
         room = attrs_room(len(blob))
+        last = max((b.sequence for b in survey.known if b.sequence <= LAST_COMMIT), default=0)
         state = block._replace(
-            sequence=max((b.sequence for b in known if b.sequence <= LAST_COMMIT), default=0) + 1,
+            sequence=last + 1,
             sealed=False,
             unclean=not clean,
             attrs_offset=attrs_at,
@@ -475,7 +471,7 @@ class Repair:
         file.truncate(max(survey.metadata_bytes, state.end))
         file.write(blob, attrs_at)
         file.datasync()
-        first = next(n for n in (*LIVE_SLOTS, *SPARED_SLOTS) if n not in plan.slots)
+        first = next(n for n in (*LIVE_SLOTS, *SPARED_SLOTS) if n not in target.slots)
         if first in LIVE_SLOTS and LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)] != first:
             state = state._replace(sequence=state.sequence + 1)
         self._write_state(state, first)
@@ -487,16 +483,16 @@ class Repair:
         for at in (*spared, *survey.pending_offsets().values()):
             file.write(bytes(superblock_bytes(header.ndim)), at)
         file.datasync()
-        self._fit_data(block.data_bytes, plan.first_lost)
+        self._fit_data(block.data_bytes, target.first_lost)
         survey.data.write(SEAL_MAGIC + header.uuid, block.data_bytes)
         survey.data.datasync()
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 
-    def _take_back_pending(self, header: Header) -> None:
+    def _take_back_pending(self) -> None:
         """Take back a commit of several arrays that was not finished, for this one."""
         self._save_metadata()
         for at in self.survey.pending_offsets().values():
-            self.survey.metadata.write(bytes(superblock_bytes(header.ndim)), at)
+            self.survey.metadata.write(bytes(superblock_bytes(self.header.ndim)), at)
         self.survey.metadata.datasync()
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
 
@@ -510,15 +506,13 @@ class Repair:
         self._write_state(state, LIVE_SLOTS[state.sequence % len(LIVE_SLOTS)])
 
     def _write_state(self, state: Superblock, slot: int) -> None:
-        header = self.survey.header
-        assert header is not None
-        self.survey.metadata.write(encode_superblock(state), header.superblock_offset(slot))
+        at = self.header.superblock_offset(slot)
+        self.survey.metadata.write(encode_superblock(state), at)
         self.survey.metadata.datasync()
 
     def _free_from(self) -> int:
         """Return where ``.xmd`` has nothing more that could still be needed."""
-        header, log = self.survey.header, self.survey.log
-        assert header is not None
+        header, log = self.header, self.survey.log
         assert log is not None
         size = record_bytes(header.ndim)
         return max(
@@ -531,8 +525,7 @@ class Repair:
 
     def _fit_data(self, length: int, first_lost: int | None) -> None:
         """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
-        header, file = self.survey.header, self.survey.data
-        assert header is not None
+        header, file = self.header, self.survey.data
         there = self.survey.chunk_bytes_there
         file.truncate(min(length, there))
         if there < length:
@@ -544,9 +537,9 @@ class Repair:
 
     # -- checksums ---------------------------------------------------------------------------
 
-    def _mend_sums(self, header: Header) -> None:
+    def _mend_sums(self) -> None:
         """Make checksums fit the chunks."""
-        survey = self.survey
+        survey, header = self.survey, self.header
         assert survey.present is not None
         assert survey.present.block is not None
         state = survey.present.block

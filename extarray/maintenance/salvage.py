@@ -6,6 +6,7 @@ latest segments, and of one more segment the last rows of chunks.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,8 @@ from extarray._core._axial import Axial
 from extarray._core._history import replay_log
 from extarray.common.errors import CorruptError
 from extarray.common.limits import limits
+from extarray.format._crc import crc32c
+from extarray.format.attrs import check_attrs
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     extent_capacity,
@@ -39,20 +42,21 @@ __all__ = [
     "Log",
     "Salvage",
     "Slot",
-    "bounds_text",
+    "box_text",
     "read_log",
     "runs_of",
     "salvage",
+    "whole_attrs",
 ]
 
 MOST_RECORDS = 2**31 - 1
 
 Index = tuple[int, ...]
-#: Of chunks or of elements: the first indices, and those behind the last.
-Bounds = tuple[Index, Index]
+#: Of a box, of chunks or of elements: the first indices, and those behind the last.
+Corners = tuple[Index, Index]
 
 _AT_ONCE = 1 << 14  # chunks that are looked at together
-_MOST_BOUNDS = 6
+_MOST_BOXES = 6
 
 
 class Log(NamedTuple):
@@ -124,11 +128,22 @@ def read_log(file: File, header: Header, stop: int) -> Log:
     return Log(*records, extents, (at, why))
 
 
+def whole_attrs(file: File, offset: int, length: int, crc: int) -> str | None:
+    """Return the attributes that a superblock points to in ``.xmd``, where they are whole."""
+    if offset + length > file.length:
+        return None
+    blob = file.read(length, offset)
+    with contextlib.suppress(CorruptError):
+        if len(blob) == length and crc32c(blob) == crc:
+            return check_attrs(blob)
+    return None
+
+
 class Salvage(NamedTuple):
     """The rest of an array whose file is too short; boxes are of elements, by present indices."""
 
-    whole: Bounds | None  # the largest in which no element is lost; None: there are none
-    lost: list[Bounds]
+    whole: Corners | None  # the largest in which no element is lost; None: there are none
+    lost: list[Corners]
     first_lost: int  # address of the first chunk that is not whole in the file
     outside: list[tuple[int, int]]  # runs of whole chunks with elements outside of the bounds
 
@@ -137,8 +152,8 @@ class Salvage(NamedTuple):
         """The elements that are lost."""
         if not self.lost:
             return "no element is lost"
-        more = len(self.lost) - _MOST_BOUNDS
-        boxes = ", ".join(bounds_text(*box) for box in self.lost[:_MOST_BOUNDS])
+        more = len(self.lost) - _MOST_BOXES
+        boxes = ", ".join(box_text(*box) for box in self.lost[:_MOST_BOXES])
         return f"lost are {boxes}" + (f" and {more} boxes more" if more > 0 else "")
 
     @property
@@ -154,7 +169,7 @@ class Salvage(NamedTuple):
     @property
     def bounds(self) -> str:
         """The largest bounds that are whole, as an index has them."""
-        return "" if self.whole is None else bounds_text(*self.whole)
+        return "" if self.whole is None else box_text(*self.whole)
 
     def remedy(self, repair: str) -> str:
         """Tell what a repair by a command can do, and what it gives up."""
@@ -187,7 +202,7 @@ def salvage(header: Header, block: Superblock, axial: Axial, there: int) -> Salv
 
 
 def _outside(
-    header: Header, block: Superblock, axial: Axial, n: int, whole: Bounds
+    header: Header, block: Superblock, axial: Axial, n: int, whole: Corners
 ) -> NDArray[np.int64]:
     """Return the addresses below `n` of chunks that have elements, and lie outside of a box."""
     chunks, offset, shape = header.chunks, block.offset, block.shape
@@ -217,18 +232,18 @@ def runs_of(addresses: NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(a), int(z) + 1) for a, z in zip(firsts, lasts, strict=True)]
 
 
-def bounds_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
+def box_text(start: tuple[int, ...], stop: tuple[int, ...]) -> str:
     """Return a box of elements as an index has it.
 
     Examples
     --------
-    >>> bounds_text((0, 5), (10, 6))
+    >>> box_text((0, 5), (10, 6))
     '[0:10, 5:6]'
     """
     return f"[{', '.join(f'{a}:{z}' for a, z in zip(start, stop, strict=True)) or '()'}]"
 
 
-def _elements(box: Bounds, header: Header, block: Superblock) -> Bounds:
+def _elements(box: Corners, header: Header, block: Superblock) -> Corners:
     """Return the elements of a box of chunks, by present indices."""
     low, high = [], []
     for a, z, c, b, m in zip(*box, header.chunks, block.offset, block.shape, strict=True):
@@ -237,7 +252,7 @@ def _elements(box: Bounds, header: Header, block: Superblock) -> Bounds:
     return tuple(low), tuple(high)
 
 
-def _size(box: Bounds) -> int:
+def _size(box: Corners) -> int:
     """Return the number of elements."""
     return math.prod(z - a for a, z in zip(*box, strict=True))
 
@@ -300,7 +315,7 @@ def _segments(axial: Axial) -> Iterator[tuple[_Segment, int]]:
         low, high = list(map(min, low, start)), list(map(max, high, stop))
 
 
-def _whole_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
+def _whole_boxes(axial: Axial, n: int) -> Iterator[Corners]:
     """Yield boxes of chunks, all of whose addresses are below `n`; the largest is one of them."""
     if not axial.ndim:
         if n:
@@ -318,7 +333,7 @@ def _whole_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
             high[j] += 1
 
 
-def _lost_boxes(axial: Axial, n: int) -> Iterator[Bounds]:
+def _lost_boxes(axial: Axial, n: int) -> Iterator[Corners]:
     """Yield boxes of chunks that together have the addresses from `n` on."""
     if not axial.ndim:
         if n < axial.size:

@@ -18,7 +18,7 @@ from extarray.common.extras import require
 from extarray.grid.drawing import (
     Panel,
     Segment,
-    axis_names,
+    axis_titles,
     cell_lines,
     held_axes,
     panel_axis,
@@ -105,7 +105,7 @@ def growth_map(
     figure_module = require("matplotlib.figure", "plot", "extarray.plot.growth_map")
     axial = getattr(a, "axial", a)
     grid = tuple(int(n) for n in axial.grid)
-    names = axis_names(names, len(grid))
+    names = axis_titles(names, len(grid))
     held = held_axes(at, grid)
     free = [j for j in range(len(grid)) if j not in held]
     if not free or len(free) > 3:
@@ -309,8 +309,8 @@ def _draw_lines_and_addresses(
     """Draw lines between cells, heavy between segments, and addresses where there is room."""
     collections = require("matplotlib.collections", "plot", "extarray.plot.growth_map")
     height, width = owner.shape
-    box = ax.get_window_extent()
-    cell = 72 / ax.figure.dpi * min(box.width / width, box.height / height)  # points
+    window = ax.get_window_extent()
+    cell = 72 / ax.figure.dpi * min(window.width / width, window.height / height)  # points
     thin, heavy = cell_lines(owner)
     for lines, colour, line_width in (
         (thin if cell >= _MIN_LINED else thin[:0], "white", min(0.8, cell / 20)),

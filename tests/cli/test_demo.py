@@ -436,7 +436,7 @@ class TestReader:
         with pytest.raises(_checks.CheckError, match="a view of chunk"):
             self.read(a, scene_file)
 
-    def test_layout_behind_the_shape(self, growing, scene_file):
+    def test_mosaic_behind_the_shape(self, growing, scene_file):
         a, _ = growing
         a.attrs["pieces"] = [[[0, 9]], [[0, 19]], [[0, 17]]]
         with pytest.raises(_checks.CheckError, match="is behind the shape"):
@@ -455,37 +455,37 @@ class TestChecker:
         return _checks.Checker(make_scene((4, 5, 6)), np.random.default_rng(0))
 
     @pytest.fixture
-    def layout(self):
-        return _scene.Layout([[[2, 4], [0, 2]], [[0, 5]], [[3, 6], [0, 3]]])
+    def mosaic(self):
+        return _scene.Mosaic([[[2, 4], [0, 2]], [[0, 5]], [[3, 6], [0, 3]]])
 
     def stored(self):
         return make_scene((4, 5, 6))[[2, 3, 0, 1]][:, :, [3, 4, 5, 0, 1, 2]]
 
-    def test_counts_what_it_compares(self, checker, layout):
-        checker.box(self.stored(), layout, (slice(0, 4), slice(1, 5, 2), slice(0, 6)))
+    def test_counts_what_it_compares(self, checker, mosaic):
+        checker.box(self.stored(), mosaic, (slice(0, 4), slice(1, 5, 2), slice(0, 6)))
         assert (checker.boxes, checker.elements) == (1, 48)
         for _ in range(20):
-            checker.random_box(self.stored(), layout)
+            checker.random_box(self.stored(), mosaic)
         assert checker.boxes == 21
 
-    def test_every_single_element_counts(self, checker, layout):
+    def test_every_single_element_counts(self, checker, mosaic):
         everything = tuple(slice(0, n) for n in (4, 5, 6))
         for index in np.ndindex(4, 5, 6):
             stored = self.stored()
             stored[index] ^= 1
             with pytest.raises(_checks.CheckError, match="1 of 120 elements differ") as caught:
-                checker.box(stored, layout, everything)
+                checker.box(stored, mosaic, everything)
             assert str(index) in str(caught.value)
 
     @pytest.mark.parametrize("change", [lambda x: x[:3], lambda x: x.astype("u4")])
-    def test_shape_and_data_type_count(self, checker, layout, change):
+    def test_shape_and_data_type_count(self, checker, mosaic, change):
         with pytest.raises(_checks.CheckError, match="expected uint16 of shape"):
-            checker.box(change(self.stored()), layout, tuple(slice(0, n) for n in (4, 5, 6)))
+            checker.box(change(self.stored()), mosaic, tuple(slice(0, n) for n in (4, 5, 6)))
 
-    def test_sign_of_zero_counts(self, layout):
+    def test_sign_of_zero_counts(self, mosaic):
         checker = _checks.Checker(np.zeros((4, 5, 6)), np.random.default_rng(0))
         with pytest.raises(_checks.CheckError, match="120 of 120"):
-            checker.box(-np.zeros((4, 5, 6)), layout, tuple(slice(0, n) for n in (4, 5, 6)))
+            checker.box(-np.zeros((4, 5, 6)), mosaic, tuple(slice(0, n) for n in (4, 5, 6)))
 
     @pytest.mark.parametrize(
         ("first", "second", "message"),
@@ -529,14 +529,14 @@ class TestSchedule:
     def test_each_element_arrives_once(self, shape, counts, seed):
         arrivals = _scene.schedule(shape, counts, np.random.default_rng(seed))
         assert [arrival.axis for arrival in arrivals[:3]] == [0, 1, 2]
-        layout = _scene.Layout()
+        mosaic = _scene.Mosaic()
         for arrival in arrivals:
             assert arrival.start < arrival.stop
-            layout.add(arrival)
-        assert layout.shape == shape
+            mosaic.add(arrival)
+        assert mosaic.shape == shape
         for axis, extent in enumerate(shape):
-            assert sorted(layout.indices(axis)) == list(range(extent))
-            assert len(layout.pieces[axis]) <= counts[axis]
+            assert sorted(mosaic.indices(axis)) == list(range(extent))
+            assert len(mosaic.pieces[axis]) <= counts[axis]
 
     def test_order_is_random_and_mixed(self):
         arrivals = _scene.schedule((145, 145, 200), (24, 24, 20), np.random.default_rng(0))
@@ -547,11 +547,11 @@ class TestSchedule:
             assert len(starts) > 15
             assert starts != sorted(starts)
 
-    def test_layout_is_json(self):
-        layout = _scene.Layout()
+    def test_mosaic_is_json(self):
+        mosaic = _scene.Mosaic()
         for arrival in _scene.schedule((9, 8, 7), (3, 3, 3), np.random.default_rng(0)):
-            layout.add(arrival)
-        assert _scene.Layout(json.loads(json.dumps(layout.pieces))).shape == (9, 8, 7)
+            mosaic.add(arrival)
+        assert _scene.Mosaic(json.loads(json.dumps(mosaic.pieces))).shape == (9, 8, 7)
 
 
 class TestLoad:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.format.header import decode_header
-from extarray.maintenance.salvage import bounds_text
+from extarray.maintenance.salvage import box_text
 
 
 @st.composite
@@ -103,7 +103,7 @@ def test_checksums_fit_what_is_kept(path):
 
 @pytest.mark.parametrize(("box", "text"), [(((), ()), "[()]"), (((1,), (2,)), "[1:2]")])
 def test_boxes_are_told_as_indices_have_them(box, text):
-    assert bounds_text(*box) == text
+    assert box_text(*box) == text
 
 
 def test_of_very_many_chunks_whole_rows_are_kept(path, monkeypatch):
