@@ -316,7 +316,8 @@ cdef class ArrayCore(Transfers):
             item = np.zeros((), frame.kind)
             if is_array(value):
                 value = self._as_values(value, frame.kind)
-                value = np.asarray(value._verified() if is_late(value) else value)
+                if is_late(value):
+                    value = self.host.elements(value)
             item[()] = value
             value = item
         elif is_late(value) and (self._shares(value) or value.size * max(
@@ -326,7 +327,7 @@ cdef class ArrayCore(Transfers):
         else:
             value = self._as_values(value, frame.kind)
             if is_late(value):
-                value = value._verified()._fetch()
+                value = self.host.elements(value)
         self._writable()        # and so may converting
         while value.ndim > s.result_ndim and value.shape[0] == 1:
             value = value[0, ...]       # NumPy, too, lets leading axes of length 1 go
@@ -348,7 +349,7 @@ cdef class ArrayCore(Transfers):
         if not is_array(value):
             return to_array(value, dtype)
         if self._shares(value):
-            return np.asarray(value._verified())
+            return self.host.elements(value)
         if isinstance(value, cnp.ndarray):
             if not cnp.PyArray_CheckExact(value) and isinstance(value, np.ma.MaskedArray):
                 value = self.host.unmasked(self, value, dtype)
@@ -358,10 +359,7 @@ cdef class ArrayCore(Transfers):
 
     cdef bint _shares(self, object value) except -1:
         """Tell whether a value is read late, box by box, and has elements of this array."""
-        if not is_late(value):
-            return False
-        origin = getattr(value, "_origin", None)
-        return origin is not None and origin == self.host.origin(self)
+        return is_late(value) and self.host.shares(self, value)
 
     cdef int _write_cast(self, Frame frame, selection_t *s, cnp.ndarray value) except -1:
         """Write an array that broadcasts to the selection, of any dtype, in bounded memory."""
@@ -651,16 +649,7 @@ cdef void byte_bounds(cnp.ndarray values, const char **first, const char **last)
 
 
 def is_of_a_chunk(cnp.ndarray values not None):
-    """Tell whether the memory of an array is (or may be) that of a chunk, of whatever array.
-
-    Parameters
-    ----------
-    values : ndarray
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the memory of an array is (or may be) that of a chunk, of whatever array."""
     cdef const char *first
     cdef const char *last
     if values.size == 0:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
     from extarray.selection.indexable import Indexable
     from extarray.storage.file_store import FileStore
+    from extarray.streaming.blocks import Source
 
 __all__ = [
     "Host",
@@ -346,10 +347,6 @@ class Host:
         """Return the path for errors of the system."""
         return None if array.path is None else str(array.path)
 
-    def origin(self, array: Stored) -> bytes:
-        """Return what tells the elements from those of other arrays."""
-        return array._store.header.uuid
-
     def read_only(self, array: Stored, what: str) -> ReadOnlyError:
         """Return the error for what would change an array that is open for reading."""
         if not array._store.is_forked:
@@ -361,6 +358,15 @@ class Host:
             "writer, and forked ones only read; write there, or open it here with mode='r+' when "
             "it is closed there"
         )
+
+    def shares(self, array: Stored, value: Source) -> bool:
+        """Tell whether an array that is read late has elements of this one."""
+        return getattr(value, "_origin", None) == array._store.header.uuid
+
+    def elements(self, value: Source) -> NDArray[Any]:
+        """Return all elements of an array that is read late, verified."""
+        elements: NDArray[Any] = value._verified()._fetch()
+        return elements
 
     def read_index(
         self,
