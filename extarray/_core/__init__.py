@@ -3,8 +3,8 @@
 The numbers of a growth are worked out here, too.  All other work, done once per array or per
 growth, is in Python, in the rooms above.  The core opens no file and commits nothing: it works on
 the descriptor and the memory that a store hands it.  The kernels (``_copy``, ``_visits``,
-``_parts``) run without the GIL: they touch memory of C alone, that of the frame and of the plan
-which the caller holds.
+``_parts``) run without the GIL: they touch memory of C alone, that of the frame and of the
+tables which the caller holds.
 
 From the top down; each module uses some of those below it, and none above:
 
@@ -20,7 +20,7 @@ From the top down; each module uses some of those below it, and none above:
 ``_threads``
     The threads of a large transfer, and their calls of the kernels without the GIL.
 ``_gather``
-    Queries: ``Plan``, the factors that one selects by, and the tables of all of it.
+    `QueryTables`: the tables by which a query is run, made factor by factor.
 ``_lists``
     The selections of factors (points, places in a box, masks) as lists that are sorted by chunk.
 ``_visits``

@@ -1,4 +1,4 @@
-# A query made ready to be run.
+# The tables by which a query is run.
 
 from libc.stdint cimport int64_t
 
@@ -9,7 +9,7 @@ from ._visits cimport factor_t, query_t
 from ._types cimport index_t
 
 
-cdef class Plan:
+cdef class QueryTables:
     cdef query_t query
     cdef Axial pinned
 

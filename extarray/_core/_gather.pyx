@@ -52,14 +52,8 @@ cdef void *allocate(size_t n, size_t size) except NULL:
     return memory
 
 
-cdef class Plan:
-    """A query made ready to be run; owns the tables, and pins the axial vectors.
-
-    Parameters
-    ----------
-    axial : Axial
-        Of the array.
-    """
+cdef class QueryTables:
+    """The tables by which a query is run: owns their memory, and pins the axial vectors."""
 
     def __init__(self, Axial axial not None):
         axial.pin(&self.query.axial)
@@ -89,11 +83,8 @@ cdef class Plan:
     cdef int add(self, factor, tuple strides) except -1:
         """Add a factor, one of those of `extarray.selection`, which are plain data.
 
-        Parameters
-        ----------
-        factor : Progression, Points, Places or Mask
-        strides : tuple of int
-            Bytes in the user's memory from element to element, along each dimension of the result.
+        `strides` are the bytes in the user's memory from element to element, along each dimension of
+        the result.
         """
         cdef str kind = factor.kind
         if kind == "progression":
@@ -113,14 +104,7 @@ cdef class Plan:
     cdef int add_progression(
         self, int axis, index_t start, index_t step, index_t count, index_t user_step
     ) except -1:
-        """Add the indices `start`, `start + step`, ... of an axis; a negative step runs backwards.
-
-        Parameters
-        ----------
-        axis, start, step, count : int
-        user_step : int
-            Bytes in the user's memory from one to the next.
-        """
+        """Add the indices `start`, `start + step`, ... of an axis; a negative step runs backwards."""
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(1)
         cdef index_t chunk = q.layout.chunk[axis], most, i
@@ -154,19 +138,8 @@ cdef class Plan:
     cdef int add_points(self, tuple axes, tuple indices, tuple user_steps) except -1:
         """Add points: the i-th of each array of indices, in C order, is a point on the axes.
 
-        Parameters
-        ----------
-        axes : tuple of int
-        indices : tuple of ndarray of intp
-            One for each axis, of one shape, with one element at least, and every index in
-            [-extent, extent) of its axis.
-        user_steps : tuple of int
-            Bytes in the user's memory from point to point, along each dimension of the arrays.
-
-        Raises
-        ------
-        BoundsError
-            An IndexError: an index is out of bounds, and was not when they were checked.
+        The arrays are of intp and of one shape, with one element at least.  The indices were checked;
+        one that is out of bounds by now is a `BoundsError`.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(len(axes))
@@ -195,16 +168,7 @@ cdef class Plan:
     ) except -1:
         """Add places in a box, numbered in its C order and by rising number.
 
-        Parameters
-        ----------
-        axis : int
-            The first of the axes that the box lies on.
-        origin, extents : tuple of int
-            Of the box, on each of these axes.
-        places : (n,) array of int64
-            Of nobody who may change them meanwhile.
-        user_step : int
-            Bytes in the user's memory from one to the next.
+        The box lies on axes from `axis` on.  Nobody may change the places meanwhile.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(len(extents))
@@ -227,23 +191,8 @@ cdef class Plan:
     ) except -1:
         """Add the true places of a mask, in C order.
 
-        Parameters
-        ----------
-        axis : int
-            The first of the axes that the mask lies on.
-        origin : tuple of int
-            Index of its first element, on each of these axes.
-        mask : ndarray of bool
-            Of one axis at least, and of nobody who may change it meanwhile: it is read twice.
-        count : int
-            Its true places, for which the user's memory has room.
-        user_step : int
-            Bytes in the user's memory from one true place to the next.
-
-        Raises
-        ------
-        SelectionError
-            An IndexError: there are more or fewer true places.
+        The mask, of one axis at least, lies on axes from `axis` on.  It is read twice, and nobody may
+        change it meanwhile: more or fewer true places than `count` are a `SelectionError`.
         """
         cdef query_t *q = &self.query
         cdef factor_t *f = self._new_factor(mask.ndim)

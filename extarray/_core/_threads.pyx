@@ -8,7 +8,7 @@ from cpython.pythread cimport (
 )
 
 from ._copy cimport job_t, run
-from ._gather cimport Plan
+from ._gather cimport QueryTables
 from ._types cimport MAX_NDIM, index_t
 from ._visits cimport run_visits
 
@@ -67,11 +67,11 @@ cdef class BoxShare(Share):
 cdef class VisitShare(Share):
     """Some visits of a query."""
 
-    cdef Plan plan
+    cdef QueryTables tables
     cdef index_t first, stop
 
     cdef int move(self) noexcept nogil:
-        return run_visits(&self.plan.query, self.first, self.stop)
+        return run_visits(&self.tables.query, self.first, self.stop)
 
 
 cdef index_t worth_threads(index_t size) except -1:
@@ -105,7 +105,7 @@ cdef int run_pieces(const job_t *job, const int *low, const int *high, index_t s
     return run_shares(work)
 
 
-cdef int run_plan(Plan plan, index_t first, index_t stop, index_t shares) except -1:
+cdef int run_tables(QueryTables tables, index_t first, index_t stop, index_t shares) except -1:
     """Make some of the visits that were looked up, on as many threads as there are shares."""
     cdef VisitShare share
     cdef index_t n = stop - first, i
@@ -113,7 +113,7 @@ cdef int run_plan(Plan plan, index_t first, index_t stop, index_t shares) except
     work = []
     for i in range(shares):
         share = VisitShare()
-        share.plan = plan
+        share.tables = tables
         share.first = first + i * n // shares
         share.stop = first + (i + 1) * n // shares
         work.append(share)

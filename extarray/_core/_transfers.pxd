@@ -3,7 +3,7 @@
 cimport numpy as cnp
 
 from ._copy cimport job_t
-from ._gather cimport Plan
+from ._gather cimport QueryTables
 from ._visits cimport query_t
 from ._selection cimport selection_t
 from ._state cimport ArrayState, Frame
@@ -24,8 +24,8 @@ cdef class Transfers(ArrayState):
     cdef int _move_points(
         self, Frame frame, query, const index_t *origin, cnp.ndarray values, bint write
     ) except -1
-    cdef int _write_noted(self, Frame frame, Plan plan, index_t size, index_t total) except -1
-    cdef int _run_visited(self, Plan plan, index_t size, index_t total) except -1
+    cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1
+    cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1
     cdef Frame _latest_cuts(self, Frame frame)
     cdef int _read_watched(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _read_points_watched(
@@ -39,7 +39,6 @@ cdef class Transfers(ArrayState):
     cdef index_t _count_asked(self, Frame frame, const selection_t *s) except -1
     cdef int _verify_visits(self, Frame frame, const query_t *q) except -1
     cdef int _verify(self, Frame frame, addresses) except -1
-    cdef int _set_written(self, const index_t[::1] addresses) except -1
     cdef void _note_visits(self, const query_t *q) noexcept
     cdef int _tell(self, const selection_t *s) except -1
 

@@ -18,12 +18,12 @@ from libc.string cimport memcpy, memset
 
 from ._vectors cimport address_of, axial_t
 from ._copy cimport STAGE, count_pieces, job_t, layout_t, piece_t, prepare, run
-from ._gather cimport Plan
+from ._gather cimport QueryTables
 from ._mapping cimport touched_missed, touched_set, touched_take
 from ._visits cimport query_t
 from ._selection cimport box_of, narrow, selection_size, selection_t, widest
 from ._state cimport ArrayState, Frame, Writes, frame_t
-from ._threads cimport run_pieces, run_plan, worth_threads
+from ._threads cimport run_pieces, run_tables, worth_threads
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
 from extarray.common.config import config
@@ -281,14 +281,14 @@ cdef class Transfers(ArrayState):
         self, Frame frame, query, const index_t *origin, cnp.ndarray values, bint write
     ) except -1:
         """Move what a query selects, whatever happens meanwhile."""
-        cdef Plan plan
+        cdef QueryTables tables
         cdef query_t *q
         cdef index_t size, total, first
         cdef tuple extents = query.extents
         cdef int failure = 0, j
         cdef bint noted = write and frame.sums is not None
-        plan = Plan(frame.vectors)
-        q = &plan.query
+        tables = QueryTables(frame.vectors)
+        q = &tables.query
         q.layout = frame.now.layout
         size = 1
         for j in range(q.layout.ndim - 1, -1, -1):
@@ -305,38 +305,38 @@ cdef class Transfers(ArrayState):
         q.write = write
         q.stream = not write and size >= STREAM_BYTES
         for factor in query.factors:
-            plan.add(factor, (<object> values).strides)
-        total = plan.n_combinations()
+            tables.add(factor, (<object> values).strides)
+        total = tables.n_combinations()
         if noted:
-            return self._write_noted(frame, plan, size, total)
+            return self._write_noted(frame, tables, size, total)
         for first in range(0, total, WINDOW):
-            plan.look_up(first, min(total, first + WINDOW))
+            tables.look_up(first, min(total, first + WINDOW))
             if frame.now.verifies and not write:
                 self._verify_visits(frame, q)
-            failure = self._run_visited(plan, size, total)
+            failure = self._run_visited(tables, size, total)
             if failure:
                 break
             if first + WINDOW < total:
                 self._look_for_signals(write)
         return self._check_transferred(frame, failure, write)
 
-    cdef int _write_noted(self, Frame frame, Plan plan, index_t size, index_t total) except -1:
-        """Write what a plan says, where chunks have checksums."""
-        cdef query_t *q = &plan.query
+    cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1:
+        """Write what a query selects, where chunks have checksums."""
+        cdef query_t *q = &tables.query
         cdef index_t first
         cdef int failure = 0
         if frame.trust is not None:
             for first in range(0, total, WINDOW):       # before anything is written
-                plan.look_up(first, min(total, first + WINDOW))
+                tables.look_up(first, min(total, first + WINDOW))
                 self._verify_visits(frame, q)
         self._begin_write(frame)
         try:
             for first in range(0, total, WINDOW):
                 if total > WINDOW or frame.trust is None:
-                    plan.look_up(first, min(total, first + WINDOW))
+                    tables.look_up(first, min(total, first + WINDOW))
                 self._note_visits(q)
                 try:
-                    failure = self._run_visited(plan, size, total)
+                    failure = self._run_visited(tables, size, total)
                 finally:
                     self._note_visits(q)
                 if failure:
@@ -347,17 +347,17 @@ cdef class Transfers(ArrayState):
             self.writes.n_going -= 1
         return self._check_transferred(frame, failure, True)
 
-    cdef int _run_visited(self, Plan plan, index_t size, index_t total) except -1:
+    cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1:
         """Make the visits that were looked up, of `total` that move `size` bytes, in parts as a job."""
         cdef index_t each = size // total + 1, most = max(<index_t> 1, PART_BYTES // each)
-        cdef index_t n = plan.query.n_visits, parts = ceil_div(n, most), i, first, stop
+        cdef index_t n = tables.query.n_visits, parts = ceil_div(n, most), i, first, stop
         cdef int failure = 0
         for i in range(parts):
             if i:
-                self._look_for_signals(plan.query.write)
+                self._look_for_signals(tables.query.write)
             first = i * n // parts
             stop = (i + 1) * n // parts
-            failure = run_plan(plan, first, stop, worth_threads(min(size, (stop - first) * each)))
+            failure = run_tables(tables, first, stop, worth_threads(min(size, (stop - first) * each)))
             if failure:
                 break
         return failure
@@ -604,21 +604,19 @@ cdef class Transfers(ArrayState):
     def _begin_noted(self, const index_t[::1] addresses not None):
         """Begin to write to chunks by others than the transfers here; they are known then."""
         cdef Frame frame = self._writable()
+        cdef index_t address
         self._begin_write(frame)
-        if frame.trust is not None:
-            self._know(addresses)
-        self._set_written(addresses)
+        for address in addresses:
+            if frame.trust is not None:
+                touched_set(frame.trust.known.root, address)
+            touched_set(self.writes.written.root, address)
 
     def _end_noted(self, const index_t[::1] addresses not None):
         """End to write to chunks."""
-        self._set_written(addresses)
-        self.writes.n_going -= 1
-
-    cdef int _set_written(self, const index_t[::1] addresses) except -1:
         cdef index_t address
         for address in addresses:
             touched_set(self.writes.written.root, address)
-        return 0
+        self.writes.n_going -= 1
 
     def _asked(self, addresses):
         """Those of chunks that are not known."""
@@ -804,14 +802,8 @@ def take_written(Transfers self not None, index_t first, index_t limit):
 
 def note_written(Transfers self not None, const index_t[::1] addresses not None):
     """Count chunks as written."""
-    cdef Frame frame = self._writable()
-    cdef index_t address
-    self._begin_write(frame)
+    self._begin_noted(addresses)
     self.writes.n_going -= 1
-    for address in addresses:
-        if frame.trust is not None:
-            touched_set(frame.trust.known.root, address)
-        touched_set(self.writes.written.root, address)
 
 
 def note_shown(Transfers self not None, bint last):
