@@ -271,42 +271,24 @@ static inline void xa_rows(char *d, xa_index ds, xa_index d_next, const char *s,
                            xa_index s_next, xa_index n, xa_index rows, xa_index size,
                            const xa_asking *a, const char *ask)
 {
-    switch (size) {
-    case 1: xa_rows_1(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
-    case 2: xa_rows_2(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
-    case 4: xa_rows_4(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
-    case 8: xa_rows_8(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
-    case 16: xa_rows_16(d, ds, d_next, s, ss, s_next, n, rows, a, ask); break;
-    default: xa_rows_any(d, ds, d_next, s, ss, s_next, n, rows, size, a, ask);
-    }
+    XA_BY_SIZE(xa_rows, (d, ds, d_next, s, ss, s_next, n, rows, a, ask),
+               xa_rows_any(d, ds, d_next, s, ss, s_next, n, rows, size, a, ask))
 }
 
 static inline void xa_gather(char *d, xa_index ds, const char *chunk, const xa_index *place,
                              xa_index step, xa_index n, xa_index size)
 {
-    switch (size) {
-    case 1: xa_gather_1(d, ds, chunk, place, step, n); break;
-    case 2: xa_gather_2(d, ds, chunk, place, step, n); break;
-    case 4: xa_gather_4(d, ds, chunk, place, step, n); break;
-    case 8: xa_gather_8(d, ds, chunk, place, step, n); break;
-    case 16: xa_gather_16(d, ds, chunk, place, step, n); break;
-    default:
-        for (; n > 0; n--, d += ds, place += step) xa_copy_element(d, chunk + *place * size, size);
-    }
+    XA_BY_SIZE(xa_gather, (d, ds, chunk, place, step, n),
+               for (; n > 0; n--, d += ds, place += step)
+                   xa_copy_element(d, chunk + *place * size, size))
 }
 
 static inline void xa_scatter(char *chunk, const xa_index *place, xa_index step, const char *s,
                               xa_index ss, xa_index n, xa_index size)
 {
-    switch (size) {
-    case 1: xa_scatter_1(chunk, place, step, s, ss, n); break;
-    case 2: xa_scatter_2(chunk, place, step, s, ss, n); break;
-    case 4: xa_scatter_4(chunk, place, step, s, ss, n); break;
-    case 8: xa_scatter_8(chunk, place, step, s, ss, n); break;
-    case 16: xa_scatter_16(chunk, place, step, s, ss, n); break;
-    default:
-        for (; n > 0; n--, s += ss, place += step) xa_copy_element(chunk + *place * size, s, size);
-    }
+    XA_BY_SIZE(xa_scatter, (chunk, place, step, s, ss, n),
+               for (; n > 0; n--, s += ss, place += step)
+                   xa_copy_element(chunk + *place * size, s, size))
 }
 
 static inline xa_index xa_abs(xa_index x) { return x < 0 ? -x : x; }

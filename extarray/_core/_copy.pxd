@@ -79,8 +79,7 @@ cdef int32_t cut(
     const axial_t *axial, const layout_t *L, int axis, index_t start, index_t step, index_t count,
     piece_t *p
 ) noexcept nogil
-cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil
-cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil
+cdef int move_bytes(int fd, char *memory, index_t n, index_t offset, bint write) noexcept nogil
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil
 cdef void copy_block(

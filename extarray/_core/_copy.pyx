@@ -138,35 +138,23 @@ cdef int prepare(
 
 # -- bytes of a file -----------------------------------------------------------------------------
 
-cdef int read_bytes(int fd, char *to, index_t n, index_t offset) noexcept nogil:
-    cdef ssize_t got
+cdef int move_bytes(int fd, char *memory, index_t n, index_t offset, bint write) noexcept nogil:
+    """Read bytes of a file into memory, or (`write`) write them from there: 0, or an errno."""
+    cdef ssize_t moved
     while n > 0:
-        got = pread(fd, to, min(n, <index_t> MOST_AT_ONCE), offset)
-        if got < 0:
+        if write:
+            moved = pwrite(fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
+        else:
+            moved = pread(fd, memory, min(n, <index_t> MOST_AT_ONCE), offset)
+        if moved < 0:
             if errno == EINTR:
                 continue
             return errno
-        if got == 0:
-            return EIO          # the file is shorter than its metadata says
-        to += got
-        offset += got
-        n -= got
-    return 0
-
-
-cdef int write_bytes(int fd, const char *data, index_t n, index_t offset) noexcept nogil:
-    cdef ssize_t put
-    while n > 0:
-        put = pwrite(fd, data, min(n, <index_t> MOST_AT_ONCE), offset)
-        if put < 0:
-            if errno == EINTR:
-                continue
-            return errno
-        if put == 0:
-            return EIO          # no progress, and no reason given
-        data += put
-        offset += put
-        n -= put
+        if moved == 0:
+            return EIO          # the file is shorter than its metadata says; or no reason is given
+        memory += moved
+        offset += moved
+        n -= moved
     return 0
 
 
@@ -209,35 +197,41 @@ cdef int slowest_axis(const job_t *job, const index_t *count) noexcept nogil:
     return -1
 
 
-cdef int read_part(
+cdef int file_part(
     const job_t *job, worker_t *w, index_t offset, char *user, const index_t *stride, index_t *count
 ) noexcept nogil:
-    """Read a part of a chunk from the file; `offset` is that of its first element."""
+    """Move a part of a chunk from or to the file; `offset` is that of its first element.
+
+    It is read with what lies between its elements, where that is little, and written run by run.
+    """
     cdef const layout_t *L = &job.layout
     cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
     cdef index_t size = size_of(count, L.ndim, L.itemsize)
-    cdef index_t n, i, m
-    cdef int axis, failure
+    cdef index_t limit = PIECE if job.write and L.base == NULL else STAGE
+    cdef index_t n, i = 0, m = 1
+    cdef int axis = slowest_axis(job, count), failure = 0
+    cdef bint is_solid = span == size
     cdef char *stage
-    axis = slowest_axis(job, count)
-    if axis < 0 or (span == size and is_run(job, count)):
+    if axis < 0 or (is_solid and (span <= limit or not job.write) and is_run(job, count)):
         # One run on both sides.
-        return read_bytes(L.fd, user, size, offset)
-    if span <= STAGE and (span <= GAP_BYTES or span <= GAP_FACTOR * size):
+        return move_bytes(L.fd, user, size, offset, job.write)
+    if span <= limit and (is_solid or (
+            not job.write and (span <= GAP_BYTES or span <= GAP_FACTOR * size))):
         stage = stage_of(w, span)
         if stage == NULL:
             return ENOMEM
-        failure = read_bytes(L.fd, stage, span, offset)
-        if failure == 0:
+        if job.write:
+            xa_copy_block(stage, stride, user, job.user_stride, count, L.ndim, L.itemsize, False)
+        failure = move_bytes(L.fd, stage, span, offset, job.write)
+        if failure == 0 and not job.write:
             xa_copy_block(user, job.user_stride, stage, stride, count, L.ndim, L.itemsize, job.stream)
         return failure
     n = count[axis]
-    m = step_that_fits(span, n, size, STAGE)
-    i = 0
-    failure = 0
+    if is_solid or not job.write:
+        m = step_that_fits(span, n, size, limit)
     while i < n and failure == 0:
         count[axis] = min(m, n - i)
-        failure = read_part(
+        failure = file_part(
             job, w, offset + i * stride[axis], user + i * job.user_stride[axis], stride, count)
         i += m
     count[axis] = n
@@ -265,40 +259,6 @@ cdef bint is_run(const job_t *job, const index_t *count) noexcept nogil:
                 return False
             expected *= count[j]
     return True
-
-
-cdef int write_part(
-    const job_t *job, worker_t *w, index_t offset, const char *user, const index_t *stride, index_t *count
-) noexcept nogil:
-    """Write a part of a chunk to the file, run by run; `offset` is that of its first element."""
-    cdef const layout_t *L = &job.layout
-    cdef index_t span = span_of(count, stride, L.ndim, L.itemsize)
-    cdef index_t size = size_of(count, L.ndim, L.itemsize)
-    cdef index_t n, i, m
-    cdef int axis, failure
-    cdef char *stage
-    cdef index_t limit = STAGE if L.base != NULL else PIECE
-    axis = slowest_axis(job, count)
-    if axis < 0 or (span == size and span <= limit and is_run(job, count)):
-        return write_bytes(L.fd, user, size, offset)
-    if span == size:
-        if span <= limit:
-            stage = stage_of(w, span)
-            if stage == NULL:
-                return ENOMEM
-            xa_copy_block(stage, stride, user, job.user_stride, count, L.ndim, L.itemsize, False)
-            return write_bytes(L.fd, stage, span, offset)
-    n = count[axis]
-    m = step_that_fits(span, n, size, limit) if span == size else 1
-    i = 0
-    failure = 0
-    while i < n and failure == 0:
-        count[axis] = min(m, n - i)
-        failure = write_part(
-            job, w, offset + i * stride[axis], user + i * job.user_stride[axis], stride, count)
-        i += m
-    count[axis] = n
-    return failure
 
 
 cdef void permute(
@@ -360,7 +320,7 @@ cdef int permuted_part(
     if stage == NULL:
         return ENOMEM
     if not job.write:
-        failure = read_bytes(L.fd, stage, L.chunk_bytes, offset)
+        failure = move_bytes(L.fd, stage, L.chunk_bytes, offset, False)
         if failure == 0:
             permute(job, stage, user, first, count, NULL)
         return failure
@@ -377,9 +337,9 @@ cdef int permuted_part(
             if run_start < 0:
                 run_start = i
         elif run_start >= 0:
-            failure = write_bytes(
+            failure = move_bytes(
                 L.fd, stage + run_start * L.itemsize, (i - run_start) * L.itemsize,
-                offset + run_start * L.itemsize)
+                offset + run_start * L.itemsize, True)
             run_start = -1
             if failure:
                 break
@@ -435,7 +395,7 @@ cdef void end_stream() noexcept nogil:
 
 
 cdef int write_fresh(
-    const job_t *job, worker_t *w, index_t address, const char *user, const index_t *stride, index_t *count
+    const job_t *job, worker_t *w, index_t address, char *user, const index_t *stride, index_t *count
 ) noexcept nogil:
     """Write a whole chunk for the first time.
 
@@ -448,7 +408,7 @@ cdef int write_fresh(
     cdef index_t room = L.chunk_bytes
     cdef int failure, j
     if L.chunk_bytes > job.piece // 2:
-        failure = write_part(job, w, offset, user, stride, count)
+        failure = file_part(job, w, offset, user, stride, count)
         if failure == 0:
             note_touched(L, address, 1)
         return failure
@@ -482,7 +442,7 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
     w.stage_offset = end
     w.n_fresh -= n
     if size >= LEAST_DIRECT or rest or start % L.chunk_bytes:
-        failure = write_bytes(L.fd, w.stage, size, start)
+        failure = move_bytes(L.fd, w.stage, size, start, True)
         if failure:
             w.n_fresh = 0
             return failure
@@ -493,8 +453,8 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
             if failure > 0:
                 return failure
             if failure == THROUGH_FILE:
-                failure = write_bytes(
-                    L.fd, w.stage + i * L.chunk_bytes, L.chunk_bytes, start + i * L.chunk_bytes)
+                failure = move_bytes(
+                    L.fd, w.stage + i * L.chunk_bytes, L.chunk_bytes, start + i * L.chunk_bytes, True)
                 if failure:
                     return failure
             else:
@@ -557,9 +517,7 @@ cdef int transfer_part(
     if failure == THROUGH_FILE:
         if L.place != NULL:
             return permuted_part(job, w, offset, user, first, count)
-        if job.write:
-            return write_part(job, w, offset + at, user, stride, count)
-        return read_part(job, w, offset + at, user, stride, count)
+        return file_part(job, w, offset + at, user, stride, count)
     if failure:
         return failure
     chunk = L.base + offset

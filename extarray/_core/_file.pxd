@@ -5,8 +5,8 @@ from posix.types cimport off_t
 from ._types cimport index_t
 
 
-# What changes a range of a file; returns 0, or an errno.
-ctypedef int (*change_t)(int fd, off_t offset, off_t length) noexcept nogil
+# Does something to a range of a file; returns 0, or an errno.
+ctypedef int (*action_t)(int fd, off_t offset, off_t length) noexcept nogil
 
 
 cdef class FileCore:
@@ -19,5 +19,6 @@ cdef class FileCore:
     cdef int enter(self) except -1
     cdef int leave(self) except -1
     cdef int _end(self) except -1
-    cdef int _change(self, change_t change, off_t offset, off_t length) except -1
+    cdef int _do(self, action_t action, off_t offset, off_t length) except -1
+    cdef int _must(self, action_t action, off_t length) except -1
     cdef index_t _read(self, char *target, index_t length, index_t offset) except -1

@@ -37,16 +37,9 @@ cdef extern from "_system.h":
 
 
 def file_system_of(int fd):
-    """Tell the number of the type of the file system of a descriptor (statfs); 0: it is not known.
+    """Return the number of the type of a file system (statfs), or 0 where it is not known.
 
-    Parameters
-    ----------
-    fd : int
-        Also of a place alone (``O_PATH``).
-
-    Returns
-    -------
-    int
+    `fd` may be of a place alone (``O_PATH``).
     """
     return xa_filesystem(fd)
 
@@ -54,12 +47,7 @@ def file_system_of(int fd):
 cdef class FileCore:
     """An open file, which is closed when it is told to and its last user has left.
 
-    Parameters
-    ----------
-    fd : int
-        A descriptor, which is this object's own from now on; -1: it is closed from the start.
-    name : str
-        For messages.
+    The descriptor is this object's own from now on; -1: it is closed from the start.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -113,15 +101,8 @@ cdef class FileCore:
     def close(self, bint alone=False):
         """Close the file, as soon as no call uses it.  Closing twice is allowed.
 
-        Parameters
-        ----------
-        alone : bool
-            No other thread lives, as in a forked child: those that used the file never leave.
-
-        Raises
-        ------
-        OSError
-            The file system has failed; the file is closed.
+        `alone`: no other thread lives, as in a forked child, and those that used it never leave.
+        Where the file system fails, the file is closed all the same.
         """
         self.is_closed = True
         if alone or self.n_users == 0:
@@ -130,43 +111,14 @@ cdef class FileCore:
     # -- bytes -------------------------------------------------------------------------------
 
     def read(self, index_t length, index_t offset):
-        """Read bytes: all that there are, up to a length.
-
-        Parameters
-        ----------
-        length, offset : int
-
-        Returns
-        -------
-        bytes
-            Fewer than `length` at the end of the file only.
-
-        Raises
-        ------
-        OSError, ClosedError
-        """
+        """Read bytes: all that there are, up to a length."""
         cdef index_t done
         data = PyBytes_FromStringAndSize(NULL, length)
         done = self._read(PyBytes_AS_STRING(data), length, offset)
         return data if done == length else data[:done]
 
     def read_into(self, target, index_t offset):
-        """Read bytes to where they belong: all that there are, up to the length of the target.
-
-        Parameters
-        ----------
-        target : writable bytes-like
-        offset : int
-
-        Returns
-        -------
-        int
-            Bytes that were read: fewer than wanted at the end of the file only.
-
-        Raises
-        ------
-        OSError, ClosedError
-        """
+        """Read bytes to where they belong, up to the length of the target; return their number."""
         cdef Py_buffer view
         PyObject_GetBuffer(target, &view, PyBUF_WRITABLE)
         try:
@@ -196,17 +148,7 @@ cdef class FileCore:
         return done
 
     def write(self, data, index_t offset):
-        """Write bytes, all of them.
-
-        Parameters
-        ----------
-        data : bytes-like
-        offset : int
-
-        Raises
-        ------
-        OSError, ClosedError
-        """
+        """Write bytes, all of them."""
         cdef Py_buffer view
         cdef int fd = self.enter(), failure
         cdef index_t done = 0
@@ -229,6 +171,27 @@ cdef class FileCore:
         finally:
             self.leave()
 
+    cdef int _do(self, action_t action, off_t offset, off_t length) except -1:
+        """Do something to a range of the file; returns 0, or an errno."""
+        cdef int fd = self.enter(), failure
+        try:
+            while True:
+                with nogil:
+                    failure = action(fd, offset, length)
+                if failure != EINTR:
+                    break
+                PyErr_CheckSignals()
+        finally:
+            self.leave()
+        return failure
+
+    cdef int _must(self, action_t action, off_t length) except -1:
+        """Do something to the file; a failure is an OSError."""
+        cdef int failure = self._do(action, 0, length)
+        if failure:
+            raise OSError(failure, os.strerror(failure))
+        return 0
+
     @property
     def length(self):
         """Bytes of the file."""
@@ -244,142 +207,40 @@ cdef class FileCore:
         return about.st_size
 
     def truncate(self, index_t length):
-        """Give the file another length.
-
-        Parameters
-        ----------
-        length : int
-
-        Raises
-        ------
-        OSError, ClosedError
-        """
-        cdef int fd = self.enter(), failure = EINTR
-        try:
-            while failure == EINTR:
-                with nogil:
-                    failure = c_errno if ftruncate(fd, length) else 0
-                if failure == EINTR:
-                    PyErr_CheckSignals()
-        finally:
-            self.leave()
-        if failure:
-            raise OSError(failure, os.strerror(failure))
+        """Give the file another length."""
+        self._must(cut_off, length)
 
     def datasync(self):
-        """Bring the bytes to the disk.
-
-        Raises
-        ------
-        OSError, ClosedError
-        """
-        cdef int fd = self.enter(), failure
-        try:
-            with nogil:
-                failure = xa_datasync(fd)
-        finally:
-            self.leave()
-        if failure:
-            raise OSError(failure, os.strerror(failure))
+        """Bring the bytes to the disk."""
+        self._must(bring, 0)
 
     # -- disk space: 0, or an errno, EOPNOTSUPP where the file system cannot ------------------
 
     def exceeds_disk(self, index_t length):
-        """Tell whether the whole disk is smaller than so many bytes; not said of less than 1 GiB.
-
-        Parameters
-        ----------
-        length : int
-
-        Returns
-        -------
-        bool
-        """
-        cdef int fd = self.enter()
-        cdef bint exceeds
-        try:
-            with nogil:
-                exceeds = xa_exceeds_disk(fd, length)
-        finally:
-            self.leave()
-        return exceeds
-
-    cdef int _change(self, change_t change, off_t offset, off_t length) except -1:
-        """Change a range of the file; returns 0, or an errno."""
-        cdef int fd = self.enter(), failure
-        try:
-            with nogil:
-                failure = change(fd, offset, length)
-        finally:
-            self.leave()
-        return failure
+        """Tell whether the whole disk is smaller than so many bytes; not said of less than 1 GiB."""
+        return bool(self._do(exceeds, 0, length))
 
     def lengthen(self, index_t offset, index_t length):
-        """Extend the file by zeros that have their disk space.
-
-        Parameters
-        ----------
-        offset, length : int
-
-        Returns
-        -------
-        int
-            0, or an errno.
-        """
-        return self._change(xa_lengthen, offset, length)
+        """Extend the file by zeros that have their disk space."""
+        return self._do(xa_lengthen, offset, length)
 
     def reserve(self, index_t offset, index_t length):
-        """Give the pages of a range their disk space; what is there stays.
-
-        Parameters
-        ----------
-        offset, length : int
-
-        Returns
-        -------
-        int
-            0, or an errno.
-        """
-        return self._change(xa_reserve, offset, length)
+        """Give the pages of a range their disk space; what is there stays."""
+        return self._do(xa_reserve, offset, length)
 
     def punch(self, index_t offset, index_t length):
-        """Make the pages that lie in a range a hole, which reads as zeros.
-
-        Parameters
-        ----------
-        offset, length : int
-
-        Returns
-        -------
-        int
-            0, or an errno.
-        """
-        return self._change(xa_punch, offset, length)
+        """Make the pages that lie in a range a hole, which reads as zeros."""
+        return self._do(xa_punch, offset, length)
 
     def zero(self, index_t offset, index_t length):
-        """Make a range zeros, without writing them; its disk space stays.
-
-        Parameters
-        ----------
-        offset, length : int
-
-        Returns
-        -------
-        int
-            0, or an errno.
-        """
-        return self._change(xa_zero, offset, length)
+        """Make a range zeros, without writing them; its disk space stays."""
+        return self._do(xa_zero, offset, length)
 
     def write_back_ends(self, index_t start, index_t stop, bint wait):
         """Write the pages around both ends of a range: begin with it, or wait until it is done.
 
         The system can part pages that it keeps as one (see `populate_ends`) where they are written.
         So this comes before a hole is made of the range.
-
-        Parameters
-        ----------
-        start, stop : int
-        wait : bool
         """
         cdef off_t page = sysconf(_SC_PAGESIZE)
         cdef off_t first = (start + page - 1) & -page, last = stop & -page
@@ -400,3 +261,15 @@ cdef class FileCore:
             return xa_filesystem(fd)
         finally:
             self.leave()
+
+
+cdef int cut_off(int fd, off_t offset, off_t length) noexcept nogil:
+    return c_errno if ftruncate(fd, length) else 0
+
+
+cdef int bring(int fd, off_t offset, off_t length) noexcept nogil:
+    return xa_datasync(fd)
+
+
+cdef int exceeds(int fd, off_t offset, off_t length) noexcept nogil:
+    return xa_exceeds_disk(fd, length)

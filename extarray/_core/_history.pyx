@@ -37,13 +37,7 @@ cdef index_t DROP_FACTOR = 256, DROP_FLOOR = 16384
 
 
 cdef class History:
-    """The segments of a grid of chunks, and what the grid has come to.
-
-    Parameters
-    ----------
-    grid : sequence of int
-        Extents of the initial grid, in chunks, each at least 0.
-    """
+    """The segments of a grid of chunks, and what the grid has come to."""
 
     def __cinit__(self, grid):
         cdef index_t extent, last
@@ -277,19 +271,8 @@ cdef class History:
         return True
 
     def _growth(self, segment):
-        """Return what a segment made of the grid.
-
-        Parameters
-        ----------
-        segment : int
-            In [0, segments).
-
-        Returns
-        -------
-        axis, side : int
-            What grew; the side is 0 for the end and 1 for the start.
-        start, stop : tuple of int
-            The grid after it, as a box of chunk indices, counted as they are now.
+        """Return what a segment made of the grid: the axis and the side that grew (0: the end, 1: the
+        start), and the start and the stop of the grid after it, in chunk indices as they are now.
 
         Examples
         --------
@@ -391,17 +374,7 @@ def mark_of(History self not None):
 
 
 def roll_back(History self not None, mark):
-    """Undo all growth since `mark_of`; for a growth that failed before its commit.
-
-    Parameters
-    ----------
-    mark : object
-        What `mark_of` returned.
-
-    Examples
-    --------
-    See `mark_of`.
-    """
+    """Undo all growth since `mark_of`; for a growth that failed before its commit."""
     cdef axial_t *s = &self.state
     cdef const record_t *last
     cdef side_t *own
@@ -420,18 +393,8 @@ def roll_back(History self not None, mark):
 
 
 def record_at(History self not None, segment):
-    """Return the record of a segment in the growth log: its axis, its side, and the grid before it.
-
-    Parameters
-    ----------
-    segment : int
-        In [0, segments).
-
-    Returns
-    -------
-    axis, side : int
-        The side is 0 for the end and 1 for the start.
-    grid : tuple of int
+    """Return the record of a segment in the growth log: its axis, its side (0: the end, 1: the
+    start), and the grid before it.
 
     Examples
     --------
@@ -451,19 +414,8 @@ def record_at(History self not None, segment):
 def with_axis(History self not None, position):
     """Return the axial vectors with one axis more, along which every chunk has index 0.
 
-    Parameters
-    ----------
-    position : int
-        Of the new axis, in [0, ndim].
-
-    Returns
-    -------
-    Axial
-        With the same segments, and the same address for every chunk.
-
-    Notes
-    -----
-    O(E k log E) for E segments.  These vectors stay as they are: who reads by them may go on.
+    They have the same segments, and the same address for every chunk.  O(E k log E) for E segments.
+    These vectors stay as they are: who reads by them may go on.
 
     Examples
     --------
@@ -500,23 +452,10 @@ def replay_log(
     type kind not None, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
     const index_t[:, :] grids not None, grid
 ):
-    """Return the axial vectors from a growth log.
+    """Return the axial vectors, of a `kind` that derives from `History`, from a growth log.
 
-    Parameters
-    ----------
-    kind : type
-        `History`, or a class that derives from it.
-    axes, sides : (n,) array of uint8
-        Axis of each segment, and its side: 0 for the end, 1 for the start.
-    grids : (n, k) array of int64
-        Grid before each segment, each contiguous.
-    grid : sequence of int
-        Grid after the last.
-
-    Raises
-    ------
-    CorruptError
-        The log is no history of growth.
+    The log has the axis of each segment, its side (0: the end, 1: the start), the grid before it,
+    and at last the grid after all.  One that is no history of growth is a `CorruptError`.
 
     Examples
     --------
@@ -542,14 +481,9 @@ def replay_more(
     History self not None, const uint8_t[:] axes not None, const uint8_t[:] sides not None,
     const index_t[:, :] grids not None, grid
 ):
-    """Replay the segments that a growth log has gained.
+    """Replay the segments that a growth log, as for `replay_log`, has gained.
 
-    Parameters are those of `replay_log`; the first segment given follows the last one known.
-
-    Raises
-    ------
-    CorruptError
-        The log is no history of growth; nothing has changed.
+    The first one given follows the last one known.  On an error nothing has changed.
 
     Examples
     --------

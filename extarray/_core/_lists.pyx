@@ -49,18 +49,7 @@ cdef enum:
 # -- what Python asks ----------------------------------------------------------------------------
 
 def in_bounds(cnp.ndarray indices not None, index_t extent):
-    """Tell whether all indices are possible on an axis.
-
-    Parameters
-    ----------
-    indices : ndarray
-        Of integers of any kind; those of intp are looked at without any call of NumPy's.
-    extent : int
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether all indices, integers of any kind, are possible on an axis."""
     cdef index_t n = indices.size
     cdef bint found
     if (
@@ -82,19 +71,9 @@ cdef struct strided_t:
 
 
 def true_places(cnp.ndarray mask not None, index_t most):
-    """The true places of a mask, if they are few.
+    """Return the numbers of the true places of a mask in C order, or None: they are more than `most`.
 
-    Parameters
-    ----------
-    mask : ndarray of bool
-        Others may change it meanwhile: it is read once.
-    most : int
-        So many at most.
-
-    Returns
-    -------
-    (n,) array of int64, or None
-        Their numbers in C order, rising; None: they are more.
+    Others may change the mask meanwhile: it is read once.
     """
     cdef strided_t m
     cdef int d
@@ -144,17 +123,24 @@ cdef index_t find_places(const strided_t *m, int64_t *place, index_t most) noexc
             total += n
             first += XA_BLOCK
         number += m.count[last]
-        d = last - 1
-        while d >= 0:
-            at[d] += 1
-            row += m.step[d]
-            if at[d] < m.count[d]:
-                break
-            row -= m.count[d] * m.step[d]
-            at[d] = 0
-            d -= 1
-        if d < 0:
+        if not next_row(last, at, m.count, m.step, &row):
             return total
+
+
+cdef inline bint next_row(
+    int last, index_t *at, const index_t *count, const index_t *step, const uint8_t **row
+) noexcept nogil:
+    """Go to the next row along the last axis of a mask, in C order, unless this one is the last."""
+    cdef int d = last - 1
+    while d >= 0:
+        at[d] += 1
+        row[0] += step[d]
+        if at[d] < count[d]:
+            return True
+        row[0] -= count[d] * step[d]
+        at[d] = 0
+        d -= 1
+    return False
 
 
 # -- points --------------------------------------------------------------------------------------
@@ -464,16 +450,7 @@ cdef index_t rank_rows(const mask_t *m) noexcept nogil:
             rank[i] = total
             total += xa_count(row + piece.position * m.step[last], m.step[last], piece.count)
         rank += m.n_pieces[last]
-        d = last - 1
-        while d >= 0:
-            at[d] += 1
-            row += m.step[d]
-            if at[d] < m.count[d]:
-                break
-            row -= m.count[d] * m.step[d]
-            at[d] = 0
-            d -= 1
-        if d < 0:
+        if not next_row(last, at, m.count, m.step, &row):
             return total
 
 

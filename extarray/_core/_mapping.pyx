@@ -297,29 +297,30 @@ cdef bint touched_get(const touched_t *root, index_t address) noexcept nogil:
     return (xa_load_bits(&leaf[address >> 6]) >> (address & 63)) & 1
 
 
+cdef void *there(void **slot, size_t n, size_t size) noexcept nogil:
+    """Return what a slot points to, which is made if it is not there; NULL: no memory."""
+    cdef void *found = xa_load_pointer(slot)
+    if found == NULL:
+        found = calloc(n, size)
+        if found != NULL:
+            found = xa_publish(slot, found)
+    return found
+
+
 cdef void touched_set(touched_t *root, index_t address) noexcept nogil:
     # From 2**39 chunks on, and without memory, a chunk stays unknown.
     cdef index_t high = address >> (LEAF_BITS + NODE_BITS)
-    cdef node_t *node
-    cdef uint64_t *leaf
     cdef index_t middle = (address >> LEAF_BITS) & ((1 << NODE_BITS) - 1)
-    if high >= 1 << ROOT_BITS:
+    cdef node_t *node = NULL
+    cdef uint64_t *leaf = NULL
+    if high < 1 << ROOT_BITS:
+        node = <node_t *> there(<void **> &root.node[high], 1, sizeof(node_t))
+    if node != NULL:
+        leaf = <uint64_t *> there(
+            <void **> &node.leaf[middle], 1 << (LEAF_BITS - 6), sizeof(uint64_t))
+    if leaf == NULL:
         xa_or_bits(&root.missed, 1)
         return
-    node = <node_t *> xa_load_pointer(<void **> &root.node[high])
-    if node == NULL:
-        node = <node_t *> calloc(1, sizeof(node_t))
-        if node == NULL:
-            xa_or_bits(&root.missed, 1)
-            return
-        node = <node_t *> xa_publish(<void **> &root.node[high], node)
-    leaf = <uint64_t *> xa_load_pointer(<void **> &node.leaf[middle])
-    if leaf == NULL:
-        leaf = <uint64_t *> calloc(1 << (LEAF_BITS - 6), sizeof(uint64_t))
-        if leaf == NULL:
-            xa_or_bits(&root.missed, 1)
-            return
-        leaf = <uint64_t *> xa_publish(<void **> &node.leaf[middle], leaf)
     address &= (1 << LEAF_BITS) - 1
     xa_or_bits(&leaf[address >> 6], <uint64_t> 1 << (address & 63))
 
@@ -379,22 +380,8 @@ cdef class Counter:
     def file(int fd, size_t offset, bint mapped):
         """Make a counter in a file: 8 bytes, the lowest first, at a multiple of 8.
 
-        Parameters
-        ----------
-        fd : int
-            Open descriptor; the counter duplicates it where it does not map.
-        offset : int
-        mapped : bool
-            Look through a mapping, which is one load, or by a system call.
-
-        Returns
-        -------
-        Counter
-
-        Raises
-        ------
-        OSError
-            The file cannot be mapped.
+        It looks through a mapping, which is one load, or (not `mapped`) by system calls on a
+        duplicate of the descriptor.
         """
         cdef Counter self = Counter.__new__(Counter)
         cdef size_t page = os.sysconf("SC_PAGE_SIZE")
@@ -450,26 +437,10 @@ cdef class Region:
 
     @staticmethod
     def file(int fd, size_t length, bint writable, bint mapped):
-        """Make the region of a file.
+        """Make the region of a file, whose descriptor it duplicates.
 
-        Parameters
-        ----------
-        fd : int
-            Open descriptor; the region duplicates it.
-        length : int
-            Bytes that the window must hold at least.
-        writable, mapped : bool
-
-        Returns
-        -------
-        Region
-
-        Raises
-        ------
-        OSError
-            The file cannot be mapped.
-        ReserveError
-            A MemoryError: no address space.
+        The window holds `length` bytes at least.  An OSError: the file cannot be mapped; a
+        `ReserveError`: there is no address space.
         """
         cdef Region self = Region.__new__(Region)
         about = os.fstat(fd)
@@ -486,22 +457,8 @@ cdef class Region:
 
     @staticmethod
     def memory(size_t length):
-        """Make an anonymous region, for `length` bytes and growth.
-
-        Parameters
-        ----------
-        length : int
-            Bytes that the window must hold at least.
-
-        Returns
-        -------
-        Region
-
-        Raises
-        ------
-        ReserveError
-            A MemoryError: no address space.
-        """
+        """Make an anonymous region, for `length` bytes and growth; without address space it is a
+        `ReserveError`."""
         cdef Region self = Region.__new__(Region)
         self._map(generous(max(64 * GIB, 4 * physical_memory()), length), max(length, HUGE),
                   MAP_PRIVATE | MAP_ANONYMOUS, PROT_NONE)
@@ -567,9 +524,7 @@ cdef class Region:
 
         Other regions may show them too: of the other handles of a file, and older ones.
         """
-        cdef const window_t *window = self.here.next
-        if meets(&self.here, first, last):
-            return True
+        cdef const window_t *window = &self.here
         while is_one_file(window, &self.here):
             if meets(window, first, last):
                 return True
@@ -582,30 +537,12 @@ cdef class Region:
         return False
 
     def holds(self, size_t length):
-        """Tell whether the window holds `length` bytes (a plain file always does).
-
-        Parameters
-        ----------
-        length : int
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether the window holds `length` bytes (a plain file always does)."""
         return self.base == NULL or length <= self.window
 
     def commit(self, size_t length):
-        """Open the first `length` bytes of anonymous memory.
-
-        Parameters
-        ----------
-        length : int
-
-        Raises
-        ------
-        ReserveError
-            A MemoryError: no memory, or the window is exhausted.
-        """
+        """Open the first `length` bytes of anonymous memory; a `ReserveError` where there is none,
+        or the window is exhausted."""
         if length <= self.committed:
             return
         length = (length + HUGE - 1) & ~(HUGE - 1)
@@ -619,19 +556,10 @@ cdef class Region:
                 "array in a file instead")
         self.committed = length
 
+    # These three return 0, or an errno where there is no space.
+
     def populate(self, size_t start, size_t length):
-        """Map the pages of a part of a mapped file, so that a load finds them.
-
-        Parameters
-        ----------
-        start, length : int
-            Bytes.
-
-        Returns
-        -------
-        int
-            0, or an errno: there is no space.
-        """
+        """Map the pages of a part of a mapped file, so that a load finds them."""
         cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
         cdef int failure
         with nogil:
@@ -639,18 +567,8 @@ cdef class Region:
         return failure
 
     def populate_alone(self, size_t start, size_t stop):
-        """Map pages for stores at both ends of a part of a mapped file, which has its disk space.
-
-        Parameters
-        ----------
-        start, stop : int
-            Bytes.
-
-        Returns
-        -------
-        int
-            0, or an errno: there is no space, see `populate_ends`.
-        """
+        """Map pages for stores at both ends of a part of a mapped file, which has its disk space; see
+        `populate_ends`."""
         cdef int failure
         with nogil:
             failure = populate_alone(self.base, start, stop)
@@ -658,18 +576,7 @@ cdef class Region:
 
     def populate_whole(self, size_t start, size_t stop):
         """Map pages for stores to all of a part of a mapped file: a hole gets its space, and what is
-        there stays, also what others write meanwhile.
-
-        Parameters
-        ----------
-        start, stop : int
-            Bytes.
-
-        Returns
-        -------
-        int
-            0, or an errno: EOPNOTSUPP where the system does not do this, or else there is no space.
-        """
+        there stays, also what others write meanwhile.  EOPNOTSUPP where the system does not do this."""
         cdef size_t low = start & ~(<size_t> sysconf(_SC_PAGESIZE) - 1)
         cdef int failure
         with nogil:
@@ -677,13 +584,7 @@ cdef class Region:
         return failure
 
     def discard(self, size_t start, size_t stop):
-        """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them.
-
-        Parameters
-        ----------
-        start, stop : int
-            Inside what was committed.
-        """
+        """Zero the bytes start ... stop - 1 of anonymous memory, and let the system have them."""
         cdef size_t page = os.sysconf("SC_PAGE_SIZE")
         cdef size_t low = (start + page - 1) & ~(page - 1), high = stop & ~(page - 1)
         if stop > self.committed:
@@ -701,10 +602,6 @@ cdef class Region:
 
         For views of what the file is about to lose: a load beyond its end would be a SIGBUS.  The
         page in which `start` lies stays.
-
-        Parameters
-        ----------
-        start : int
         """
         cdef size_t page = os.sysconf("SC_PAGE_SIZE")
         cdef size_t low = (start + page - 1) & ~(page - 1)
@@ -715,14 +612,8 @@ cdef class Region:
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0)
 
     def fill(self, const unsigned char[::1] pattern not None, size_t start, size_t stop):
-        """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory.
-
-        Parameters
-        ----------
-        pattern : bytes
-        start, stop : int
-            A whole number of patterns apart, inside what was committed.
-        """
+        """Repeat a pattern over the bytes start ... stop - 1 of anonymous memory, a whole number of
+        patterns."""
         cdef size_t n = pattern.shape[0], done, piece
         if stop <= start:
             return
@@ -760,13 +651,7 @@ cdef class Users:
         self.epochs = deque([self.last])
 
     def turn(self):
-        """End an epoch: who takes up the bounds from now on knows the cut.
-
-        Returns
-        -------
-        int
-            Its number.
-        """
+        """End an epoch, and return its number: who takes up the bounds from now on knows the cut."""
         cdef Epoch fresh = Epoch.__new__(Epoch)
         fresh.number = self.last.number + 1
         self.epochs.append(fresh)
@@ -774,17 +659,7 @@ cdef class Users:
         return fresh.number - 1
 
     def are_left(self, index_t number):
-        """Tell whether there are users of an epoch, or of one before.
-
-        Parameters
-        ----------
-        number : int
-            Of an epoch that has ended.
-
-        Returns
-        -------
-        bool
-        """
+        """Tell whether there are users of an epoch that has ended, or of one before."""
         cdef Epoch first = self.epochs[0]
         while first.n_users == 0 and first is not self.last:
             self.epochs.popleft()

@@ -33,20 +33,11 @@ cdef class Parts:
         Bytes of the file from one element of a part to the next, along each axis.
     axes : sequence of k ints
         Axes by rising stride of the chunks.
-    itemsize : int
-        Bytes of an element.
     gaps : bool
         Whether bytes between the elements may be moved, too: for reading.
-
-    Attributes
-    ----------
-    offsets : (n,) array of int64
-    nbytes : (n,) array of int64
-        Bytes of each part in the buffer.
-    n_runs : (n,) array of int64
-        Runs of bytes in the file that each part is made of.
     """
 
+    # Of each part: where it begins, its bytes in the buffer, and the runs of bytes in the file.
     cdef readonly object offsets, nbytes, n_runs
     cdef const index_t[::1] offset
     cdef const int32_t[:, ::1] piece
@@ -122,17 +113,9 @@ cdef class Parts:
         return size
 
     def runs(self, Py_ssize_t first, Py_ssize_t stop):
-        """Runs of bytes in the file that some parts are made of.
+        """Return the runs of bytes in the file that parts first ... stop - 1 are made of.
 
-        Parameters
-        ----------
-        first, stop : int
-            Parts; the last is not one of them.
-
-        Returns
-        -------
-        lengths, displacements : list of int
-            In bytes, by rising displacement; neighbours are joined.
+        They are two lists, lengths and displacements, by rising displacement; neighbours are joined.
         """
         cdef index_t count[MAX_NDIM]
         cdef index_t stride[MAX_NDIM]
@@ -174,20 +157,10 @@ cdef class Parts:
         self, Py_ssize_t first, Py_ssize_t stop, cnp.ndarray buffer not None,
         cnp.ndarray values not None, bint write, bint stream
     ):
-        """Move elements of some parts between the buffer and an array.
+        """Move parts first ... stop - 1 from the buffer to an array or (`write`) from it.
 
-        Parameters
-        ----------
-        first, stop : int
-            Parts; the last is not one of them.
-        buffer : ndarray of uint8
-            Contiguous; the parts follow each other in it.
-        values : ndarray
-            The elements of the box, one axis for each of the array; with any strides.
-        write : bool
-            From the array to the buffer; else the other way.
-        stream : bool
-            Store past the caches.
+        They follow each other in the buffer, which is contiguous.  `values` are the elements of the
+        box, with any strides.  What is read may be stored past the caches (`stream`).
         """
         cdef index_t count[MAX_NDIM]
         cdef index_t stride[MAX_NDIM]

@@ -99,13 +99,7 @@ cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
 
 @cython.final
 cdef class Trust:
-    """The chunks that need not be compared with their checksums any more, by whatever object.
-
-    Parameters
-    ----------
-    n_stored : int
-        Chunks that there were before; later ones are of this session.
-    """
+    """The chunks that need not be compared with their checksums any more, by whatever object."""
 
     def __cinit__(self, index_t n_stored):
         self.known = Touched()

@@ -83,6 +83,14 @@ static inline void xa_square_16(char *d, xa_index ds, const char *s, xa_index ss
 
 /* One element of any size.  A call of memcpy for each would cost more than the bytes: what two
  * vectors or two words have is moved as such, which may overlap. */
+#define XA_COPY_ENDS(T)                                                                           \
+    {                                                                                             \
+        T v, w;                                                                                   \
+        memcpy(&v, s, sizeof v);                                                                  \
+        memcpy(&w, s + size - (xa_index) sizeof w, sizeof w);                                     \
+        memcpy(d, &v, sizeof v);                                                                  \
+        memcpy(d + size - (xa_index) sizeof w, &w, sizeof w);                                     \
+    }
 static inline void xa_copy_element(char *d, const char *s, xa_index size)
 {
     if (size > 4 * XA_VECTOR) {
@@ -95,28 +103,22 @@ static inline void xa_copy_element(char *d, const char *s, xa_index size)
         }
         memcpy(&v, s + size - XA_VECTOR, sizeof v);
         memcpy(d + size - XA_VECTOR, &v, sizeof v);
-    } else if (size >= 8) {
-        uint64_t v, w;
-        memcpy(&v, s, sizeof v);
-        memcpy(&w, s + size - 8, sizeof w);
-        memcpy(d, &v, sizeof v);
-        memcpy(d + size - 8, &w, sizeof w);
-    } else if (size >= 4) {
-        uint32_t v, w;
-        memcpy(&v, s, sizeof v);
-        memcpy(&w, s + size - 4, sizeof w);
-        memcpy(d, &v, sizeof v);
-        memcpy(d + size - 4, &w, sizeof w);
-    } else if (size >= 2) {
-        uint16_t v, w;
-        memcpy(&v, s, sizeof v);
-        memcpy(&w, s + size - 2, sizeof w);
-        memcpy(d, &v, sizeof v);
-        memcpy(d + size - 2, &w, sizeof w);
-    } else if (size) {
-        *d = *s;
-    }
+    } else if (size >= 8) XA_COPY_ENDS(uint64_t)
+    else if (size >= 4) XA_COPY_ENDS(uint32_t)
+    else if (size >= 2) XA_COPY_ENDS(uint16_t)
+    else if (size) *d = *s;
 }
+
+/* Call one of the functions NAME_1 to NAME_16 by the `size` of an element, or do what serves all. */
+#define XA_BY_SIZE(NAME, ARGUMENTS, ANY)                                                          \
+    switch (size) {                                                                               \
+    case 1: NAME##_1 ARGUMENTS; break;                                                            \
+    case 2: NAME##_2 ARGUMENTS; break;                                                            \
+    case 4: NAME##_4 ARGUMENTS; break;                                                            \
+    case 8: NAME##_8 ARGUMENTS; break;                                                            \
+    case 16: NAME##_16 ARGUMENTS; break;                                                          \
+    default: ANY;                                                                                 \
+    }
 
 /* Elements of a rectangle, one by one: its rows and columns that fill no square. */
 static inline void xa_transpose_edge(char *d, xa_index ds, const char *s, xa_index ss, xa_index na,
@@ -176,14 +178,8 @@ static void xa_transpose(char *d, xa_index ds, const char *s, xa_index ss, xa_in
             const xa_index m = nb - b < line ? nb - b : line;
             char *to = d + b * ds + a * size;
             const char *from = s + a * ss + b * size;
-            switch (size) {
-            case 1: xa_transpose_lines_1(to, ds, from, ss, n, m); break;
-            case 2: xa_transpose_lines_2(to, ds, from, ss, n, m); break;
-            case 4: xa_transpose_lines_4(to, ds, from, ss, n, m); break;
-            case 8: xa_transpose_lines_8(to, ds, from, ss, n, m); break;
-            case 16: xa_transpose_lines_16(to, ds, from, ss, n, m); break;
-            default: xa_transpose_edge(to, ds, from, ss, n, m, size);
-            }
+            XA_BY_SIZE(xa_transpose_lines, (to, ds, from, ss, n, m),
+                       xa_transpose_edge(to, ds, from, ss, n, m, size))
         }
     }
 }

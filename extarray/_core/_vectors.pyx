@@ -18,9 +18,6 @@ be absurdly large against the number of their records are searched.
 
 import operator
 
-
-import operator
-
 import numpy as np
 
 from cpython.long cimport PyLong_CheckExact

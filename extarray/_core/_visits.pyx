@@ -12,8 +12,8 @@ from libc.string cimport memset
 
 from ._vectors cimport address_of
 from ._copy cimport (
-    GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, reach, read_bytes,
-    stage_of, worker_t, write_bytes,
+    GAP_BYTES, GAP_FACTOR, PIECE, THROUGH_FILE, copy_block, end_stream, layout_t, move_bytes, reach,
+    stage_of, worker_t,
 )
 from ._types cimport MAX_NDIM, index_t
 
@@ -119,9 +119,7 @@ cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
     if v.kind == MARK:
         memset(v.marks + place // L.itemsize, 1, max(v.size // L.itemsize, <index_t> 1))
         return 0
-    if q.write:
-        return write_bytes(L.fd, user, v.size, v.place_in_file + q.offset + place)
-    return read_bytes(L.fd, user, v.size, v.place_in_file + q.offset + place)
+    return move_bytes(L.fd, user, v.size, v.place_in_file + q.offset + place, q.write)
 
 
 cdef int do_loops(const visit_t *v, int level, index_t at, char *user) noexcept nogil:
@@ -317,7 +315,7 @@ cdef int through_file(visit_t *v, worker_t *w, index_t at, char *user) noexcept 
     v.place_in_file += low
     dense = span <= GAP_BYTES or span <= GAP_FACTOR * items * v.size
     if dense and not q.write:
-        failure = read_bytes(L.fd, v.chunk, span, v.place_in_file)
+        failure = move_bytes(L.fd, v.chunk, span, v.place_in_file, False)
         if failure:
             return failure
         v.chunk += q.offset
@@ -358,11 +356,9 @@ cdef int move_runs(const visit_t *v, index_t n, index_t gap) noexcept nogil:
                 stop = i
         if q.write:
             stop = min(stop, first + most)
-            failure = write_bytes(
-                q.layout.fd, v.chunk + first * size, (stop - first) * size, v.place_in_file + first * size)
-        else:
-            failure = read_bytes(
-                q.layout.fd, v.chunk + first * size, (stop - first) * size, v.place_in_file + first * size)
+        failure = move_bytes(
+            q.layout.fd, v.chunk + first * size, (stop - first) * size,
+            v.place_in_file + first * size, q.write)
         first = stop
     return failure
 
