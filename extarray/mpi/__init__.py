@@ -21,12 +21,12 @@ files; `GlobalArray` has its elements in the memory of all ranks.  From the top 
     The elements of a `ParallelArray`, read and written by all ranks together or by one.
 ``rank_io``
     Transfers of one rank, through MPI-IO or by its own engine; additions under a lock.
-``patches``
-    Hyperslabs: the parts of a selection in the memory of each rank; ghosts.  Pure functions.
 ``file_views``
     A file view, a staging buffer, and rounds that all ranks make together.
 ``file_parts``
     The parts of a transfer in the order of the file.
+``patches``
+    Hyperslabs: the parts of a selection in the memory of each rank; ghosts.  Pure functions.
 ``replica``
     The store of the ranks that commit nothing.
 ``zones``

@@ -24,6 +24,7 @@ from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
 from extarray.mpi.parallel_io import ParallelIO
+from extarray.mpi.rank_io import extents_together
 from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
 from extarray.mpi.runtime import agreed, is_agreed, leave_together, portable, received
 from extarray.mpi.zones import shifted
@@ -241,7 +242,7 @@ class ParallelArray(ParallelIO):
     def _as_local(self, local: Any, ranges: list[list[slice]], kind: str) -> NDArray[Any]:
         """Check the part of a rank in an append."""
         values = np.asarray(local)
-        extents = tuple(sum(r.stop - r.start for r in some) for some in ranges)
+        extents = extents_together(ranges)
         wanted = extents if kind == "block" else (math.prod(extents),)
         if values.shape != wanted:
             raise ShapeError(

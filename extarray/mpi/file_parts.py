@@ -18,6 +18,7 @@ from extarray._core._parts import Parts
 from extarray.common.errors import BoundsError
 from extarray.common.limits import limits
 from extarray.grid.order import positions
+from extarray.mpi.patches import Hyperslab
 from extarray.selection.factors import Points, Progression
 from extarray.selection.masks import Trues
 
@@ -62,9 +63,9 @@ class FileParts(Protocol):
         write: bool,
         stream: bool,
     ) -> None:
-        """Move elements of parts first ... stop - 1 from the buffer to memory, or the other way.
+        """Move elements of parts first ... stop - 1 between the buffer and memory.
 
-        `stream` stores past the caches.
+        To the buffer if `write`, else the other way; `stream` stores past the caches.
         """
 
 
@@ -261,31 +262,16 @@ def query_jobs(
     if query.size == 0:
         return
     if query.is_box and query.field is None and layout.order in "CF":
-        yield from box_jobs(layout, *_as_box(query, values), write)
+        slab = Hyperslab.of_query(query)
+        # A view: only axes of one element come or go.
+        block = values.reshape((*slab.extents, *values.shape[len(slab.shape) :]))
+        forwards: tuple[Any, ...] = (*slab.flips, ...)
+        yield from box_jobs(layout, [[some] for some in slab.ranges], block[forwards], write)
         return
     for part, piece in _cut(query):
         inner: tuple[Any, ...] = (*part, ...)
         if piece.size:
             yield _listed(layout, piece, values[inner], write)
-
-
-def _as_box(query: Query, values: NDArray[Any]) -> tuple[list[list[range]], NDArray[Any]]:
-    """Return ranges of a query, and values with an axis for each of the array, forwards."""
-    ranges: list[list[range]] = []
-    dims = [factor.dims[0] for factor in query.factors if factor.dims]
-    # What is left has one element: np.newaxis.
-    view = values[(*(slice(None) if d in dims else 0 for d in range(len(query.shape))), ...)]
-    for factor in query.factors:
-        assert isinstance(factor, Progression)
-        start, step, count = factor.start, factor.step, factor.count
-        at = (slice(None),) * len(ranges)
-        if not factor.dims:
-            view = view[(*at, None)]
-        if step < 0:
-            view = view[(*at, slice(None, None, -1))]
-            start, step = start + (count - 1) * step, -step
-        ranges.append([range(start, start + count * step, step)])
-    return ranges, view
 
 
 def _cut(query: Query) -> Iterator[tuple[tuple[slice, ...], Query]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray.mpi.zones import Zone, Zones
+    from extarray.selection.query import Query
 
 
 __all__ = [
@@ -133,6 +134,11 @@ class Hyperslab(NamedTuple):
                 "integers and slices select a part here, no arrays: take part by part; lists of "
                 "points are taken by gather, scatter and scatter_acc, which only a GlobalArray has"
             )
+        return cls.of_query(query)
+
+    @classmethod
+    def of_query(cls, query: Query) -> Hyperslab:
+        """Return the hyperslab of a query of progressions alone."""
         ranges, flips = [], []
         for factor in query.factors:
             assert isinstance(factor, Progression)

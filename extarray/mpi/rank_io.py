@@ -31,7 +31,7 @@ from extarray.grid.chunking import grain
 from extarray.grid.tiles import tiles
 from extarray.mpi.file_parts import FileLayout, box_jobs, query_jobs
 from extarray.mpi.patches import Hyperslab
-from extarray.mpi.requests import scaled, spread, surely_cast
+from extarray.mpi.requests import as_elements, scaled, spread, surely_cast
 from extarray.mpi.zones import extents
 from extarray.selection.brackets import as_query
 from extarray.selection.factors import Progression
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from extarray.mpi.file_parts import Job
     from extarray.mpi.zones import Zone
 
-__all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "check_local"]
+__all__ = ["OwnEngine", "RankIO", "ThroughMPI", "Transfer", "accumulate", "extents_together"]
 
 # What a rank has of each axis: its zones are the outer product.
 _Ranges = list[list[slice]]
@@ -133,7 +133,9 @@ class ThroughMPI:
         query, fields, given = _parsed_write(array, selection, values)
         layout = self._layout()
         if fields is None:
-            block = _broadcast(array, query, given)
+            dtype = _dtype_of(array, query, None)
+            elements = as_elements(np.asarray(given), dtype.base)
+            block = spread(elements, (*query.shape, *dtype.shape))
             return Transfer(query_jobs(layout, query, block, True), True)
         records = np.empty(query.shape, dtype_of_fields(array.dtype, fields))
         records[...] = np.asarray(given)
@@ -145,7 +147,7 @@ class ThroughMPI:
 
     def reading_zones(self, ranges: _Ranges, out: NDArray[Any] | None) -> Transfer:
         """Plan to read zones into a 1-D array, one zone after the other."""
-        array, size = self._array, _size_of(ranges)
+        array, size = self._array, math.prod(extents_together(ranges))
         overlaps = out is not None and check_out(array, out, (size,), array.dtype)
         local = np.empty(size, array.dtype) if out is None or overlaps else out
         jobs, staged = self._zones(ranges, False)
@@ -162,7 +164,7 @@ class ThroughMPI:
 
     def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
         """Plan to write zones from a 1-D array."""
-        values = check_local(ranges, local)
+        values = _check_local(ranges, local)
         jobs, staged = self._zones(ranges, True)
         for place, box in _in_turn(ranges):
             staged[box] = values[place].reshape(staged[box].shape)
@@ -171,9 +173,7 @@ class ThroughMPI:
     def _zones(self, ranges: _Ranges, write: bool) -> tuple[Iterator[Job], NDArray[Any]]:
         """Make jobs between zones and an array that has the ranges of each axis side by side."""
         layout = self._layout()
-        staged = np.empty(
-            [sum(r.stop - r.start for r in some) for some in ranges], self._array.dtype
-        )
+        staged = np.empty(extents_together(ranges), self._array.dtype)
         if layout.order in "CF":
             steps = [[range(r.start, r.stop) for r in some] for some in ranges]
             return box_jobs(layout, steps, staged, write), staged
@@ -213,7 +213,7 @@ class OwnEngine:
 
     def reading_zones(self, ranges: _Ranges, out: NDArray[Any] | None) -> Transfer:
         """Plan to read zones into a 1-D array, one zone after the other."""
-        array, size = self._array, _size_of(ranges)
+        array, size = self._array, math.prod(extents_together(ranges))
         if out is not None:
             check_out(array, out, (size,), array.dtype)
 
@@ -227,7 +227,7 @@ class OwnEngine:
 
     def writing_zones(self, ranges: _Ranges, local: Any) -> Transfer:
         """Plan to write zones from a 1-D array."""
-        values = surely_cast(check_local(ranges, local), self._array.dtype)
+        values = surely_cast(_check_local(ranges, local), self._array.dtype)
         zones = zip(itertools.product(*ranges), _in_turn(ranges), strict=True)
         return self._filling(
             (zone, values[place].reshape(extents(box))) for zone, (place, box) in zones
@@ -328,31 +328,17 @@ def _dtype_of(array: ExtArray, query: Query, fields: list[str] | None) -> np.dty
     return array.dtype if query.field is None else query.field.dtype
 
 
-def _broadcast(array: ExtArray, query: Query, given: Any) -> NDArray[Any]:
-    """Broadcast values to a query, in the dtype that is stored."""
-    dtype = _dtype_of(array, query, None)
-    shape = (*query.shape, *dtype.shape)
-    block = np.asarray(given)
-    while block.ndim > len(shape):
-        block = block[0]  # NumPy, too, lets leading axes of length 1 go
-    if block.dtype != dtype.base:
-        cast = np.empty(block.shape, dtype.base)
-        cast[...] = block
-        block = cast
-    return np.broadcast_to(block, shape)
-
-
 # -- zones and blocks ----------------------------------------------------------------------------
 
 
-def _size_of(ranges: _Ranges) -> int:
-    """Count the elements of zones."""
-    return math.prod(sum(r.stop - r.start for r in some) for some in ranges)
+def extents_together(ranges: _Ranges) -> tuple[int, ...]:
+    """Return the extents of zones whose ranges of each axis lie side by side."""
+    return tuple(sum(r.stop - r.start for r in some) for some in ranges)
 
 
-def check_local(ranges: _Ranges, local: Any) -> NDArray[Any]:
+def _check_local(ranges: _Ranges, local: Any) -> NDArray[Any]:
     """Return the elements of zones, one zone after the other; raise where they do not fit."""
-    values, size = np.asarray(local), _size_of(ranges)
+    values, size = np.asarray(local), math.prod(extents_together(ranges))
     if values.shape != (size,):
         raise ShapeError(
             f"local data of shape {values.shape} do not fit: the zones of this rank have {size} "

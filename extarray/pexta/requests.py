@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from extarray.grid.tiles import Box
     from extarray.mpi import GlobalArray
-    from extarray.mpi.requests import Request as Transfer
+    from extarray.mpi.requests import Request as RankRequest
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
@@ -95,7 +95,7 @@ class Request:
         self._session = session
         self._g_a, self._moves, self._write = g_a, moves, write
         self._next = 0
-        self._under_way: tuple[_Move, Transfer] | None = None
+        self._under_way: tuple[_Move, RankRequest] | None = None
         self._error: Exception | None = None
         self._is_over = False
         self._number = session.count_transfer()

@@ -11,6 +11,10 @@ from mpi4py import MPI
 import extarray as xa
 from extarray.mpi import ParallelArray
 
+COLLECTIVE = (
+    *("read", "write", "read_zone", "write_zone", "distribute", "extend", "append", "append_zone"),
+    *("resize", "shrink", "reserve", "add_axis", "refresh", "flush", "close"),
+)
 comm = MPI.COMM_WORLD
 expected = np.arange(60.0).reshape(6, 10)
 
@@ -26,7 +30,7 @@ def equal(found, wanted):
 with xa.create(sys.argv[1], (6, 10), chunks=(2, 3), engine=sys.argv[2], comm=comm) as a:
     a.write(... if comm.rank == 0 else slice(0), expected if comm.rank == 0 else expected[:0])
     a.flush()
-    collective = {name: getattr(ParallelArray, name) for name in ("read", "write")}
+    collective = {name: getattr(ParallelArray, name) for name in COLLECTIVE}
     for name in collective:
         setattr(ParallelArray, name, refuse)
     for rank in range(comm.size):
