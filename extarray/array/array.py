@@ -34,7 +34,7 @@ from extarray.grid.policy import EXACT, decode_policy
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.selection import access_log, selections
-from extarray.selection.transfers import read_query, write_query
+from extarray.selection.execution import read_query, write_query
 from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:

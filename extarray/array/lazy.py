@@ -28,17 +28,17 @@ from extarray.common.errors import (
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
 from extarray.selection import selections
-from extarray.selection.factors import Points, Progression
-from extarray.selection.indexable import read_index, write_index
-from extarray.selection.parts import (
+from extarray.selection.axis_factors import (
     are_same,
     fingerprint,
     is_orthogonal,
     line_of,
 )
+from extarray.selection.execution import check_values, read_query, write_query
+from extarray.selection.factors import Points, Progression
+from extarray.selection.indexable import read_index, write_index
 from extarray.selection.placement import Placement, index_of_element
 from extarray.selection.query import Bounds, Query
-from extarray.selection.transfers import check_values, read_query, write_query
 from extarray.streaming.blocks import Source, write_exactly
 from extarray.streaming.dask import builds_graph, to_dask
 from extarray.streaming.elementwise import apart, stream
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from extarray.array.copies import AsType
     from extarray.grid.tiles import Box
-    from extarray.selection.parts import Part
+    from extarray.selection.axis_factors import AxisFactor
     from extarray.streaming.blocks import Line
 
 __all__ = ["LazyView", "everything"]
@@ -69,7 +69,7 @@ class LazyView(NumpyMixin):
     Parameters
     ----------
     array : ExtArray
-    parts : tuple
+    factors : tuple
         What is selected along each axis of the array.
     shape : tuple of int
 
@@ -123,12 +123,12 @@ class LazyView(NumpyMixin):
     _repeats: bool
     _held_of: LazyView | None  # of which this is what it was once
 
-    def __init__(self, array: Any, parts: Iterable[Part], shape: Sequence[int]) -> None:
+    def __init__(self, array: Any, factors: Iterable[AxisFactor], shape: Sequence[int]) -> None:
         self._array = array
         self._shape = tuple(shape)
         self._held_of = None
-        self._place = Placement.of(tuple(parts), array.origin, array._origin, self._shape)
-        array._check_axes(len(self._place.parts))
+        self._place = Placement.of(tuple(factors), array.origin, array._origin, self._shape)
+        array._check_axes(len(self._place.factors))
         self._repeats = self._place.repeats()
 
     @property
@@ -143,19 +143,19 @@ class LazyView(NumpyMixin):
                 str(self._array.path),
             )
         if zero != place.zero:
-            self._array._check_axes(len(place.parts))
+            self._array._check_axes(len(place.factors))
             # Growth at a start has shifted the indices; the view shows the same elements.
             self._place = place = place.moved(zero)
         return place
 
     @property
-    def _parts(self) -> tuple[Part, ...]:
-        """The parts by axis of the array, as its indices are now."""
-        return self._now.parts
+    def _factors(self) -> tuple[AxisFactor, ...]:
+        """The factors by axis of the array, as its indices are now."""
+        return self._now.factors
 
     @property
-    def _shown(self) -> dict[int, Part]:
-        """The parts by axis of the view."""
+    def _shown(self) -> dict[int, AxisFactor]:
+        """The factors by axis of the view."""
         return self._now.shown
 
     def _held(self) -> LazyView:
@@ -181,7 +181,7 @@ class LazyView(NumpyMixin):
         if array is self._array:
             return self
         place = self._now
-        return _restored(array, place.parts, self._shape, place.zero)
+        return _restored(array, place.factors, self._shape, place.zero)
 
     # -- what the view is --------------------------------------------------------------------
 
@@ -240,13 +240,13 @@ class LazyView(NumpyMixin):
 
     @property
     def _layout(self) -> tuple[Line, ...]:
-        return tuple(line_of(part) for part in self._parts)
+        return tuple(line_of(factor) for factor in self._factors)
 
     @property
     def _extract(self) -> list[Any]:
         """Return, as JSON values, which of the elements that were ever stored it has."""
         place = self._now
-        return list(map(fingerprint, place.parts, place.zero))
+        return list(map(fingerprint, place.factors, place.zero))
 
     @property
     def _is_mapped(self) -> bool:
@@ -269,12 +269,12 @@ class LazyView(NumpyMixin):
     def __reduce__(self) -> tuple[Any, ...]:
         # An array in memory comes back without its history; one in files as it is then.
         zero = None if self._array.path is None else self._array.origin
-        return _restored, (self._array, self._parts, self._shape, zero)
+        return _restored, (self._array, self._factors, self._shape, zero)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         parts = [
             (part.axes, part.indices, part.dims) if isinstance(part, Points) else line_of(part)
-            for part in self._parts
+            for part in self._factors
         ]
         return ("extarray.array.lazy", self._array.__dask_tokenize__(), parts, self._shape)
 
@@ -439,7 +439,7 @@ class LazyView(NumpyMixin):
             isinstance(other, LazyView)
             and other._array._handle == self._array._handle
             and other._shape == self._shape
-            and all(map(are_same, self._parts, other._parts))
+            and all(map(are_same, self._factors, other._factors))
         )
 
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
@@ -480,7 +480,7 @@ class LazyView(NumpyMixin):
     def _bounds(self) -> tuple[int, ...]:
         """Return the shape of the array, which has the axes that it had when the view was made."""
         shape: tuple[int, ...] = self._array.shape
-        self._array._check_axes(len(self._place.parts))  # after the look: ranks only grow
+        self._array._check_axes(len(self._place.factors))  # after the look: ranks only grow
         return shape
 
     # -- whole views -------------------------------------------------------------------------
@@ -624,17 +624,20 @@ def everything(array: Any) -> LazyView:
     -------
     LazyView
     """
-    parts = (Progression(j, 0, 1, n, j) for j, n in enumerate(array.shape))
-    return LazyView(array, parts, array.shape)
+    factors = (Progression(j, 0, 1, n, j) for j, n in enumerate(array.shape))
+    return LazyView(array, factors, array.shape)
 
 
 def _restored(
-    array: Any, parts: tuple[Part, ...], shape: tuple[int, ...], zero: tuple[int, ...] | None
+    array: Any,
+    factors: tuple[AxisFactor, ...],
+    shape: tuple[int, ...],
+    zero: tuple[int, ...] | None,
 ) -> LazyView:
     """Make a view that was pickled, of an array whose origin was `zero`."""
-    view = LazyView(array, parts, shape)
+    view = LazyView(array, factors, shape)
     if zero is not None:
-        view._place = Placement.of(parts, zero, array._origin, shape)
+        view._place = Placement.of(factors, zero, array._origin, shape)
     return view
 
 

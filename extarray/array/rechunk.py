@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from extarray.format.header import Header
-    from extarray.selection.parts import Part
+    from extarray.selection.axis_factors import AxisFactor
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
@@ -364,19 +364,19 @@ def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
         taken = (
             [Taken(None, j) for j in range(base.ndim)]
             if isinstance(source, ExtArray)
-            else list(map(_taken, source._parts, base.shape))
+            else list(map(_taken, source._factors, base.shape))
         )
         names, new_names = axis_names(base.dims, base.ndim), axis_names(source.dims, source.ndim)
         values = decode_attrs(base._store.attrs)
         return attrs_of_copy(values, names, base.origin, taken, new_names)
 
 
-def _taken(part: Part, extent: int) -> Taken:
+def _taken(factor: AxisFactor, extent: int) -> Taken:
     """Return what a view has of an axis."""
-    axis = part.dims[0] if part.dims else None
-    if not isinstance(part, Progression):
-        return Taken(part.indices[0], axis)
-    places = range(part.start, part.start + part.count * part.step, part.step)
+    axis = factor.dims[0] if factor.dims else None
+    if not isinstance(factor, Progression):
+        return Taken(factor.indices[0], axis)
+    places = range(factor.start, factor.start + factor.count * factor.step, factor.step)
     return Taken(None if axis is not None and places == range(extent) else places, axis)
 
 

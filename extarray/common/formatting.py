@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SIZES_OF_FILES", "Info", "format_attrs", "format_bytes", "format_fill"]
+__all__ = ["SIZES_OF_FILES", "Info", "format_attrs", "format_bytes", "format_fill", "shape_text"]
 
 # What growth at the start makes; not worth a line before.
 _SHIFTS = ("origin", "offset")
@@ -53,6 +53,17 @@ def _parts(dtype: Any) -> int:
         n: int = math.prod(max(1, n) for n in extents)
         return n * _parts(base)
     return sum(_parts(dtype[name]) for name in dtype.names) if dtype.names else 1
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape as NumPy prints it in its messages.
+
+    Examples
+    --------
+    >>> shape_text((2, 3)), shape_text((4,))
+    ('(2,3)', '(4,)')
+    """
+    return str(shape).replace(" ", "")
 
 
 def format_bytes(n: int) -> str:

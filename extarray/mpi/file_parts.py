@@ -20,7 +20,7 @@ from extarray.common.limits import limits
 from extarray.grid.order import positions
 from extarray.mpi.patches import Hyperslab
 from extarray.selection.factors import Points, Progression
-from extarray.selection.masks import Trues
+from extarray.selection.masks import MaskFactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -354,7 +354,7 @@ def _indices(
             # The dimensions of arrays stand side by side, in their order.
             yield axis, np.where(indices < 0, indices + n, indices).reshape(shape)
     else:
-        assert isinstance(factor, Trues)
+        assert isinstance(factor, MaskFactor)
         shape[factor.dim] = factor.count
         for axis, places in zip(factor.axes, factor.nonzero(), strict=True):
             yield axis, places.reshape(shape)

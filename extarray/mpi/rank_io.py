@@ -34,10 +34,10 @@ from extarray.mpi.patches import Hyperslab
 from extarray.mpi.requests import as_elements, scaled, spread, surely_cast
 from extarray.mpi.zones import extents
 from extarray.selection.brackets import as_query
+from extarray.selection.execution import check_values
 from extarray.selection.factors import Progression
 from extarray.selection.fields import dtype_of_fields, field_of, names_of
 from extarray.selection.query import Query
-from extarray.selection.transfers import check_values
 from extarray.storage.filesystem import family
 from extarray.storage.lock import holding
 

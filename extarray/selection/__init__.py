@@ -10,20 +10,20 @@ From the top down; each module uses some of those below it, and none above:
     The ways in which zarr's arrays are read and written, one pair for each kind of index.
 ``indexable``
     Arrays and views as every kind of index takes them, and how these are read and written.
-``transfers``
-    Queries read and written: in parts that memory has room for, each moved by the compiled
+``execution``
+    Queries carried out: in parts that memory has room for, each moved by one call of the compiled
     core.
-``parts``
-    Parts of views: the selection of a view along one axis of its array.
+``axis_factors``
+    Factors of one axis each: what a view has of the axes of its array.
+``pointwise``
+    zarr's rules for points (``vindex``): an index for each axis, or a mask of the array's
+    shape.
+``orthogonal``
+    Orthogonal indices, which act on their axes one by one: of elements, and of chunks.
 ``brackets``
     NumPy's rules: a basic or advanced index, or a mixture, becomes a query.
 ``fields``
     Names of fields as indices of an array of records.
-``orthogonal``
-    Orthogonal indices, which act on their axes one by one: of elements, and of chunks.
-``pointwise``
-    zarr's rules for points (``vindex``): an index for each axis, or a mask of the array's
-    shape.
 ``entries``
     Entries of an index: their kinds, and the errors for anything else.
 ``query``

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray.common.lazy import LazyImports
-from extarray.selection.factors import Points, Progression
+from extarray.selection.factors import Progression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,14 +71,9 @@ class AccessLog:
     # Called while reading.
 
     def note(self, extents: tuple[int, ...], weight: int = 1) -> None:
-        """Note a request.
+        """Note a request by its elements along each axis, from the first to the last.
 
-        Parameters
-        ----------
-        extents : tuple of int
-            Elements along each axis, from the first to the last.
-        weight : int
-            How many such requests it stands for.
+        Its weight is the number of such requests that it stands for.
         """
         self.count += 1
         if len(self._sample) < _SAMPLE:
@@ -90,14 +85,7 @@ class AccessLog:
             self._sample[place] = (extents, weight)
 
     def note_query(self, query: Any, shape: tuple[int, ...]) -> None:
-        """Note a request by masks or arrays of indices: as many single points.
-
-        Parameters
-        ----------
-        query : Query
-        shape : tuple of int
-            Of the array.
-        """
+        """Note a request by masks or arrays of indices: as many single points."""
         extents = list(shape)
         weight = 1
         for factor in query.factors:
@@ -106,7 +94,7 @@ class AccessLog:
                 continue
             for axis in factor.axes:
                 extents[axis] = 1
-            weight *= factor.indices[0].size if isinstance(factor, Points) else factor.count
+            weight *= factor.count
         if weight and 0 not in extents:
             self.note(tuple(extents), weight)
 

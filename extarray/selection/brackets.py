@@ -21,7 +21,7 @@ from extarray.selection.query import Kind, Query
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from extarray.selection.factors import Factor
 
@@ -36,21 +36,10 @@ _MAX_NDIM = 64  # NumPy's limit
 _MANY = 60  # so many items may be more arrays than NumPy joins
 
 
-def as_query(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Query:
+def as_query(key: Any, shape: Shape, dtype: DTypeLike) -> Query:
     """Make the query of an index of any kind but names of fields, by NumPy's rules.
 
-    Parameters
-    ----------
-    key : index expression
-    shape : tuple of int
-        Of the array.
-    dtype : dtype
-        Of the array; for NumPy's errors.
-
-    Raises
-    ------
-    BoundsError, SelectionError
-        IndexErrors, in NumPy's words.
+    The errors are NumPy's, in the family of ours; the dtype of the array matters for them alone.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from extarray.common.errors import ArgumentError, BoundsError, SelectionError
 from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     Shape: TypeAlias = tuple[int, ...]
     Indices: TypeAlias = NDArray[np.intp]
@@ -94,7 +94,7 @@ def n_axes(item: Any) -> int:
     return 1
 
 
-def numpys_error(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception | None:
+def numpys_error(key: Any, shape: Shape, dtype: DTypeLike) -> Exception | None:
     """Return the error that NumPy raises for an index, in the family of ours.
 
     Parameters
@@ -124,7 +124,7 @@ def numpys_error(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception | No
     return None
 
 
-def refusal(key: Any, shape: Shape, dtype: np.dtype[Any]) -> Exception:
+def refusal(key: Any, shape: Shape, dtype: DTypeLike) -> Exception:
     """Return the error for an index that is not possible.
 
     Parameters

@@ -2,9 +2,9 @@
 
 - `Progression`: an integer or a slice, on one axis;
 - `Points`: arrays of indices, one for each of some axes, whose i-th elements are a point;
-- of ``indexing.masks``, `Mask` and `Places`: the true places of an array of booleans.
+- of ``masks``, `Mask` and `Places`: the true places of an array of booleans.
 
-`Factor` has the members that all of them have.
+`Factor` is the base of all of them.
 
 Others may change a mask, or indices, while they are used.  Of a mask the core gets a copy, or what
 was found in it; indices it checks itself.
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -40,7 +40,6 @@ __all__ = [
     "Progression",
     "cuts",
     "in_order",
-    "listed",
 ]
 
 #: Bytes of the tables of a query: for a point on its way into order, at most, and for a chunk.
@@ -48,41 +47,65 @@ POINT_BYTES = 40
 PART_BYTES = 64
 
 
-class Factor(Protocol):
-    """A part of an index, that selects on some axes: plain data, which the core reads."""
+class Factor:
+    """A part of an index, that selects on some axes: plain data, which the core reads.
 
+    Attributes
+    ----------
+    kind : str
+        By which the core knows what else there is to read.
+    """
+
+    __slots__ = ()
     kind: ClassVar[str]
 
     @property
     def axes(self) -> Shape:
         """The axes of the array."""
+        raise NotImplementedError
 
     @property
     def dims(self) -> Shape:
         """The dimensions of the result."""
+        raise NotImplementedError
+
+    @property
+    def count(self) -> int:
+        """The number of places that are selected."""
+        raise NotImplementedError
 
     @property
     def can_be_cut(self) -> bool:
         """True where there is more than one place to select from."""
+        return self.count > 1
 
     def table_bytes(self, chunks: Shape) -> int:
         """Return the memory that the factor takes when it is made ready."""
+        return POINT_BYTES * self.count
 
     def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
+        """Return how much of the factor the core can list at once; 1 or more: all of it.
+
+        Words of the core hold it all, unless chunks have 2**40 elements or lists 2**24.
+        """
+        bits = limits.element_bits - (math.prod(chunks) - 1).bit_length()
+        return float(2.0**bits / max(self.count, 1))
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
+        raise NotImplementedError
 
     def apart(self, target: Any) -> Factor:
         """Return the factor, with copies of what a write to an array would change."""
+        return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Mark those of its elements that lie outside a box, by its dimensions."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
-class Progression:
+class Progression(Factor):
     """The indices `start`, `start + step`, ... of an axis: an integer or a slice.
 
     Attributes
@@ -96,10 +119,11 @@ class Progression:
     """
 
     kind: ClassVar[str] = "progression"
+    # A field without a default says so: else it would be the property of the base.
     axis: int
     start: int
     step: int
-    count: int
+    count: int = field()
     dim: int
 
     @classmethod
@@ -135,11 +159,6 @@ class Progression:
         """The dimensions of the result."""
         return () if self.dim < 0 else (self.dim,)
 
-    @property
-    def can_be_cut(self) -> bool:
-        """True where there is more than one place to select from."""
-        return self.count > 1
-
     def table_bytes(self, chunks: Shape) -> int:
         """Return the memory that the factor takes when it is made ready."""
         return PART_BYTES * -(-self.count * abs(self.step) // chunks[self.axis])
@@ -153,10 +172,6 @@ class Progression:
         for first, n in cuts(self.count, share, 1):
             yield replace(self, start=self.start + first * self.step, count=n), n
 
-    def apart(self, target: Any) -> Progression:
-        """Return the factor itself."""
-        return self
-
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Mark those of its elements that lie outside a box, by its dimensions."""
         indices = self.start + self.step * np.arange(self.count)
@@ -166,7 +181,7 @@ class Progression:
 
 
 @dataclass(slots=True, eq=False)
-class Points:
+class Points(Factor):
     """Points on some axes: the i-th elements of arrays of indices.
 
     Attributes
@@ -180,22 +195,14 @@ class Points:
     """
 
     kind: ClassVar[str] = "points"
-    axes: Shape
+    axes: Shape = field()
     indices: tuple[Indices, ...]
-    dims: Shape
+    dims: Shape = field()
 
     @property
-    def can_be_cut(self) -> bool:
-        """True where there is more than one place to select from."""
-        return self.indices[0].size > 1
-
-    def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
-        return POINT_BYTES * self.indices[0].size
-
-    def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
-        return listed(self.indices[0].size, chunks)
+    def count(self) -> int:
+        """The number of points."""
+        return self.indices[0].size
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
@@ -223,25 +230,6 @@ class Points:
 def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
     """Return the factors in the order of their first axes, which is that of the loops over them."""
     return tuple(sorted(factors, key=lambda factor: factor.axes[0]))
-
-
-def listed(count: int, chunks: Shape) -> float:
-    """Return how much of a list of elements finds room in the words of the core.
-
-    Parameters
-    ----------
-    count : int
-        Of elements.
-    chunks : tuple of int
-        Of the array.
-
-    Returns
-    -------
-    float
-        1 or more: all of it, as it is unless chunks have 2**40 elements or lists 2**24.
-    """
-    bits = limits.element_bits - (math.prod(chunks) - 1).bit_length()
-    return float(2.0**bits / max(count, 1))
 
 
 def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray.selection.brackets import as_query
+from extarray.selection.execution import check_values
 from extarray.selection.fields import dtype_of_fields, field_of, names_of
-from extarray.selection.transfers import check_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,20 +48,8 @@ def query_on(
 ) -> Query:
     """Make a query on what an array is now, whatever it has become when the query is run.
 
-    Parameters
-    ----------
-    array : Indexable
-    make : callable
-        Makes a query of an index and a shape.
-    key : index expression
-    *args
-        Given to `make`.
-    frame : Frame or Bounds, optional
-        What the index was given for; None: what the array is now.
-
-    Returns
-    -------
-    Query
+    The index was given for `frame`, if not for what the array is now; ``make(key, shape, *args)``
+    makes the query.
     """
     frame = array._frame if frame is None else frame
     return make(key, frame.shape, *args).on(frame)
@@ -74,44 +62,20 @@ def read_index(
     order: Literal["C", "F"] = "C",
     frame: Any = None,
 ) -> NDArray[Any]:
-    """Read by an index of any kind.
-
-    Parameters
-    ----------
-    array : Indexable
-    key : index expression
-    out : ndarray, optional
-        Where to read to.
-    order : {"C", "F"}
-        Memory order of a new result.
-    frame : Frame or Bounds, optional
-        What the index was given for; None: what the array is now.
-
-    Returns
-    -------
-    ndarray
-    """
-    fields = names_of(key, array.dtype)
-    whole = key if fields is None else ...
-    query = query_on(array, as_query, whole, array.dtype, frame=frame)
-    return read_fields(array, query, fields, out, order)
+    """Read by an index of any kind, given for `frame`, or for what the array is now."""
+    return read_fields(array, *_query_of(array, key, frame), out, order)
 
 
 def write_index(array: Indexable, key: Any, value: Any, frame: Any = None) -> None:
-    """Write by an index of any kind.
+    """Write by an index of any kind, given for `frame`, or for what the array is now."""
+    write_fields(array, *_query_of(array, key, frame), value)
 
-    Parameters
-    ----------
-    array : Indexable
-    key : index expression
-    value : array_like
-    frame : Frame or Bounds, optional
-        What the index was given for; None: what the array is now.
-    """
+
+def _query_of(array: Indexable, key: Any, frame: Any) -> tuple[Query, Fields]:
+    """Make the query of an index, and tell which fields it names."""
     fields = names_of(key, array.dtype)
     whole = key if fields is None else ...
-    query = query_on(array, as_query, whole, array.dtype, frame=frame)
-    write_fields(array, query, fields, value)
+    return query_on(array, as_query, whole, array.dtype, frame=frame), fields
 
 
 def read_fields(
@@ -121,23 +85,7 @@ def read_fields(
     out: NDArray[Any] | None = None,
     order: Literal["C", "F"] = "C",
 ) -> NDArray[Any]:
-    """Read what a query selects of some fields.
-
-    Parameters
-    ----------
-    array : Indexable
-    query : Query
-    fields : str or list of str, or None
-        None: whole elements.
-    out : ndarray, optional
-        Where to read to.
-    order : {"C", "F"}
-        Memory order of a new result.
-
-    Returns
-    -------
-    ndarray
-    """
+    """Read what a query selects of some fields; None: of whole elements."""
     if isinstance(fields, str):
         query = replace(query, field=field_of(array.dtype, fields))
     elif fields:
@@ -153,16 +101,7 @@ def read_fields(
 
 
 def write_fields(array: Indexable, query: Query, fields: Fields, value: Any) -> None:
-    """Write some fields of what a query selects, and no other byte.
-
-    Parameters
-    ----------
-    array : Indexable
-    query : Query
-    fields : str or list of str, or None
-        None: whole elements.
-    value : array_like
-    """
+    """Write some fields of what a query selects, and no other byte; None: whole elements."""
     if not fields:
         array._write_selected(query, value)
         return

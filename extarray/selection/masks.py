@@ -7,7 +7,7 @@ copied, and the core lists it chunk by chunk: `Mask`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from extarray._core._lists import true_places
 from extarray.common.config import config
 from extarray.common.errors import SelectionError
 from extarray.grid.tiles import tiles
-from extarray.selection.factors import PART_BYTES, POINT_BYTES, cuts, listed
+from extarray.selection.factors import PART_BYTES, Factor, cuts
 from extarray.streaming.blocks import Source, hold, load, read_exactly
 from extarray.streaming.elementwise import apart
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
-    from extarray.selection.factors import Factor, Limits
+    from extarray.selection.factors import Limits
 
     Shape: TypeAlias = tuple[int, ...]
 
-__all__ = ["Mask", "Places", "Trues", "of_mask"]
+__all__ = ["Mask", "MaskFactor", "Places", "of_mask"]
 
 # Bytes of the tables of a query: for a true place of a mask, and a row of it in a chunk.
 _TRUE_BYTES = 8
@@ -41,7 +41,7 @@ _RARE = 16
 
 
 @dataclass(slots=True, eq=False)
-class _Box:
+class _Box(Factor):
     """Elements in a box of the array, in C order: one dimension of the result.
 
     Attributes
@@ -96,7 +96,7 @@ class Mask(_Box):
     kind: ClassVar[str] = "mask"
     mask: NDArray[np.bool_] | Source
     box: Box
-    count: int
+    count: int = field()  # without a default, which the property of the base would be
     is_copy: bool = False
 
     @property
@@ -111,10 +111,6 @@ class Mask(_Box):
         rows = math.prod(extents[:-1]) * grid[-1]
         tables = _TRUE_BYTES * self.count + _ROW_BYTES * rows + PART_BYTES * math.prod(grid)
         return tables if self.is_copy else tables + _size(self.box)
-
-    def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
-        return listed(self.count, chunks)
 
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
@@ -141,11 +137,10 @@ class Mask(_Box):
 
     def ready(self) -> Mask:
         """Return the factor with a mask that is a copy, and all of which counts."""
-        shape = _shape(self.box)
-        if self.is_copy and self.mask.shape == shape:
+        if self.is_copy and self.mask.shape == _shape(self.box):
             return self
         part = self._own() if self.is_copy else self.part()
-        return replace(self, mask=part, box=tuple(slice(0, n) for n in shape), is_copy=True)
+        return replace(self, mask=part, box=_from_zero(self.box), is_copy=True)
 
     def _own(self) -> NDArray[np.bool_]:
         """Return the elements of a mask that is a copy."""
@@ -196,27 +191,10 @@ class Places(_Box):
         """The number of places."""
         return len(self.places)
 
-    @property
-    def can_be_cut(self) -> bool:
-        """True where there is more than one place to select from."""
-        return self.count > 1
-
-    def table_bytes(self, chunks: Shape) -> int:
-        """Return the memory that the factor takes when it is made ready."""
-        return POINT_BYTES * self.count
-
-    def share(self, chunks: Shape) -> float:
-        """Return how much of the factor the core can list at once; 1 or more: all of it."""
-        return listed(self.count, chunks)
-
     def cut(self, dim: int, share: float, chunks: Shape) -> Iterator[tuple[Factor, int]]:
         """Yield factors that follow each other along a dimension, and the extent of each."""
         for first, n in cuts(self.count, share, 1):
             yield replace(self, places=self.places[first : first + n]), n
-
-    def apart(self, target: Any) -> Places:
-        """Return the factor itself."""
-        return self
 
     def outside(self, inner: Limits, extents: Shape) -> NDArray[np.bool_]:
         """Mark those of its elements that lie outside a box, by its dimensions."""
@@ -228,32 +206,28 @@ class Places(_Box):
         return tuple(first + place for first, place in zip(self.origin, found, strict=True))
 
 
+#: The factor that a mask becomes: listed, or copied.
+MaskFactor: TypeAlias = Mask | Places
+
+
 def _size(box: Box) -> int:
     return math.prod(part.stop - part.start for part in box)
-
-
-#: What is true in a mask, listed or not.
-Trues: TypeAlias = Mask | Places
 
 
 def _shape(box: Box) -> Shape:
     return tuple(part.stop - part.start for part in box)
 
 
+def _from_zero(box: Box) -> Box:
+    return tuple(slice(0, n) for n in _shape(box))
+
+
 def _copy(mask: NDArray[np.bool_] | Source, box: Box) -> NDArray[np.bool_]:
     return mask[box].copy() if isinstance(mask, np.ndarray) else read_exactly(mask, box)
 
 
-def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> Trues:
-    """Make the factor of a whole mask, from an axis on.
-
-    Parameters
-    ----------
-    axis : int
-    mask : ndarray of bool or Source
-    dim : int
-        Dimension of the result.
-    """
+def of_mask(axis: int, mask: NDArray[np.bool_] | Source, dim: int) -> MaskFactor:
+    """Make the factor of a whole mask, from an axis on, for a dimension of the result."""
     if not isinstance(mask, np.ndarray):
         mask = hold(mask)
     box = tuple(slice(0, n) for n in mask.shape)
@@ -267,17 +241,17 @@ def _selected(
     box: Box,
     dim: int,
     is_copy: bool,
-) -> Trues:
+) -> MaskFactor:
     """Make the factor of a box of a mask: what is counted is what is used, if memory allows it."""
     size = _size(box)
     if size <= config.max_memory // 2:
         if not isinstance(mask, np.ndarray):
-            mask, box, is_copy = _copy(mask, box), tuple(slice(0, n) for n in _shape(box)), True
+            mask, box, is_copy = _copy(mask, box), _from_zero(box), True
         places = true_places(mask[box], size // _RARE)
         if places is not None:
             return Places(axis, origin, dim, _shape(box), places)
         if not is_copy:
-            mask, box, is_copy = _copy(mask, box), tuple(slice(0, n) for n in _shape(box)), True
+            mask, box, is_copy = _copy(mask, box), _from_zero(box), True
     return Mask(axis, origin, dim, mask, box, _count_true(mask, box), is_copy)
 
 
@@ -285,9 +259,8 @@ def _count_true(mask: NDArray[np.bool_] | Source, box: Box) -> int:
     """Count the true elements in a box of a mask."""
     if isinstance(mask, np.ndarray):
         return int(np.count_nonzero(mask[box]))
-    shape = tuple(part.stop - part.start for part in box)
     total = 0
-    for tile in tiles(shape, mask.chunks, 1):
+    for tile in tiles(_shape(box), mask.chunks, 1):
         inner = tuple(
             slice(part.start + t.start, part.start + t.stop)
             for part, t in zip(box, tile, strict=True)

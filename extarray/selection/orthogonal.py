@@ -22,19 +22,7 @@ __all__ = ["block_query", "orthogonal_query"]
 
 
 def orthogonal_query(key: Any, shape: Shape) -> Query:
-    """Make the query of an index whose arrays act on their axes one by one.
-
-    Parameters
-    ----------
-    key : index expression
-        Integers, slices, Ellipsis, and of one axis: arrays of indices, masks.
-    shape : tuple of int
-        Of the array.
-
-    Raises
-    ------
-    BoundsError, SelectionError
-        IndexErrors.
+    """Make the query of an index whose arrays, of one axis each, act on their axes one by one.
 
     Examples
     --------
@@ -50,63 +38,44 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
             f"too many indices for array: array is {len(shape)}-dimensional, but "
             f"{len(shape) - missing} were indexed"
         )
-    if not any(item is ... for item in items):
-        items.append(...)
-    at = next(i for i, item in enumerate(items) if item is ...)
+    at = next((i for i, item in enumerate(items) if item is ...), len(items))
     items[at : at + 1] = [slice(None)] * missing
-    dims: list[int] = []
     factors: list[Factor] = []
+    dims: list[int] = []
     for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
-        factor: Factor
-        if isinstance(item, int):
-            check_bounds(np.asarray([item]), axis, extent)
-            factors.append(Progression.of_integer(axis, item, extent))
-            continue
-        if isinstance(item, slice):
-            factor = Progression.of_slice(axis, item, extent, len(dims))
-            dims.append(factor.count)
-        elif not is_array(item) or item.ndim != 1:
-            raise SelectionError(
-                f"{key!r} is no orthogonal index: each axis takes an integer, a slice, or an array "
-                "of integers or booleans of one axis"
-            )
-        elif item.dtype.kind == "b":
-            if item.shape != (extent,):
-                raise SelectionError(
-                    f"boolean index did not match indexed array along axis {axis}; size of axis is "
-                    f"{extent} but size of corresponding boolean axis is {item.shape[0]}"
-                )
-            factor = of_mask(axis, item, len(dims))
-            dims.append(factor.count)
-        else:
-            check_bounds(item, axis, extent)
-            factor = Points((axis,), (item,), (len(dims),))
-            dims.append(item.size)
+        factor = _factor(axis, item, extent, len(dims), key)
         factors.append(factor)
+        dims += [factor.count] * len(factor.dims)
     return Query(shape, tuple(dims), tuple(factors), kind="advanced")
 
 
+def _factor(axis: int, item: Any, extent: int, dim: int, key: Any) -> Factor:
+    """Make the factor of an entry of a key: for one axis, and at most one dimension."""
+    if isinstance(item, int):
+        check_bounds(np.asarray([item]), axis, extent)
+        return Progression.of_integer(axis, item, extent)
+    if isinstance(item, slice):
+        return Progression.of_slice(axis, item, extent, dim)
+    if not is_array(item) or item.ndim != 1:
+        raise SelectionError(
+            f"{key!r} is no orthogonal index: each axis takes an integer, a slice, or an array "
+            "of integers or booleans of one axis"
+        )
+    if item.dtype.kind != "b":
+        check_bounds(item, axis, extent)
+        return Points((axis,), (item,), (dim,))
+    if item.shape != (extent,):
+        raise SelectionError(
+            f"boolean index did not match indexed array along axis {axis}; size of axis is "
+            f"{extent} but size of corresponding boolean axis is {item.shape[0]}"
+        )
+    return of_mask(axis, item, dim)
+
+
 def block_query(key: Any, shape: Shape, chunks: Shape, lead: Shape) -> Query:
-    """Make the query of an index that counts chunks.
+    """Make the query of an index that counts chunks; an integer keeps its axis, that of one chunk.
 
-    Parameters
-    ----------
-    key : index expression
-        Integers, slices of step 1, and Ellipsis, in chunks.
-    shape, chunks : tuple of int
-        Of the array.
-    lead : tuple of int
-        Elements of the first chunk of each axis that lie before the bounds.
-
-    Returns
-    -------
-    Query
-        An integer keeps its axis: that of one chunk.
-
-    Raises
-    ------
-    BoundsError, SelectionError
-        IndexErrors.
+    `lead` tells how many elements of the first chunk of each axis lie before the bounds.
 
     Examples
     --------

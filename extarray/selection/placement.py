@@ -1,7 +1,7 @@
 """Placement of a view in its array: a query on the view is one on the array.
 
-Where the view is, is told by the parts that it has of the array's axes.  Nothing is read or written
-here but by the core.
+The factors that a view has of the array's axes tell where it is.  The core alone reads and writes
+elements.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray.common.config import config
+from extarray.selection.axis_factors import composed, line_of, shifted, true_points
 from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order
-from extarray.selection.masks import Trues
-from extarray.selection.parts import line_of, moved_part, selected_part, true_points
+from extarray.selection.masks import MaskFactor
 from extarray.streaming.blocks import Source, view_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from extarray._core._array import ArrayCore
     from extarray.grid.tiles import Box
+    from extarray.selection.axis_factors import AxisFactor
     from extarray.selection.factors import Factor
-    from extarray.selection.parts import Part
     from extarray.selection.query import Query
     from extarray.streaming.blocks import Line
 
@@ -44,7 +44,7 @@ class Placement(NamedTuple):
 
     Attributes
     ----------
-    parts : tuple
+    factors : tuple
         What is selected along each axis of the array, in order.
     zero : tuple of int
         The array's origin, from which they count.
@@ -53,154 +53,116 @@ class Placement(NamedTuple):
     shape : tuple of int
         Of the view.
     shown : dict
-        The parts by axis of the view.
+        The factors by axis of the view.
     needed : tuple of (int, int)
         Bounds that the array must have.
     """
 
-    parts: tuple[Part, ...]
+    factors: tuple[AxisFactor, ...]
     zero: tuple[int, ...]
     uuid: bytes
     shape: tuple[int, ...]
-    shown: dict[int, Part]
+    shown: dict[int, AxisFactor]
     needed: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(
-        cls, parts: tuple[Part, ...], zero: tuple[int, ...], uuid: bytes, shape: tuple[int, ...]
+        cls,
+        factors: tuple[AxisFactor, ...],
+        zero: tuple[int, ...],
+        uuid: bytes,
+        shape: tuple[int, ...],
     ) -> Placement:
-        """Place a view of some parts.
-
-        Parameters
-        ----------
-        parts, zero, uuid, shape
-            As the attributes.
-        """
-        lines = [line_of(part) for part in parts]
+        """Place a view of some factors."""
+        lines = [line_of(factor) for factor in factors]
         ends = [(_ends(line), line[2]) for line in lines]
         return cls(
-            parts,
+            factors,
             zero,
             uuid,
             shape,
-            {part.dims[0]: part for part in parts if part.dims},
+            {factor.dims[0]: factor for factor in factors if factor.dims},
             tuple((min(pair), max(pair) + 1) if n else (0, 0) for pair, n in ends),
         )
 
     def moved(self, zero: tuple[int, ...]) -> Placement:
-        """Place the same elements in an array that has another origin by now.
-
-        Parameters
-        ----------
-        zero : tuple of int
-        """
-        parts = map(moved_part, self.parts, map(operator.sub, zero, self.zero))
-        return self.of(tuple(parts), zero, self.uuid, self.shape)
+        """Place the same elements in an array that has another origin by now."""
+        factors = map(shifted, self.factors, map(operator.sub, zero, self.zero))
+        return self.of(tuple(factors), zero, self.uuid, self.shape)
 
     def chunks(self, chunks: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the extents of the parts in which the view is best read.
-
-        Parameters
-        ----------
-        chunks : tuple of int
-            Of the array.
-        """
+        """Return the extents of the parts in which the view is best read, from those of chunks."""
         return tuple(self._chunk(d, n, chunks) for d, n in enumerate(self.shape))
 
     def _chunk(self, dim: int, extent: int, chunks: tuple[int, ...]) -> int:
-        part = self.shown.get(dim)
-        if part is None:
+        factor = self.shown.get(dim)
+        if factor is None:
             return max(extent, 1)
-        chunk = chunks[part.axes[0]]
-        return max(1, chunk // abs(part.step)) if isinstance(part, Progression) else chunk
+        chunk = chunks[factor.axes[0]]
+        return max(1, chunk // abs(factor.step)) if isinstance(factor, Progression) else chunk
 
     def lead(self, chunks: tuple[int, ...], lead: tuple[int, ...]) -> tuple[int, ...]:
         """Return what the first chunk of each axis would have before the view's first element.
 
-        Parameters
-        ----------
-        chunks, lead : tuple of int
-            Of the array.
+        `chunks` and `lead` are those of the array.
         """
         return tuple(self._first(d, chunks, lead) for d in range(len(self.shape)))
 
     def _first(self, dim: int, chunks: tuple[int, ...], lead: tuple[int, ...]) -> int:
-        part = self.shown.get(dim)
-        if not isinstance(part, Progression) or abs(part.step) != 1:
+        factor = self.shown.get(dim)
+        if not isinstance(factor, Progression) or abs(factor.step) != 1:
             return 0
-        chunk = chunks[part.axis]
-        place = (part.start + lead[part.axis]) % chunk
-        return place if part.step == 1 else chunk - 1 - place
+        chunk = chunks[factor.axis]
+        place = (factor.start + lead[factor.axis]) % chunk
+        return place if factor.step == 1 else chunk - 1 - place
 
     def repeats(self) -> bool:
         """Tell whether an element of the array occurs more than once."""
         return any(n > 1 for d, n in enumerate(self.shape) if d not in self.shown) or any(
-            len(np.unique(part.indices[0])) < part.indices[0].size
-            for part in self.parts
-            if isinstance(part, Points)
+            len(np.unique(factor.indices[0])) < factor.count
+            for factor in self.factors
+            if isinstance(factor, Points)
         )
 
-    def arranged(self, dims: Sequence[int | None]) -> tuple[Part, ...]:
-        """Return the parts of a view whose axes show the given ones of this view.
-
-        Parameters
-        ----------
-        dims : sequence of (int or None)
-            None: a new axis.
-        """
+    def arranged(self, dims: Sequence[int | None]) -> tuple[AxisFactor, ...]:
+        """Return the factors of a view whose axes show the given ones of this view; None: new."""
         place = {old: new for new, old in enumerate(dims) if old is not None}
-        parts: list[Part] = []
-        for part in self.parts:
-            dim = place.get(part.dims[0], -1) if part.dims else -1
-            if isinstance(part, Progression):
-                parts.append(replace(part, dim=dim))
+        arranged: list[AxisFactor] = []
+        for factor in self.factors:
+            dim = place.get(factor.dims[0], -1) if factor.dims else -1
+            if isinstance(factor, Progression):
+                arranged.append(replace(factor, dim=dim))
             elif dim < 0:  # an axis of length 1 that goes
-                parts.append(Progression(part.axes[0], int(part.indices[0][0]), 1, 1, -1))
+                arranged.append(_lone(factor))
             else:
-                parts.append(replace(part, dims=(dim,)))
-        return tuple(parts)
+                arranged.append(replace(factor, dims=(dim,)))
+        return tuple(arranged)
 
-    def selected(self, query: Query) -> tuple[Part, ...]:
-        """Return the parts of the view of what a query selects.
-
-        Parameters
-        ----------
-        query : Query
-            `is_orthogonal` holds for it.
-        """
-        factors = [true_points(f) if isinstance(f, Trues) else f for f in query.factors]
+    def selected(self, query: Query) -> tuple[AxisFactor, ...]:
+        """Return the factors of the view of what a query selects, which `is_orthogonal`."""
+        factors = [true_points(f) if isinstance(f, MaskFactor) else f for f in query.factors]
         found = self.on_array(replace(query, factors=tuple(factors)))
         # A query that selects nothing may say nothing of an axis.
-        parts: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self.parts))]
+        selected: list[Any] = [Progression(axis, 0, 1, 0, -1) for axis in range(len(self.factors))]
         for factor in found.factors:
-            if isinstance(factor, Points) and not factor.dims:  # one point
-                factor = Progression(factor.axes[0], int(factor.indices[0]), 1, 1, -1)
-            parts[factor.axes[0]] = factor
-        return tuple(parts)
+            if isinstance(factor, Points) and not factor.dims:
+                factor = _lone(factor)
+            selected[factor.axes[0]] = factor
+        return tuple(selected)
 
     def element(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """Return the index in the array of an element of the view.
-
-        Parameters
-        ----------
-        indices : sequence of int
-            Each at least 0.
-        """
+        """Return the index in the array of an element of the view, by indices of at least 0."""
         place: list[int] = []
-        for part in self.parts:
-            i = indices[part.dims[0]] if part.dims else 0
-            if isinstance(part, Progression):
-                place.append(part.start + i * part.step)
+        for factor in self.factors:
+            i = indices[factor.dims[0]] if factor.dims else 0
+            if isinstance(factor, Progression):
+                place.append(factor.start + i * factor.step)
             else:
-                place.append(int(part.indices[0][i]))
+                place.append(int(factor.indices[0][i]))
         return tuple(place)
 
     def box(self, box: Box) -> tuple[Box, tuple[Any, ...], list[int]] | None:
         """Find the box of the array that has those elements which a box of the view has.
-
-        Parameters
-        ----------
-        box : tuple of slice
 
         Returns
         -------
@@ -218,17 +180,17 @@ class Placement(NamedTuple):
         own: list[slice] = []
         items: list[Any] = []
         dims: list[int] = []
-        for part in self.parts:
-            if isinstance(part, Points):
+        for factor in self.factors:
+            if isinstance(factor, Points):
                 return None
-            start, step, count = part.start, part.step, part.count
-            if part.dim < 0:
+            start, step, count = factor.start, factor.step, factor.count
+            if factor.dim < 0:
                 items.append(0)
             else:
-                cut = box[part.dim]
+                cut = box[factor.dim]
                 start, count = start + cut.start * step, cut.stop - cut.start
                 items.append(slice(None, None, step))
-                dims.append(part.dim)
+                dims.append(factor.dim)
             if count <= 0:
                 return None
             low, high = _ends((start, step, count, None))
@@ -238,16 +200,7 @@ class Placement(NamedTuple):
     def peek(self, array: Source, box: Box, writable: bool) -> NDArray[Any] | None:
         """Show a box of elements that lies in one chunk, or nothing.
 
-        Parameters
-        ----------
-        array : Source
-        box : tuple of slice
-        writable : bool
-
-        Returns
-        -------
-        ndarray or None
-            Axes that are new, or along which elements are repeated, have length 1.
+        Axes that are new, or along which elements are repeated, have length 1.
         """
         found = self.box(box)
         if found is None:
@@ -261,18 +214,10 @@ class Placement(NamedTuple):
         return block[(*new, ...)]
 
     def move(self, array: ArrayCore, query: Query, values: NDArray[Any], write: bool) -> None:
-        """Move what a query on the view selects from or (write) to memory of its shape.
-
-        Parameters
-        ----------
-        array : ArrayCore
-        query : Query
-        values : ndarray
-        write : bool
-        """
+        """Move what a query on the view selects from or (write) to memory of its shape."""
         if query.size == 0:
             return
-        masks = [f for f in query.factors if isinstance(f, Trues) and self.lifted(f) is None]
+        masks = [f for f in query.factors if isinstance(f, MaskFactor) and self.lifted(f) is None]
         tables = sum(f.count * (POINT_BYTES + _INDEX_BYTES * len(f.axes)) for f in masks)
         share = config.max_memory // 2 / max(tables, 1)
         if share < 1:
@@ -294,15 +239,10 @@ class Placement(NamedTuple):
             values[...] = block
 
     def on_array(self, query: Query) -> Query:
-        """Return the query on the array that a query on the view is.
-
-        Parameters
-        ----------
-        query : Query
-        """
-        factors: list[Factor] = [part for part in self.parts if not part.dims]
+        """Return the query on the array that a query on the view is."""
+        factors: list[Factor] = [factor for factor in self.factors if not factor.dims]
         for factor in query.factors:
-            if isinstance(factor, Trues):
+            if isinstance(factor, MaskFactor):
                 lifted = self.lifted(factor)
                 if lifted is not None:
                     factors.append(lifted)
@@ -311,7 +251,7 @@ class Placement(NamedTuple):
             if isinstance(factor, Points):
                 factors += self._points(factor)
             elif isinstance(factor, Progression) and factor.axis in self.shown:
-                factors.append(selected_part(self.shown[factor.axis], factor))
+                factors.append(composed(self.shown[factor.axis], factor))
         return replace(
             query,
             extents=tuple(high for _, high in self.needed),
@@ -319,21 +259,16 @@ class Placement(NamedTuple):
             origin=self.zero,
         )
 
-    def lifted(self, mask: Trues) -> Trues | None:
-        """Return a mask on the array, where it lies there in one piece and in the same order.
-
-        Parameters
-        ----------
-        mask : Mask or Places
-        """
-        parts = [self.shown.get(axis) for axis in mask.axes]
-        first, origin = parts[0], []
-        for i, (part, start) in enumerate(zip(parts, mask.origin, strict=True)):
-            if not isinstance(part, Progression) or not isinstance(first, Progression):
+    def lifted(self, mask: MaskFactor) -> MaskFactor | None:
+        """Return a mask on the array, where it lies there in one piece and in the same order."""
+        factors = [self.shown.get(axis) for axis in mask.axes]
+        first, origin = factors[0], []
+        for i, (factor, start) in enumerate(zip(factors, mask.origin, strict=True)):
+            if not isinstance(factor, Progression) or not isinstance(first, Progression):
                 return None
-            if part.step != 1 or part.axis != first.axis + i:
+            if factor.step != 1 or factor.axis != first.axis + i:
                 return None
-            origin.append(part.start + start)
+            origin.append(factor.start + start)
         assert first is not None
         return replace(mask, axis=first.axes[0], origin=tuple(origin))
 
@@ -341,19 +276,24 @@ class Placement(NamedTuple):
         """Yield points of the view as points of the array: none where all its axes are new."""
         found: list[tuple[int, NDArray[np.intp]]] = []
         for axis, indices in zip(points.axes, points.indices, strict=True):
-            part = self.shown.get(axis)
-            if part is None:
+            factor = self.shown.get(axis)
+            if factor is None:
                 continue
             indices = np.where(indices < 0, indices + self.shape[axis], indices)
-            if isinstance(part, Progression):
-                indices = part.start + part.step * indices
+            if isinstance(factor, Progression):
+                indices = factor.start + factor.step * indices
             else:
-                indices = part.indices[0][indices]
-            found.append((part.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
+                indices = factor.indices[0][indices]
+            found.append((factor.axes[0], np.asarray(indices)))  # NumPy gives scalars for one point
         if found:
             found.sort(key=operator.itemgetter(0))
             axes, mapped = zip(*found, strict=True)
             yield Points(axes, mapped, points.dims)
+
+
+def _lone(point: Points) -> Progression:
+    """Return the one index of a factor as an integer, which leaves no dimension."""
+    return Progression(point.axes[0], int(point.indices[0].item()), 1, 1, -1)
 
 
 def _ends(line: Line) -> tuple[int, int]:
@@ -364,13 +304,7 @@ def _ends(line: Line) -> tuple[int, int]:
 
 
 def index_of_element(key: Any, shape: tuple[int, ...]) -> list[int] | None:
-    """Return the index of one element, each at least 0; None where `key` is none of one.
-
-    Parameters
-    ----------
-    key : index expression
-    shape : tuple of int
-    """
+    """Return the index of one element, each at least 0; None where `key` is none of one."""
     items = key if isinstance(key, tuple) else (key,)
     if len(items) != len(shape):
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from extarray.common.errors import SelectionError
-from extarray.selection.entries import as_item, check_bounds, is_array, parse
+from extarray.selection.entries import as_item, check_bounds, is_array, parse, refusal
 from extarray.selection.factors import Points
 from extarray.selection.masks import of_mask
 from extarray.selection.query import Query
@@ -19,19 +19,7 @@ __all__ = ["coordinate_query", "mask_query", "pointwise_query"]
 
 
 def pointwise_query(key: Any, shape: Shape) -> Query:
-    """Make the query of an index that selects points: by their coordinates, or by a mask.
-
-    Parameters
-    ----------
-    key : index expression
-        As for `coordinate_query` or `mask_query`.
-    shape : tuple of int
-        Of the array.
-
-    Raises
-    ------
-    BoundsError, SelectionError
-        IndexErrors.
+    """Make the query of an index for `coordinate_query`, or for `mask_query`.
 
     Examples
     --------
@@ -45,19 +33,7 @@ def pointwise_query(key: Any, shape: Shape) -> Query:
 
 
 def mask_query(mask: Any, shape: Shape) -> Query:
-    """Make the query of the true places of a mask.
-
-    Parameters
-    ----------
-    mask : array_like of bool
-        Of the array's shape.
-    shape : tuple of int
-
-    Raises
-    ------
-    SelectionError
-        An IndexError.
-    """
+    """Make the query of the true places of a mask, which has the array's shape."""
     if isinstance(mask, tuple) and len(mask) == 1:
         mask = mask[0]
     item = as_item(mask)
@@ -70,19 +46,9 @@ def mask_query(mask: Any, shape: Shape) -> Query:
 
 
 def coordinate_query(key: Any, shape: Shape) -> Query:
-    """Make the query of points, by their coordinates.
+    """Make the query of points, by an integer or an array of indices for each axis.
 
-    Parameters
-    ----------
-    key : tuple
-        An integer or an array of indices for each axis, all of which are broadcast together.
-    shape : tuple of int
-        Of the array.
-
-    Raises
-    ------
-    BoundsError, SelectionError
-        IndexErrors.
+    These are broadcast together.
     """
     return _points_query(key, parse(key), shape)
 
@@ -103,11 +69,8 @@ def _points_query(key: Any, items: list[Any], shape: Shape) -> Query:
     try:
         joined = np.broadcast_shapes(*(point.shape for point in points))
     except ValueError:
-        text = " ".join(str(point.shape).replace(" ", "") for point in points)
-        raise SelectionError(
-            f"shape mismatch: indexing arrays could not be broadcast together with shapes {text} "
-        ) from None
-    indices = tuple(np.broadcast_to(point.astype(np.intp), joined) for point in points)
+        raise refusal(tuple(points), shape, bool) from None
+    indices = tuple(np.broadcast_to(point, joined) for point in points)
     axes, dims = tuple(range(len(shape))), tuple(range(len(joined)))
     factors = (Points(axes, indices, dims),) if axes and 0 not in joined else ()
     return Query(shape, joined, factors, kind="advanced")

@@ -5,13 +5,14 @@ Each function is the body of the method of its name, of an array and of a view.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray.common.errors import SelectionError
+from extarray.selection.axis_factors import is_orthogonal
 from extarray.selection.brackets import as_query
 from extarray.selection.indexable import query_on, read_fields, write_fields
 from extarray.selection.orthogonal import block_query, orthogonal_query
-from extarray.selection.parts import is_orthogonal
 from extarray.selection.pointwise import coordinate_query, mask_query, pointwise_query
 
 if TYPE_CHECKING:
@@ -201,14 +202,9 @@ def set_block_selection(
 
 def oindex(array: Indexable) -> Accessor:
     """Return brackets for orthogonal indexing: arrays and masks act on their axes one by one."""
-
-    def get(key: Any) -> Any:
-        return get_orthogonal_selection(array, key)
-
-    def set(key: Any, value: Any) -> None:  # noqa: A001
-        set_orthogonal_selection(array, key, value)
-
-    return Accessor(get, set)
+    return Accessor(
+        partial(get_orthogonal_selection, array), partial(set_orthogonal_selection, array)
+    )
 
 
 def vindex(array: Indexable) -> Accessor:
@@ -225,14 +221,7 @@ def vindex(array: Indexable) -> Accessor:
 
 def blocks(array: Indexable) -> Accessor:
     """Return brackets for indexing by chunk: integers and slices that count chunks."""
-
-    def get(key: Any) -> Any:
-        return get_block_selection(array, key)
-
-    def set(key: Any, value: Any) -> None:  # noqa: A001
-        set_block_selection(array, key, value)
-
-    return Accessor(get, set)
+    return Accessor(partial(get_block_selection, array), partial(set_block_selection, array))
 
 
 def _get(array: Indexable, query: Query, out: NDArray[Any] | None, fields: Fields) -> Any:

@@ -1,4 +1,4 @@
-"""Queries read and written: in parts that memory has room for, each moved by the compiled core.
+"""Queries carried out: in parts that memory has room for, each moved by one call of the core.
 
 A part's tables, and its block where elements are cast, fit in half of ``config.max_memory``.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ArgumentTypeError, ShapeError
+from extarray.common.formatting import shape_text
 from extarray.selection.masks import Mask
 from extarray.streaming.blocks import Source, hold, load
 
@@ -96,17 +97,7 @@ def _block_bytes(values: NDArray[Any] | _Late, dtype: np.dtype[Any]) -> int:
 def read_query(
     array: Target, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
 ) -> NDArray[Any]:
-    """Read what a query selects.
-
-    Parameters
-    ----------
-    array : Target
-    query : Query
-    out : ndarray, optional
-        Where to read to; elements are cast by the rule ``same_kind``.
-    order : {"C", "F"}
-        Memory order of a new result.
-    """
+    """Read what a query selects, to `out` by the rule ``same_kind``, or to a new array."""
     dtype = array.dtype if query.field is None else query.field.dtype
     if out is None:
         out = np.empty(query.shape, dtype, order)
@@ -122,20 +113,7 @@ def read_query(
 
 
 def write_query(array: Target, query: Query, value: Any) -> None:
-    """Write to what a query selects.
-
-    Parameters
-    ----------
-    array : Target
-    query : Query
-    value : array_like
-        Broadcast to the query's shape, and cast as NumPy's assignment casts.
-
-    Raises
-    ------
-    ShapeError
-        A ValueError: `value` cannot be broadcast.
-    """
+    """Write to what a query selects, with casts and broadcasting as in NumPy's assignment."""
     dtype = array.dtype if query.field is None else query.field.dtype
     inner = dtype.shape
     shape = (*query.shape, *inner)
@@ -216,20 +194,10 @@ def _is_contiguous(array: NDArray[Any], n_inner: int) -> bool:
 
 
 def check_values(query: Query, given: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Raise where values cannot be assigned, in NumPy's words.
+    """Raise where values of a given shape cannot be assigned, in NumPy's words.
 
-    Parameters
-    ----------
-    query : Query
-    given : tuple of int
-        Shape of the values.
-    shape : tuple of int
-        Shape of what they are assigned to: the query's, and behind it that of an element.
-
-    Raises
-    ------
-    ShapeError, ArgumentTypeError
-        A ValueError, and a TypeError for values of several axes where a mask is the index.
+    `shape` is the query's, and behind it that of an element.  The error is a ShapeError, or an
+    ArgumentTypeError for values of several axes where a mask is the index.
     """
     if query.kind == "mask":
         if len(given) > 1:
@@ -251,14 +219,10 @@ def check_values(query: Query, given: tuple[int, ...], shape: tuple[int, ...]) -
         while len(given) > len(shape) and given[0] == 1:
             given = given[1:]
         raise ShapeError(
-            f"could not broadcast input array from shape {_text(given)} into shape {_text(shape)}"
+            f"could not broadcast input array from shape {shape_text(given)} into shape "
+            f"{shape_text(shape)}"
         )
     raise ShapeError(
-        f"shape mismatch: value array of shape {_text(given)} could not be broadcast to indexing "
-        f"result of shape {_text(shape)}"
+        f"shape mismatch: value array of shape {shape_text(given)} could not be broadcast to "
+        f"indexing result of shape {shape_text(shape)}"
     )
-
-
-def _text(shape: tuple[int, ...]) -> str:
-    """Return a shape as NumPy prints it in its messages."""
-    return f"({','.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
