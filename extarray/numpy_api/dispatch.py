@@ -21,7 +21,7 @@ from extarray.streaming.derived import widened
 from extarray.streaming.elementwise import as_mask, as_operand, new_result, shape_of, stream
 from extarray.streaming.limits import check_result
 from extarray.streaming.meta_arrays import empty, shadow
-from extarray.streaming.operands import as_array, in_memory
+from extarray.streaming.operands import as_array, exchange, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -120,17 +120,13 @@ class _Held:
 
     def exchange(self, value: Any) -> Any:
         """Return the same arguments, with held arrays in the place of those of the user."""
-        if isinstance(value, Source):
-            pair = self._pairs.get(id(value))
-            if pair is None:
-                pair = self._pairs[id(value)] = value, hold(value)
-            return pair[1]
-        kind = type(value)
-        if kind is dict:
-            return {key: self.exchange(item) for key, item in value.items()}
-        if kind is list or kind is tuple:
-            return kind(map(self.exchange, value))
-        return value
+        return exchange(value, Source, self._hold)
+
+    def _hold(self, source: Source) -> Any:
+        pair = self._pairs.get(id(source))
+        if pair is None:
+            pair = self._pairs[id(source)] = source, hold(source)
+        return pair[1]
 
     def restore(self, result: Any) -> Any:
         """Return a result, with the arrays of the user in the place of those that were held."""
@@ -144,23 +140,19 @@ class _Held:
         return result
 
 
-def steadily(call: Callable[..., Any], *args: Any) -> Any:
-    """Call what goes through arrays part by part, with arrays that nobody changes meanwhile.
+def steadily(
+    call: Callable[..., Any],
+    function: Function,
+    way: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call `dispatch` or `apply`, with arrays that nobody changes meanwhile.
 
-    Parameters
-    ----------
-    call : callable
-        `dispatch` or `apply`.
-    *args
-        Its arguments.
-
-    Returns
-    -------
-    object
-        What it returns, with the arrays of the user in it.
+    The result has the arrays of the user in it.
     """
     held = _Held()
-    return held.restore(call(*map(held.exchange, args)))
+    return held.restore(call(function, way, held.exchange(args), held.exchange(kwargs)))
 
 
 def dispatch(

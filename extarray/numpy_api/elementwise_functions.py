@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import inspect
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
-from extarray.grid.tiles import tiles
+from extarray.common.formatting import shape_text
 from extarray.numpy_api.indexing import nonzero
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source, box_bytes, run
+from extarray.streaming.blocks import Source
 from extarray.streaming.elementwise import (
     as_mask,
     as_operand,
     assigning,
-    chunks_for,
     elementwise,
+    fits,
     part_of,
+    run_over,
     shape_of,
     stream,
 )
-from extarray.streaming.operands import as_array, hollow, in_memory
+from extarray.streaming.meta_arrays import empty
+from extarray.streaming.operands import as_array, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ def _apply(
     if fill is None:
         fill = assigning(function)
     # Without elements: the dtype of the result, and NumPy's refusals.
-    samples = [_sample(x) for x in operands]
+    samples = [empty(x) for x in operands]
     if out is None:
         return elementwise(fill, operands, dtype=function(*samples).dtype, name=name)
     if not isinstance(out, (Source, np.ndarray)):
@@ -63,25 +64,12 @@ def _apply(
     return elementwise(fill, operands, out, name=name)
 
 
-def _fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
-    """Tell whether a shape can be broadcast to another one."""
-    try:
-        return np.broadcast_shapes(shape, into) == into
-    except ValueError:
-        return False
-
-
 def _check_fits(shape: tuple[int, ...], into: tuple[int, ...]) -> None:
-    if not _fits(shape, into):
-        texts = [str(s).replace(" ", "") for s in (shape, into)]
+    if not fits(shape, into):
         raise ShapeError(
-            f"could not broadcast input array from shape {texts[0]} into shape {texts[1]}"
+            f"could not broadcast input array from shape {shape_text(shape)} into shape "
+            f"{shape_text(into)}"
         )
-
-
-def _sample(x: Any) -> Any:
-    """Return an array without its elements; a scalar as it is."""
-    return hollow(x).reshape(-1)[:0] if isinstance(x, (Source, np.ndarray)) else x
 
 
 def _pointwise(function: Callable[..., Any], *names: str) -> None:
@@ -207,7 +195,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if len(shape_of(src)) > len(dst.shape):
         return NotImplemented
     mask = as_mask(where)
-    np.copyto(np.empty(0, dst.dtype), _sample(src), casting=casting, where=_sample(mask))
+    np.copyto(np.empty(0, dst.dtype), empty(src), casting=casting, where=empty(mask))
     _check_fits(shape_of(src), dst.shape)
     _check_fits(shape_of(mask), dst.shape)
 
@@ -228,7 +216,7 @@ def set_parts(array: Any, name: str, values: Any) -> None:
         NumPy's: the elements are no complex numbers, and have no imaginary part.
     """
     values = as_operand(values)
-    setattr(np.empty(0, array.dtype), name, _sample(values))
+    setattr(np.empty(0, array.dtype), name, empty(values))
     while len(shape_of(values)) > len(array.shape) and len(values) == 1:
         values = values[0]
     _check_fits(shape_of(values), array.shape)
@@ -247,17 +235,13 @@ class _FoundError(Exception):
 def _everywhere(holds: Callable[..., Any], operands: Sequence[Any]) -> bool:
     """Tell whether a comparison holds in every box."""
     operands = [as_operand(x) for x in operands]
-    shape = np.broadcast_shapes(*map(shape_of, operands))
-    arrays = [x for x in operands if isinstance(x, (Source, np.ndarray))]
-    itemsize = sum(x.dtype.itemsize for x in arrays)
 
     def work(_: int, box: Box) -> None:
         if not holds(*[part_of(x, box) for x in operands]):
             raise _FoundError
 
-    boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
     try:
-        run(work, boxes, math.prod(shape) * itemsize)
+        run_over(work, np.broadcast_shapes(*map(shape_of, operands)), operands)
     except _FoundError:
         return False
     return True

@@ -13,31 +13,30 @@ from extarray.common.errors import ArgumentError, ShapeError
 from extarray.grid.tiles import tiles
 from extarray.numpy_api import order_statistics, reductions, statistics  # noqa: F401 -- has the forms that are called
 from extarray.numpy_api.registry import call, streams
-from extarray.streaming.blocks import Source, box_bytes, run
+from extarray.streaming.blocks import Source, run
 from extarray.streaming.derived import Computed
-from extarray.streaming.elementwise import chunks_for, part_of
+from extarray.streaming.elementwise import part_of, run_over
 from extarray.streaming.operands import as_array, chunks_of, in_memory, step_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
+
+    Work = Callable[[int, Box], object]
 
 __all__: list[str] = []
 
 
 def _add_boxes(count: Callable[[Box], Any], arrays: list[Any]) -> Any:
     """Sum of what `count` gives for the boxes of arrays of one shape."""
-    shape = arrays[0].shape
-    itemsize = sum(x.dtype.itemsize for x in arrays)
-    boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
-    return _add(count, boxes, math.prod(shape) * itemsize)
+    return _add(count, lambda work: run_over(work, arrays[0].shape, arrays))
 
 
-def _add(count: Callable[[Box], Any], boxes: Iterable[Box], nbytes: int) -> Any:
-    """Sum of what `count` gives for boxes, in their order.
+def _add(count: Callable[[Box], Any], run_boxes: Callable[[Work], None]) -> Any:
+    """Sum of what `count` gives for boxes, in their order; `run_boxes` calls for each of them.
 
     The order matters where weights are not integers: the sum is the same in every run.
     """
@@ -55,7 +54,7 @@ def _add(count: Callable[[Box], Any], boxes: Iterable[Box], nbytes: int) -> Any:
                 total = _added(total, waiting.pop(done))
                 done += 1
 
-    run(work, boxes, nbytes)
+    run_boxes(work)
     return total
 
 
@@ -254,8 +253,9 @@ def histogramdd(
         return np.histogramdd(parts[0] if rows else parts, edges, weights=weight)[0]
 
     # Each box costs as much as there are bins: they are larger here.
-    boxes = tiles((n,), chunks_of(arrays[0])[:1], sum(map(_row_bytes, arrays)), limit=step_bytes(8))
-    counts = _add(count, boxes, n * sum(map(_row_bytes, arrays)))
+    row = sum(map(_row_bytes, arrays))
+    boxes = tiles((n,), chunks_of(arrays[0])[:1], row, limit=step_bytes(8))
+    counts = _add(count, lambda work: run(work, boxes, n * row))
     if density:
         total = counts.sum()
         for j, edge in enumerate(edges):

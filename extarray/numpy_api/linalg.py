@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.errors import ArgumentError, ShapeError
+from extarray.common.formatting import shape_text
 from extarray.numpy_api import reductions  # noqa: F401 -- has the forms that are called
 from extarray.numpy_api.registry import call, streams
 from extarray.streaming.blocks import Source, run
@@ -197,13 +198,9 @@ def _aligned(a: Any, j: int, b: Any, k: int) -> None:
     if a.shape[j] != b.shape[k]:
         j, k = j % len(a.shape), k % len(b.shape)
         raise ShapeError(
-            f"shapes {_text(a)} and {_text(b)} not aligned: {a.shape[j]} (dim {j}) != {b.shape[k]} "
-            f"(dim {k})"
+            f"shapes {shape_text(a.shape)} and {shape_text(b.shape)} not aligned: "
+            f"{a.shape[j]} (dim {j}) != {b.shape[k]} (dim {k})"
         )
-
-
-def _text(x: Any) -> str:
-    return f"({','.join(map(str, x.shape))}{',' if len(x.shape) == 1 else ''})"
 
 
 @streams(np.dot)
@@ -258,7 +255,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return elementwise(np.multiply, [widened(a, (1,)), widened(b, (0,))], target)
 
 
-@streams(np.matmul)
+@streams(np.matmul, np.linalg.matmul)
 def matmul(x1: Any, x2: Any, /, out: Any = None, **options: Any) -> Any:
     """Streamed form: products of matrices, or of stacks of them."""
     a, b = as_array(x1), as_array(x2)
@@ -281,7 +278,7 @@ def _last(labels: list[str], n: int) -> list[str]:
     return labels[len(labels) - n :] if n > 0 else []
 
 
-@streams(np.vecdot)
+@streams(np.vecdot, np.linalg.vecdot)
 def vecdot(x1: Any, x2: Any, /, out: Any = None, axis: Any = -1, **options: Any) -> Any:
     """Streamed form: sums over one axis, the elements of the first array conjugated."""
     a, b = as_array(x1), as_array(x2)
@@ -292,7 +289,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, axis: Any = -1, **options: Any)
     return _contract(np.vecdot, _conjugated(a), a_labels, b, b_labels, batch, out)
 
 
-@streams(np.tensordot)
+@streams(np.tensordot, np.linalg.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Streamed form: sums over pairs of axes."""
     a, b = as_array(a), as_array(b)
@@ -368,20 +365,7 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]], list
     return inputs, labels
 
 
-# -- the names of the array API standard ---------------------------------------------------------
-
-
-def _stream_as(function: Callable[..., Any], form: Callable[..., Any]) -> None:
-    """Register a function of `numpy.linalg` that has a form of another name."""
-
-    @streams(function)
-    def same(*args: Any, **kwargs: Any) -> Any:
-        return form(*args, **kwargs)
-
-
-_stream_as(np.linalg.matmul, matmul)
-_stream_as(np.linalg.tensordot, tensordot)
-_stream_as(np.linalg.vecdot, vecdot)
+# -- norms ---------------------------------------------------------------------------------------
 
 
 @streams(np.linalg.norm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from extarray.grid.tiles import Box
     from extarray.streaming.folding import State
 
+    Options = Mapping[str, Any]
+    #: Makes the fold of an array, ``out`` and the other options; or declines, by NotImplemented.
+    Make = Callable[[Any, Any, Options], Any]
+
 __all__ = [
     "ASSOCIATIVE",
     "all_axes",
@@ -30,6 +35,7 @@ __all__ = [
     "reduce",
     "reduce_part",
     "reduce_with",
+    "stream_reduction",
 ]
 
 _ABSENT: Any = np._NoValue  # "not given", in NumPy's signatures
@@ -49,23 +55,14 @@ ASSOCIATIVE = frozenset(
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """Return the options that a user has given.
-
-    Returns
-    -------
-    dict
-        Without those that are ``np._NoValue``.
-    """
+    """Return the options that a user has given: those that are not ``np._NoValue``."""
     return {name: value for name, value in options.items() if value is not _ABSENT}
 
 
 def can_stream(x: Any) -> bool:
     """Tell whether a reduction has boxes to go by, and numbers in them.
 
-    Returns
-    -------
-    bool
-        False for empty arrays and those without axes too: nothing is to be streamed there.
+    Empty arrays and those without axes have nothing to be streamed.
     """
     return hasattr(x, "dtype") and x.dtype.kind in "?biufcmM" and x.size > 0 and x.ndim > 0
 
@@ -78,30 +75,12 @@ def all_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reduce_with(
-    make: Callable[[], Any],
-    function: Callable[..., Any],
-    x: Any,
-    axis: Any,
-    out: Any,
-    options: Mapping[str, Any],
+    make: Make, function: Callable[..., Any], x: Any, axis: Any, out: Any, options: Options
 ) -> Any:
-    """Reduce with a fold: NumPy's function decides on dtypes and on what is refused.
+    """Reduce with a fold: NumPy's `function` decides on dtypes and on what is refused.
 
-    Parameters
-    ----------
-    make : callable
-        Makes the fold, once NumPy has accepted the arguments; or declines, by NotImplemented.
-    function : callable
-        Of NumPy.
-    x, axis, out
-        Its arguments.
-    options : mapping
-        Its other arguments, as they are given.
-
-    Returns
-    -------
-    ndarray, scalar or Source
-        NotImplemented where there is nothing to stream.
+    `make` is called once NumPy has accepted the arguments.  NotImplemented comes out where it
+    declines, and where there is nothing to stream.
     """
     if not can_stream(x):
         return NotImplemented
@@ -115,7 +94,7 @@ def reduce_with(
             **({} if out is None else {"out": single(out)}),
         )
 
-    work = make()
+    work = make(x, out, options)
     if work is NotImplemented:
         return NotImplemented
 
@@ -135,20 +114,32 @@ def reduce_with(
     )
 
 
+#: The options of reductions that folds know.
+_OPTIONS = frozenset({"dtype", "initial", "keepdims", "where"})
+
+
+def stream_reduction(function: Callable[..., Any], make: Make) -> None:
+    """Register a reduction of NumPy, of which `make` makes the fold."""
+    others = tuple(inspect.signature(function).parameters)[2:]
+
+    @streams(function)
+    def form(a: Any, axis: Any = None, *args: Any, **options: Any) -> Any:
+        options.update(zip(others, args, strict=False))
+        out = options.pop("out", None)
+        if options:
+            options = given(**options)
+            if not options.keys() <= _OPTIONS:
+                return NotImplemented
+        return reduce_with(make, function, as_array(a), axis, out, options)
+
+    form.__module__ = make.__module__
+
+
 # -- by a ufunc ----------------------------------------------------------------------------------
 
 
 def loop_dtype(ufunc: np.ufunc, x: Any, dtype: Any, out: Any) -> np.dtype[Any]:
-    """Return the dtype in which a ufunc reduces an array.
-
-    Parameters
-    ----------
-    ufunc : ufunc
-    x : Source or ndarray
-    dtype : dtype_like or None
-        As the user gave it.
-    out : Source, ndarray or None
-    """
+    """Return the dtype in which a ufunc reduces an array; `dtype` and `out` are the user's."""
     if dtype is None and out is not None:
         kinds = (out.dtype, x.dtype, None)
         loop: np.dtype[Any] = ufunc.resolve_dtypes(kinds, reduction=True, casting="unsafe")[0]
@@ -187,23 +178,9 @@ def reduce_part(
     where: Any = True,
     **initial: Any,
 ) -> NDArray[Any]:
-    """Reduce a box, as fast as NumPy can.
+    """Reduce a box, as fast as NumPy can; the reduced axes stay, with length 1.
 
-    Parameters
-    ----------
-    ufunc : ufunc
-    part : ndarray
-    axes : tuple of int
-    dtype : dtype
-        In which the ufunc works, and of the result.
-    where : bool or ndarray
-    **initial
-        ``initial=``, or nothing.
-
-    Returns
-    -------
-    ndarray
-        Keeps the reduced axes, with length 1.
+    The ufunc works in `dtype`, which is that of the result.
     """
     if 1 < len(axes) < part.ndim:
         # Along the slowest axis NumPy adds whole planes; what it leaves is small.  Several axes
@@ -260,7 +237,9 @@ class _PastNan(_ByUfunc):
     """Sum or product, in which a NaN counts as nothing."""
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
-        return super().start(part, where & ~np.isnan(part), axes, box)
+        if part.dtype.kind in "fc":
+            where = where & ~np.isnan(part)
+        return super().start(part, where, axes, box)
 
 
 class _NanExtreme(_ByUfunc):
@@ -283,106 +262,43 @@ def reduce(
     initial: Any = _ABSENT,
     where: Any = True,
 ) -> Any:
-    """Streamed form of ``ufunc.reduce``.
+    """Streamed form of ``ufunc.reduce``, by the arguments of ``__array_ufunc__``.
 
-    Parameters
-    ----------
-    ufunc : ufunc
-    x, axis, dtype, out, keepdims, initial, where
-        As NumPy hands them to ``__array_ufunc__``.
-
-    Returns
-    -------
-    ndarray, scalar or Source
-        NotImplemented where the ufunc is not associative.
+    NotImplemented comes out where the ufunc is not associative.
     """
     if ufunc not in ASSOCIATIVE:
         return NotImplemented
     options = given(dtype=dtype, keepdims=keepdims, initial=initial, where=where)
-    return _reduce(_ByUfunc, ufunc, ufunc.reduce, x, axis, out[0], options)
+    return reduce_with(_by(ufunc), ufunc.reduce, x, axis, out[0], options)
 
 
-def _reduce(
-    kind: type[_ByUfunc],
-    ufunc: np.ufunc,
-    function: Callable[..., Any],
-    x: Any,
-    axis: Any,
-    out: Any,
-    options: Mapping[str, Any],
-    dtype: Any = None,
-) -> Any:
-    """Reduce by a ufunc; `function` is what the user has called."""
-    dtype = options.get("dtype", dtype)
+def _by(ufunc: np.ufunc, kind: type[_ByUfunc] = _ByUfunc, dtype: Any = None) -> Make:
+    """Return what makes the folds of a reduction by a ufunc, in a dtype unless the user has one."""
 
-    def make() -> Any:
-        loop = loop_dtype(ufunc, x, dtype, out)
+    def make(x: Any, out: Any, options: Options) -> Any:
+        loop = loop_dtype(ufunc, x, options.get("dtype", dtype), out)
         if loop.hasobject:  # Python's numbers, which grow as they are added up
             return NotImplemented
         return kind(ufunc, loop, options.get("initial", _ABSENT))
 
-    return reduce_with(make, function, x, axis, out, options)
+    return make
 
 
-def _stream_sum(function: Callable[..., Any], ufunc: np.ufunc, past_nan: bool = False) -> None:
-    """Register a sum or product."""
-
-    @streams(function)
-    def form(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = _ABSENT,
-        initial: Any = _ABSENT,
-        where: Any = _ABSENT,
-    ) -> Any:
-        a = as_array(a)
-        kind = _PastNan if past_nan and a.dtype.kind in "fc" else _ByUfunc
-        options = given(dtype=dtype, keepdims=keepdims, initial=initial, where=where)
-        return _reduce(kind, ufunc, function, a, axis, out, options)
-
-
-def _stream_extreme(function: Callable[..., Any], ufunc: np.ufunc, past_nan: bool = False) -> None:
-    """Register a minimum or maximum."""
-
-    @streams(function)
-    def form(
-        a: Any,
-        axis: Any = None,
-        out: Any = None,
-        keepdims: Any = _ABSENT,
-        initial: Any = _ABSENT,
-        where: Any = _ABSENT,
-    ) -> Any:
-        kind = _NanExtreme if past_nan else _ByUfunc
-        options = given(keepdims=keepdims, initial=initial, where=where)
-        return _reduce(kind, ufunc, function, a, axis, out, options)
-
-
-def _stream_truth(function: Callable[..., Any], ufunc: np.ufunc) -> None:
-    """Register `any` or `all`."""
-
-    @streams(function)
-    def form(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = _ABSENT, *, where: Any = _ABSENT
-    ) -> Any:
-        options = given(keepdims=keepdims, where=where)
-        return _reduce(_ByUfunc, ufunc, function, a, axis, out, options, dtype=bool)
-
-
-_stream_sum(np.sum, np.add)
-_stream_sum(np.prod, np.multiply)
-_stream_sum(np.nansum, np.add, past_nan=True)
-_stream_sum(np.nanprod, np.multiply, past_nan=True)
-for _function in (np.max, np.amax):
-    _stream_extreme(_function, np.maximum)
-for _function in (np.min, np.amin):
-    _stream_extreme(_function, np.minimum)
-_stream_extreme(np.nanmax, np.fmax, past_nan=True)
-_stream_extreme(np.nanmin, np.fmin, past_nan=True)
-_stream_truth(np.any, np.logical_or)
-_stream_truth(np.all, np.logical_and)
+for _function, _make in (
+    (np.sum, _by(np.add)),
+    (np.prod, _by(np.multiply)),
+    (np.nansum, _by(np.add, _PastNan)),
+    (np.nanprod, _by(np.multiply, _PastNan)),
+    (np.max, _by(np.maximum)),
+    (np.amax, _by(np.maximum)),
+    (np.min, _by(np.minimum)),
+    (np.amin, _by(np.minimum)),
+    (np.nanmax, _by(np.fmax, _NanExtreme)),
+    (np.nanmin, _by(np.fmin, _NanExtreme)),
+    (np.any, _by(np.logical_or, dtype=bool)),
+    (np.all, _by(np.logical_and, dtype=bool)),
+):
+    stream_reduction(_function, _make)
 
 
 # -- not by one ufunc ----------------------------------------------------------------------------
@@ -402,9 +318,7 @@ class _Range(Fold):
         return difference
 
 
-@streams(np.ptp)
-def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _ABSENT) -> Any:
-    return reduce_with(lambda: _Range(), np.ptp, a, axis, out, given(keepdims=keepdims))
+stream_reduction(np.ptp, lambda x, out, options: _Range())
 
 
 class _Count(Fold):
@@ -425,7 +339,8 @@ class _Count(Fold):
 
 @streams(np.count_nonzero)
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    result = reduce_with(lambda: _Count(), np.count_nonzero, a, axis, None, {"keepdims": keepdims})
+    options = {"keepdims": keepdims}
+    result = reduce_with(lambda *_: _Count(), np.count_nonzero, a, axis, None, options)
     # A whole array's count was an int before NumPy 2.3.
     whole = isinstance(result, np.intp) and axis is None
     return type(np.count_nonzero(np.ones(1)))(result) if whole else result
@@ -480,26 +395,17 @@ class _Place(Fold):
         return places
 
 
-def _stream_place(
-    function: Callable[..., Any], choose: Callable[..., Any], past_nan: float | None = None
-) -> None:
-    """Register a function that tells the place of an extreme."""
+def _first(choose: Callable[..., Any], past_nan: float | None = None) -> Make:
+    """Return what makes the folds that find the place of an extreme."""
 
-    @streams(function)
-    def form(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _ABSENT) -> Any:
-        a = as_array(a)
-        skip = None if past_nan is None or a.dtype.kind not in "fc" else np.array(past_nan)
-        return reduce_with(
-            lambda: _Place(choose, a.shape, skip),
-            function,
-            a,
-            axis,
-            out,
-            given(keepdims=keepdims),
-        )
+    def make(x: Any, out: Any, options: Options) -> Any:
+        skip = None if past_nan is None or x.dtype.kind not in "fc" else np.array(past_nan)
+        return _Place(choose, x.shape, skip)
+
+    return make
 
 
-_stream_place(np.argmax, np.argmax)
-_stream_place(np.argmin, np.argmin)
-_stream_place(np.nanargmax, np.argmax, past_nan=-np.inf)
-_stream_place(np.nanargmin, np.argmin, past_nan=np.inf)
+stream_reduction(np.argmax, _first(np.argmax))
+stream_reduction(np.argmin, _first(np.argmin))
+stream_reduction(np.nanargmax, _first(np.argmax, past_nan=-np.inf))
+stream_reduction(np.nanargmin, _first(np.argmin, past_nan=np.inf))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.streaming.blocks import Source, read_elements, write_elements
 from extarray.streaming.limits import check_result
+from extarray.streaming.operands import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,8 +124,8 @@ class _Whole:
 
     def __init__(self, name: str, arguments: Any) -> None:
         found: dict[int, Source] = {}
-        _collect(arguments, found)
-        nbytes = sum(_nbytes(source) for source in found.values())
+        exchange(arguments, Source, lambda source: found.setdefault(id(source), source))
+        nbytes = sum(source.size * source.dtype.itemsize for source in found.values())
         check_result(
             nbytes,
             f"{name} works on whole arrays: reading them",
@@ -135,16 +136,7 @@ class _Whole:
 
     def exchange(self, value: Any) -> Any:
         """Return the same arguments, with NumPy arrays in place of ours."""
-        if isinstance(value, Source):
-            return self._pairs[id(value)][1]
-        if isinstance(value, dict):
-            return {key: self.exchange(item) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            items = [self.exchange(item) for item in value]
-            if all(new is old for new, old in zip(items, value, strict=True)):
-                return value  # of any subclass: a named tuple, say
-            return items if isinstance(value, list) else tuple(items)
-        return value
+        return exchange(value, Source, lambda source: self._pairs[id(source)][1])
 
     def restore(self, result: Any, changed: tuple[Any, ...]) -> Any:
         """Write changed arrays to ours, and put ours in their place in a result."""
@@ -156,24 +148,6 @@ class _Whole:
         if isinstance(result, tuple) and type(result) is tuple:
             return tuple(ours.get(id(item), item) for item in result)
         return ours.get(id(result), result)
-
-
-def _collect(value: Any, found: dict[int, Source]) -> None:
-    """Find the arrays of ours in arguments."""
-    if isinstance(value, Source):
-        found[id(value)] = value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _collect(item, found)
-    elif isinstance(value, dict):
-        _collect(list(value.values()), found)
-
-
-def _nbytes(source: Source) -> int:
-    size = source.dtype.itemsize
-    for n in source.shape:
-        size *= n
-    return size
 
 
 def changed_by(

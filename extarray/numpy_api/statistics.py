@@ -10,7 +10,13 @@ import numpy as np
 
 from extarray.common.errors import ArgumentTypeError, ShapeError
 from extarray.grid.tiles import tiles
-from extarray.numpy_api.reductions import all_axes, given, reduce_part, reduce_with
+from extarray.numpy_api.reductions import (
+    all_axes,
+    given,
+    reduce_part,
+    reduce_with,
+    stream_reduction,
+)
 from extarray.numpy_api.registry import call, streams
 from extarray.streaming.blocks import Source
 from extarray.streaming.derived import Computed, widened
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
+    from extarray.numpy_api.reductions import Make, Options
     from extarray.streaming.folding import State
 
 
@@ -157,31 +164,16 @@ def _square(x: NDArray[Any]) -> NDArray[Any]:
     return squares
 
 
-def _stream_mean(function: Callable[..., Any], past_nan: bool) -> None:
-    """Register a mean."""
+def _mean(past_nan: bool) -> Make:
+    """Return what makes the folds of a mean."""
 
-    @streams(function)
-    def form(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = _ABSENT,
-        *,
-        where: Any = _ABSENT,
-    ) -> Any:
-        a = as_array(a)
-        if a.dtype.kind in "mM" and dtype is not None:
+    def make(x: Any, out: Any, options: Options) -> Any:
+        dtype = options.get("dtype")
+        if x.dtype.kind in "mM" and dtype is not None:
             return NotImplemented  # the sum of times has no such dtype, but NumPy's result may
-        skip = past_nan and a.dtype.kind in "fc"
-        return reduce_with(
-            lambda: _Mean(_inner_dtype(a.dtype, dtype, out), skip),
-            function,
-            a,
-            axis,
-            out,
-            given(dtype=dtype, keepdims=keepdims, where=where),
-        )
+        return _Mean(_inner_dtype(x.dtype, dtype, out), past_nan and x.dtype.kind in "fc")
+
+    return make
 
 
 def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -> None:
@@ -212,7 +204,7 @@ def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -
             ddof = correction
         skip = past_nan and a.dtype.kind in "fc"
         return reduce_with(
-            lambda: _Variance(inner, skip, ddof, root),
+            lambda *_: _Variance(inner, skip, ddof, root),
             function,
             a,
             axis,
@@ -221,8 +213,8 @@ def _stream_variance(function: Callable[..., Any], past_nan: bool, root: bool) -
         )
 
 
-_stream_mean(np.mean, past_nan=False)
-_stream_mean(np.nanmean, past_nan=True)
+stream_reduction(np.mean, _mean(past_nan=False))
+stream_reduction(np.nanmean, _mean(past_nan=True))
 _stream_variance(np.var, past_nan=False, root=False)
 _stream_variance(np.std, past_nan=False, root=True)
 _stream_variance(np.nanvar, past_nan=True, root=False)

@@ -17,6 +17,7 @@ from extarray.common.extras import require
 from extarray.streaming.blocks import Source
 from extarray.streaming.elementwise import apart
 from extarray.streaming.limits import check_result
+from extarray.streaming.operands import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -113,7 +114,7 @@ def computed(name: str, value: Any) -> Any:
         )
         return array.compute()
 
-    return _exchange(value, late_type(), compute)
+    return exchange(value, late_type(), compute)
 
 
 def call_late(
@@ -153,7 +154,7 @@ def call_late(
         return function(*_late(args), **_late(kwargs))
     options = {name: x for name, x in kwargs.items() if name not in ("out", "casting")}
     args, options, where = (
-        _exchange(x, Source, lambda source: apart(source, ours)) for x in (args, options, where)
+        exchange(x, Source, lambda source: apart(source, ours)) for x in (args, options, where)
     )
     results = function(*_late(args), **_late(options))
     results = results if isinstance(results, tuple) else (results,)
@@ -179,21 +180,10 @@ def _fitted(result: Any, target: Any, rule: Any, where: Any) -> Any:
 
 
 def _late(value: Any) -> Any:
-    return _exchange(value, Source, _graph_of)
+    return exchange(value, Source, _graph_of)
 
 
 def _graph_of(source: Any) -> Any:
     source = source._released()  # tasks outlive the call, and say so if the array gains an axis
     own = getattr(source, "to_dask", None)
     return to_dask(source) if own is None else own()
-
-
-def _exchange(value: Any, kind: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the arguments with other arrays in place of those of a type."""
-    if isinstance(value, kind):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _exchange(item, kind, change) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_exchange(item, kind, change) for item in value)
-    return value

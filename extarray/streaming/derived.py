@@ -27,35 +27,17 @@ __all__ = ["Computed", "Flat", "Joined", "Widened", "flat", "widened"]
 class _Derived(Source):
     """The base of derived operands: they are read by boxes, and have no memory."""
 
-    __slots__ = ("_chunks", "_dtype", "_shape")
+    __slots__ = ("chunks", "dtype", "shape")
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     def __init__(self, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: DTypeLike) -> None:
-        self._shape, self._chunks, self._dtype = shape, chunks, np.dtype(dtype)
+        self.shape, self.chunks, self.dtype = shape, chunks, np.dtype(dtype)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, in elements."""
-        return self._shape
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Extents of the parts in which the elements are best read."""
-        return self._chunks
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return self._dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
+    def _origin(self) -> Any:
+        return self  # the elements are those of no other array
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
         return None if writable else self._compute(box)
@@ -102,10 +84,6 @@ class Computed(_Derived):
         result = np.asarray(self._function(*[part_of(x, box) for x in self._operands]))
         extents = tuple(s.stop - s.start for s in box)
         return np.broadcast_to(result.astype(self.dtype, copy=False), extents)
-
-    @property
-    def _origin(self) -> Any:
-        return self
 
 
 class Flat(_Derived):
@@ -214,10 +192,6 @@ class Joined(_Derived):
         extent = sum(x.shape[axis] for x in parts)
         shape = (*largest.shape[:axis], extent, *largest.shape[axis + 1 :])
         super().__init__(shape, chunks_of(largest), dtype)
-
-    @property
-    def _origin(self) -> Any:
-        return self
 
     def _compute(self, box: Box) -> NDArray[Any]:
         axis, found, at = self._axis, [], 0

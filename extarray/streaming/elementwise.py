@@ -12,6 +12,7 @@ import numpy as np
 
 from extarray._core._array import is_of_a_chunk
 from extarray.common.errors import ShapeError
+from extarray.common.formatting import shape_text
 from extarray.grid.tiles import Grain, tiles
 from extarray.streaming.blocks import Source, box_bytes, load, run
 from extarray.streaming.limits import check_result, other_way
@@ -32,9 +33,11 @@ __all__ = [
     "chunks_for",
     "copy_of",
     "elementwise",
+    "fits",
     "meet",
     "new_result",
     "part_of",
+    "run_over",
     "shape_of",
     "stream",
 ]
@@ -98,7 +101,7 @@ def _common_shape(operands: list[Any]) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         # In the words of what NumPy calls, down to the last space.
-        texts = "".join(f"{shape} ".replace(", ", ",") for shape in shapes)
+        texts = "".join(f"{shape_text(shape)} " for shape in shapes)
         raise ShapeError(f"operands could not be broadcast together with shapes {texts}") from None
 
 
@@ -158,10 +161,6 @@ def stream(
     selected = where is not True
     if selected:
         where = apart(as_operand(where), outs)
-    arrays = [x for x in (*outs, *operands, where) if isinstance(x, (Source, np.ndarray))]
-    itemsize = sum(x.dtype.itemsize for x in arrays)
-    if selected:
-        itemsize += 8 * len(shape)  # the places of elements, in `_write_some`
 
     def work(_: int, box: Box) -> None:
         parts = [part_of(x, box) for x in operands]
@@ -180,6 +179,24 @@ def stream(
             else:
                 out._write_exact(box, target)
 
+    # The places of elements, in `_write_some`, take memory too.
+    places = 8 * len(shape) if selected else 0
+    run_over(work, shape, (*outs, *operands, where), places)
+
+
+def run_over(
+    work: Callable[[int, Box], object],
+    shape: tuple[int, ...],
+    operands: Sequence[Any],
+    more: int = 0,
+) -> None:
+    """Call ``work(i, box)`` for boxes of a shape to which operands are broadcast, as `run` does.
+
+    Outputs come first among the operands.  A box takes the memory of its part of each of them, and
+    so many bytes `more` for each element.
+    """
+    arrays = [x for x in operands if isinstance(x, (Source, np.ndarray))]
+    itemsize = more + sum(x.dtype.itemsize for x in arrays)
     boxes = tiles(shape, chunks_for(shape, arrays), itemsize, limit=box_bytes())
     run(work, boxes, math.prod(shape) * itemsize)
 
@@ -238,6 +255,14 @@ def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of an operand."""
     shape: tuple[int, ...] = getattr(x, "shape", ())
     return shape
+
+
+def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Tell whether a shape can be broadcast to another one."""
+    try:
+        return np.broadcast_shapes(shape, into) == into
+    except ValueError:
+        return False
 
 
 def part_of(x: Any, box: Box) -> Any:

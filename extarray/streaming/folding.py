@@ -16,7 +16,7 @@ import numpy as np
 from extarray.grid.chunking import product
 from extarray.grid.tiles import BLOCK_BYTES, cuts
 from extarray.streaming.blocks import Source, box_bytes, run
-from extarray.streaming.elementwise import meet, new_result, part_of, shape_of
+from extarray.streaming.elementwise import fits, meet, new_result, part_of, shape_of
 from extarray.streaming.meta_arrays import shadow
 from extarray.streaming.operands import chunks_of, store
 from extarray.streaming.warnings import warn
@@ -109,7 +109,7 @@ def fold(
     """
     extents = x.shape  # of now: another thread may let the array grow
     shape = tuple(1 if j in axes else n for j, n in enumerate(extents) if keepdims or j not in axes)
-    if (out is not None and out.shape != shape) or not _fits(where, extents):
+    if (out is not None and out.shape != shape) or not fits(shape_of(where), extents):
         fixed = {} if where is True else {"where": shadow(where)}
         if out is not None:
             fixed["out"] = shadow(out)
@@ -136,14 +136,6 @@ def fold(
     if aside:
         out[...] = target
     return out
-
-
-def _fits(where: Any, shape: tuple[int, ...]) -> bool:
-    """Tell whether a mask broadcasts to a shape."""
-    try:
-        return bool(np.broadcast_shapes(shape_of(where), shape) == shape)
-    except ValueError:
-        return False
 
 
 def _fold_boxes(

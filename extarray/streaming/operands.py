@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from extarray.streaming.elementwise import copy_of, meet, new_result
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -25,6 +26,7 @@ __all__ = [
     "as_array",
     "chunks_of",
     "converted",
+    "exchange",
     "hollow",
     "in_memory",
     "separate",
@@ -71,6 +73,23 @@ def converted(x: Any, dtype: DTypeLike) -> Any:
     array([1, 2], dtype=uint8)
     """
     return x if isinstance(x, (Source, np.ndarray)) else np.asarray(x, dtype)
+
+
+def exchange(value: Any, kind: type | tuple[()], change: Callable[[Any], Any]) -> Any:
+    """Return arguments with others in the place of those of a type; lists, tuples, dicts too.
+
+    A list or a tuple in which nothing changes stays, of any subclass: a named tuple, say.
+    """
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: exchange(item, kind, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [exchange(item, kind, change) for item in value]
+        if all(map(operator.is_, items, value)):
+            return value
+        return items if isinstance(value, list) else tuple(items)
+    return value
 
 
 def hollow(x: Any) -> NDArray[Any]:
