@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
-    from types import ModuleType, TracebackType
+    from types import TracebackType
     from typing import Self
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -1441,40 +1441,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Return what names the elements in dask's graphs: it changes when they may have."""
         return copies.token(self)
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        return dlpack.namespace(api_version)
-
-    @property
-    def device(self) -> str:
-        """The place of the elements, in the words of the array API standard: "cpu"."""
-        return "cpu"
-
-    def to_device(self, device: str, /, *, stream: Any = None) -> Any:
-        """Return the array itself: elements stay where they are.
-
-        Parameters
-        ----------
-        device : "cpu"
-        stream : None
-
-        Returns
-        -------
-        ExtArray
-
-        Raises
-        ------
-        ArgumentError
-            A ValueError: another device, or a stream.
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> a = xa.zeros(3)
-        >>> a.to_device("cpu") is a
-        True
-        """
-        dlpack.check_device(device, stream)
-        return self
+    __array_namespace__ = dlpack.namespace
+    device = property(dlpack.device)
+    to_device = dlpack.to_device
 
     # -- what goes through the array part by part asks of it -----------------------------------
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsType",
     "Copied",
+    "Late",
     "Made",
     "astype",
     "copy",
@@ -211,18 +212,7 @@ def token(array: Copied) -> tuple[Any, ...]:
 def astype(
     source: Source, dtype: DTypeLike, order: Any, casting: Any, copy: bool | None
 ) -> AsType | NDArray[Any]:
-    """Return the elements in another dtype, read late unless something is said about memory.
-
-    Parameters
-    ----------
-    source : Source
-    dtype, order, casting, copy
-        As for `ExtArray.astype`.
-
-    Returns
-    -------
-    AsType or ndarray
-    """
+    """Return the elements in another dtype, read late unless something is said about memory."""
     late = AsType(source, dtype, casting)
     if order is None and copy is None:
         return late
@@ -247,6 +237,66 @@ def _is_box(key: Any, shape: tuple[int, ...]) -> TypeGuard[Box]:
     )
 
 
+class Late(NumpyMixin):
+    """Elements of an array that are read late: the base of `AsType` and `LazyView`."""
+
+    __slots__ = ()
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element as it is read."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements as they are read, each as often as it occurs."""
+        return self.size * self.itemsize
+
+    def astype(
+        self,
+        dtype: DTypeLike,
+        order: Literal["C", "F", "A", "K"] | None = None,
+        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
+        subok: bool = True,
+        copy: bool | None = None,
+    ) -> AsType | NDArray[Any]:
+        """Return the elements, as they are read here, in another dtype: as `ExtArray.astype`.
+
+        Parameters
+        ----------
+        dtype, order, casting, subok, copy
+
+        Returns
+        -------
+        AsType or ndarray
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.from_array([1, 2, 3]).lazy[1:].astype("f4")[0]
+        np.float32(2.0)
+        """
+        self._check()
+        return astype(self, dtype, order, casting, copy)
+
+    def _check(self, what: str | None = None) -> None:
+        """Raise where nothing can be read, or `what` would change what cannot be changed."""
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        elements: Any = self
+        return (elements[i] for i in range(self.shape[0]))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.write(key, value)
+
+
 def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
     """Make an in-place operator of the elements as they are read, which gives an ndarray."""
 
@@ -256,7 +306,7 @@ def _in_memory(operate: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-class AsType(NumpyMixin):
+class AsType(Late):
     """An array that is read in another dtype; it has no elements of its own.
 
     Brackets, NumPy's functions and operators read and cast what they need, when they need it:
@@ -315,16 +365,6 @@ class AsType(NumpyMixin):
     def chunks(self) -> tuple[int, ...]:
         """Extents of a chunk."""
         return self._source.chunks
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element as it is read."""
-        return self._dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements as they are read."""
-        return self.size * self.itemsize
 
     @property
     def _origin(self) -> bytes:
@@ -389,64 +429,15 @@ class AsType(NumpyMixin):
         return result
 
     def write(self, selection: Any, values: Any) -> NoReturn:
-        """Refuse to write.
-
-        Parameters
-        ----------
-        selection, values
-            What was to be written.
-
-        Raises
-        ------
-        ReadOnlyError
-        """
+        """Refuse to write: a `ReadOnlyError`."""
         raise ReadOnlyError(
             "what astype gives is read late and cannot be written to; write to the array itself, "
             "or take astype(..., copy=True), which is a NumPy array"
         )
 
     def copy(self, order: Any = "C") -> Any:
-        """Copy all elements, as ``np.copy``.
-
-        Parameters
-        ----------
-        order : {"C", "F", "A", "K"}
-
-        Returns
-        -------
-        ndarray
-        """
+        """Copy all elements into a NumPy array, as ``np.copy``."""
         return self if builds_graph() else self.astype(self._dtype, order)
-
-    def astype(
-        self,
-        dtype: DTypeLike,
-        order: Any = None,
-        casting: Any = "unsafe",
-        subok: bool = True,
-        copy: bool | None = None,
-    ) -> AsType | NDArray[Any]:
-        """Return the elements as they are read here in another dtype, as `ExtArray.astype`.
-
-        Parameters
-        ----------
-        dtype, order, casting, subok, copy
-
-        Returns
-        -------
-        AsType or ndarray
-        """
-        return astype(self, dtype, order, casting, copy)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(self.shape[0]))
 
     def __getitem__(self, key: Any) -> Any:
         if key is ... or isinstance(key, (str, list)):  # a list may name fields, as a text does
@@ -455,9 +446,6 @@ class AsType(NumpyMixin):
             return self.read(key)
         source: Any = self._source
         return source[key].astype(self._dtype)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.write(key, value)
 
     def __repr__(self) -> str:
         return f"<extarray.AsType: {self._dtype} of {self._source!r}>"

@@ -217,17 +217,13 @@ def _checked(
 def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArray]:
     """Make a fresh array for a block that fills it; it has its name at the end of the block.
 
-    Where the block fails, or the process is killed in it, whatever had the name has it still.
+    Where the block fails, or the process is killed in it, whatever had the name has it still.  The
+    array stays open behind the block.
 
     Parameters
     ----------
     path, shape, dtype, **options
         As for `create`.
-
-    Yields
-    ------
-    ExtArray
-        Open in mode "r+", also behind the block.
     """
     new = ExtArray._create(*_checked(path, shape, dtype, **options), hidden=True)
     try:

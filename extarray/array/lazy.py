@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.array.copies import astype
+from extarray.array.copies import Late
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -26,7 +26,6 @@ from extarray.common.errors import (
     ReadOnlyError,
 )
 from extarray.numpy_api import dlpack
-from extarray.numpy_api.methods import NumpyMixin
 from extarray.selection import selections
 from extarray.selection.axis_factors import (
     are_same,
@@ -45,12 +44,10 @@ from extarray.streaming.elementwise import apart, stream
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from types import ModuleType
+    from collections.abc import Iterable, Sequence
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
-    from extarray.array.copies import AsType
     from extarray.grid.tiles import Box
     from extarray.selection.axis_factors import AxisFactor
     from extarray.streaming.blocks import Line
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["LazyView", "everything"]
 
 
-class LazyView(NumpyMixin):
+class LazyView(Late):
     """Part of an array, its axes in any order, that reads late and writes through.
 
     Made by `ExtArray.lazy`, and where NumPy makes a view of a whole ndarray, transposed or with
@@ -206,16 +203,6 @@ class LazyView(NumpyMixin):
         return dtype
 
     @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements, each as often as it occurs."""
-        return self.size * self.itemsize
-
-    @property
     def chunks(self) -> tuple[int, ...]:
         """Extents of the parts in which the elements are best read: as many as a chunk has."""
         return self._now.chunks(self._array.chunks)
@@ -255,16 +242,6 @@ class LazyView(NumpyMixin):
 
     def __repr__(self) -> str:
         return f"<extarray.LazyView: shape {self.shape} of {self._array!r}>"
-
-    def __len__(self) -> int:
-        if not self._shape:
-            raise TypeError("len() of unsized object")
-        return self._shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self._shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(self._shape[0]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An array in memory comes back without its history; one in files as it is then.
@@ -308,9 +285,6 @@ class LazyView(NumpyMixin):
         held = self._held()
         place = held._locate(key)
         return held.read(key) if place is None else held._array[place]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.write(key, value)
 
     def __delitem__(self, key: Any) -> None:
         raise ArgumentError("cannot delete array elements")
@@ -375,7 +349,7 @@ class LazyView(NumpyMixin):
         >>> a[0]
         array([0., 5., 6.])
         """
-        self._array._check("write to")
+        self._check("write to")
         if self._repeats:
             raise ReadOnlyError(
                 "cannot write to a view that has an element more than once; write to the array, or "
@@ -467,6 +441,10 @@ class LazyView(NumpyMixin):
         self._check_bounds()
         return self._now.element(indices)
 
+    def _check(self, what: str | None = None) -> None:
+        """Raise where the array is closed, or `what` would change a read-only one."""
+        self._array._check(what)
+
     def _check_bounds(self) -> None:
         """Raise where the array no longer has all elements of the view."""
         needed = self._now.needed
@@ -484,33 +462,6 @@ class LazyView(NumpyMixin):
         return shape
 
     # -- whole views -------------------------------------------------------------------------
-
-    def astype(
-        self,
-        dtype: DTypeLike,
-        order: Literal["C", "F", "A", "K"] | None = None,
-        casting: Literal["no", "equiv", "safe", "same_kind", "unsafe"] = "unsafe",
-        subok: bool = True,
-        copy: bool | None = None,
-    ) -> AsType | NDArray[Any]:
-        """Return the elements in another dtype: as `ExtArray.astype`.
-
-        Parameters
-        ----------
-        dtype, order, casting, subok, copy
-
-        Returns
-        -------
-        AsType or ndarray
-
-        Examples
-        --------
-        >>> import extarray as xa
-        >>> xa.from_array([1, 2, 3]).lazy[1:].astype("f4")[0]
-        np.float32(2.0)
-        """
-        self._array._check()
-        return astype(self, dtype, order, casting, copy)
 
     def copy(self, order: Literal["C", "F", "A", "K"] = "C") -> Any:
         """Copy all elements, as `numpy.ndarray.copy`.
@@ -559,28 +510,9 @@ class LazyView(NumpyMixin):
 
     # -- other libraries ---------------------------------------------------------------------
 
-    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        return dlpack.namespace(api_version)
-
-    @property
-    def device(self) -> str:
-        """The place of the elements, in the words of the array API standard: "cpu"."""
-        return "cpu"
-
-    def to_device(self, device: str, /, *, stream: Any = None) -> LazyView:
-        """Return the view itself: as `ExtArray.to_device`.
-
-        Parameters
-        ----------
-        device : "cpu"
-        stream : None
-
-        Returns
-        -------
-        LazyView
-        """
-        dlpack.check_device(device, stream)
-        return self
+    __array_namespace__ = dlpack.namespace
+    device = property(dlpack.device)
+    to_device = dlpack.to_device
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return a dask array whose tasks read this view: as `ExtArray.to_dask`.
@@ -606,7 +538,7 @@ class LazyView(NumpyMixin):
         >>> v.to_dask().sum().compute()  # doctest: +SKIP
         np.float64(5000.0)
         """
-        self._array._check()
+        self._check()
         return to_dask(self, chunks)
 
     # The name by which ``dask.array.asarray`` finds it.

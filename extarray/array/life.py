@@ -218,23 +218,7 @@ def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = 
 
 
 def places_of(chunks: tuple[int, ...], order: str) -> NDArray[np.int64] | None:
-    """Return where the elements of a chunk are.
-
-    Parameters
-    ----------
-    chunks : tuple of int
-    order : {"C", "F", "Z", "H"}
-
-    Returns
-    -------
-    ndarray of int64 or None
-        Of a chunk's size; None for the orders with strides.
-
-    Raises
-    ------
-    ReserveError
-        A MemoryError.
-    """
+    """Return where the elements of a chunk are: a table, or None for the orders with strides."""
     if order not in "ZH":
         return None
     try:

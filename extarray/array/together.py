@@ -40,13 +40,7 @@ __all__ = [
 
 
 class Together(NamedTuple):
-    """Collective functions, which take the communicator first.
-
-    Attributes
-    ----------
-    create, open, rechunk : callable
-        What `extarray.create`, `extarray.open` and `extarray.rechunk` do under a communicator.
-    """
+    """The collective forms of public functions, which take the communicator first."""
 
     create: Callable[..., ExtArray]
     open: Callable[..., ExtArray]
@@ -57,27 +51,12 @@ _load: list[Callable[[], Together]] = []
 
 
 def provide(load: Callable[[], Together]) -> None:
-    """Name what imports the collective functions, when a communicator is first given.
-
-    Parameters
-    ----------
-    load : callable
-    """
+    """Name what imports the collective functions, when a communicator is first given."""
     _load[:] = [load]
 
 
 def together() -> Together:
-    """Import the collective functions.
-
-    Returns
-    -------
-    Together
-
-    Raises
-    ------
-    MissingExtraError
-        MPI is not installed.
-    """
+    """Import the collective functions; without MPI it is a `MissingExtraError`."""
     return _load[0]()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.common.errors import ArgumentError
 from extarray.streaming.blocks import read_elements, view_of
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     from extarray.streaming.blocks import Source
 
-__all__ = ["CPU", "check_device", "namespace", "provide", "to_dlpack"]
+__all__ = ["CPU", "device", "namespace", "provide", "to_device", "to_dlpack"]
 
 #: Device of all arrays, as DLPack has it: a type, and a number.
 CPU = (1, 0)
+
+_A = TypeVar("_A", bound="Source")
 
 _load: list[Callable[[], ModuleType]] = []
 
@@ -74,22 +76,11 @@ def _view(array: Source) -> NDArray[Any]:
     return view
 
 
-def namespace(api_version: str | None) -> ModuleType:
-    """Return the namespace of the array API standard.
+# -- members of the classes of arrays ------------------------------------------------------------
 
-    Parameters
-    ----------
-    api_version : str, optional
 
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ArgumentError
-        A ValueError: a newer version.
-    """
+def namespace(array: Source, *, api_version: str | None = None) -> ModuleType:
+    """Return the namespace of the array API standard; no newer version of it than there is."""
     found = _load[0]()
     if api_version is not None and api_version > found.__array_api_version__:
         raise ArgumentError(
@@ -99,18 +90,35 @@ def namespace(api_version: str | None) -> ModuleType:
     return found
 
 
-def check_device(device: str, stream: Any) -> None:
-    """Refuse devices other than the CPU.
+def device(array: Source) -> str:
+    """Return the place of the elements, in the words of the array API standard: "cpu"."""
+    return "cpu"
+
+
+def to_device(array: _A, device: str, /, *, stream: Any = None) -> _A:
+    """Return the array itself: elements stay where they are.
 
     Parameters
     ----------
     device : "cpu"
     stream : None
 
+    Returns
+    -------
+    ExtArray or LazyView
+
     Raises
     ------
     ArgumentError
         A ValueError: another device, or a stream.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.zeros(3)
+    >>> a.to_device("cpu") is a
+    True
     """
     if device != "cpu" or stream is not None:
         raise ArgumentError(f"device {device!r}, stream {stream!r}: there is 'cpu', and None")
+    return array
