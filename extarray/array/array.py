@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
-import numpy as np
-
 from extarray._core._array import ArrayCore
 from extarray._core._state import verify_reads
 from extarray.array import (
@@ -253,8 +251,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> xa.ones((2, 2)).fill_value
         np.float64(1.0)
         """
-        header = self._store.header
-        return np.frombuffer(header.fill, header.dtype)[0]
+        return facts.fill_value(self)
 
     @property
     def attrs(self) -> Attributes:
@@ -335,10 +332,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     # -- indexing, beside the brackets ---------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        if self.ndim == 0:
-            raise TypeError("iteration over a 0-d array")
-        self._check()
-        return life.rows(self, self.ndim, self.shape[0])
+        return life.rows(self)
 
     @property
     def oindex(self) -> Accessor:
@@ -1339,9 +1333,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         (True, (5,), dtype('int32'))
         >>> reader.close()
         """
-        self._check()
-        files = self._store.files
-        return files is not None and files.replaced
+        return life.is_replaced(self)
 
     def follow(
         self,

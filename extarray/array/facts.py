@@ -36,6 +36,7 @@ __all__ = [
     "Stored",
     "check",
     "check_sole",
+    "fill_value",
     "html",
     "info",
     "save_attrs",
@@ -102,6 +103,12 @@ class Stored(Protocol):
     def _read_only(self, what: str) -> ReadOnlyError: ...
     def _load_attrs(self) -> str: ...
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
+
+
+def fill_value(array: Stored) -> Any:
+    """Return the value of elements that were never written; see `ExtArray.fill_value`."""
+    header = array._store.header
+    return np.frombuffer(header.fill, header.dtype)[0]
 
 
 # -- whether it may be used ----------------------------------------------------------------------

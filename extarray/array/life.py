@@ -64,6 +64,7 @@ __all__ = [
     "flush_store",
     "fresh_store",
     "held",
+    "is_replaced",
     "let_go",
     "place_elements",
     "places_of",
@@ -307,8 +308,15 @@ def held(array: Living) -> Any:
     return new
 
 
-def rows(array: Any, ndim: int, extent: int) -> Iterator[Any]:
-    """Iterate along axis 0, as long as the array has `ndim` axes."""
+def rows(array: Any) -> Iterator[Any]:
+    """Iterate along axis 0, as long as the array keeps the axes that it has now."""
+    if array.ndim == 0:
+        raise TypeError("iteration over a 0-d array")
+    array._check()
+    return _rows(array, array.ndim, array.shape[0])
+
+
+def _rows(array: Any, ndim: int, extent: int) -> Iterator[Any]:
     for i in range(extent):
         row = array[i]
         array._check_axes(ndim)
@@ -457,6 +465,13 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
             _become_successor(array)
             return True
         return axial is not None
+
+
+def is_replaced(array: Living) -> bool:
+    """Tell whether the files were replaced; see `ExtArray.replaced`."""
+    array._check()
+    files = array._store.files
+    return files is not None and files.replaced
 
 
 def replaced_error(array: Living) -> ReplacedError:
