@@ -17,7 +17,6 @@ from extarray.common.errors import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
 __all__ = ["DURABILITIES", "ENGINES", "VERIFICATIONS", "Config", "config"]
 
@@ -114,12 +113,7 @@ class _Override:
     def __enter__(self) -> Config:
         return self._config
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _overrides.set(self._before)
 
 

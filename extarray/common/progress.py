@@ -10,7 +10,6 @@ from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Progress", "say"]
@@ -80,12 +79,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._width:
             self._print(f"\r{'':<{self._width}}\r")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from extarray.format._crc import crc32c
 from extarray.format.checksum_table import encode_sums
 from extarray.format.constants import LIVE_SLOTS, SECTOR
 from extarray.format.directory import (
@@ -77,16 +76,8 @@ def encode_fresh(
     blob = attrs.encode()
     room = max(_LEAST_ATTRS_ROOM, len(blob))
     pieces.append((end, blob))
-    state = state._replace(
-        n_segments=len(records),
-        attrs_offset=end,
-        attrs_bytes=len(blob),
-        attrs_capacity=room,
-        attrs_crc=crc32c(blob),
-        spare_offset=0,
-        spare_capacity=0,
-        end=end + room,  # optional blocks are known by themselves
-    )
+    # The end is that of the attributes: optional blocks are known by themselves.
+    state = state.with_attrs(blob, end, room)._replace(n_segments=len(records))
     for slot in slots:
         block = state if slot in LIVE_SLOTS else state._replace(sealed=False)
         pieces.append((header.superblock_offset(slot), encode_superblock(block)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from extarray.format._crc import crc32c
 from extarray.format._superblock import (
     encode_superblock,
     next_superblock,
@@ -54,6 +55,32 @@ class Superblock(NamedTuple):
     grid: tuple[int, ...]  # in chunks
     superseded: bool = False  # another ``.xmd`` takes its name, or has: the array gains an axis
     growth: int = 0  # the growth policy, see `extarray.grid.policy`
+
+    @classmethod
+    def first(
+        cls,
+        shape: tuple[int, ...],
+        grid: tuple[int, ...],
+        data_bytes: int,
+        n_segments: int = 0,
+        unclean: bool = False,
+        growth: int = 0,
+    ) -> Superblock:
+        """Return commit 0, whose bounds begin where the grid does; it points to nothing yet."""
+        numbers = 0, False, unclean, n_segments, data_bytes, *[0] * 7
+        return cls._make((*numbers, NO_GROUP, shape, (0,) * len(shape), grid, False, growth))
+
+    def with_attrs(self, blob: bytes, at: int, room: int) -> Superblock:
+        """Return the state with attributes at a place, and free space behind their room."""
+        return self._replace(
+            attrs_offset=at,
+            attrs_bytes=len(blob),
+            attrs_capacity=room,
+            attrs_crc=crc32c(blob),
+            spare_offset=0,
+            spare_capacity=0,
+            end=at + room,
+        )
 
 
 def decode_superblock(data: bytes, ndim: int) -> Superblock | None:

@@ -230,9 +230,9 @@ def _hilbert_digits(digits: _Digits, ndim: int) -> Iterator[_Words]:
         even = ((np.maximum(number, one) - one) >> one) << one
         corner = even ^ (even >> one)
         entry = entry ^ (((corner << turn) | (corner >> back)) & mask)
-        # The lowest bit of `number` that differs from its last bit stands one place above the lowest
-        # bit set in gray, where the top bit of gray does not count.  With the top bit forced on,
-        # "all bits of `number` are equal" comes out as place k, which as a rotation is place 0.
+        # The lowest bit of `number` that differs from its last bit stands one place above the
+        # lowest bit set in `gray`, where the top bit of `gray` does not count.  With the top bit
+        # forced on, "all bits of `number` are equal" comes out as place k, as a rotation place 0.
         low = gray | top
         low &= ~low + one
         place = np.bitwise_count(low - one).astype(np.uint64)

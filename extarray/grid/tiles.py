@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from typing import Self
 
-__all__ = ["BLOCK_BYTES", "Box", "Grain", "cuts", "tiles"]
+__all__ = ["BLOCK_BYTES", "Box", "Grain", "axis_pieces", "tiles"]
 
 Box = tuple[slice, ...]
 
@@ -67,10 +67,10 @@ def tiles(
     >>> [box for box, in tiles((5,), (2,), 1, limit=4, split=False)]
     [slice(0, 4, None), slice(4, 5, None)]
     """
-    return product(*cuts(shape, chunks, itemsize, whole, limit, split))
+    return product(*axis_pieces(shape, chunks, itemsize, whole, limit, split))
 
 
-def cuts(
+def axis_pieces(
     shape: Sequence[int],
     chunks: Sequence[int],
     itemsize: int,
@@ -84,7 +84,7 @@ def cuts(
 
     Examples
     --------
-    >>> [list(pieces) for pieces in cuts((3, 4), (2, 4), 1, limit=8)]
+    >>> [list(pieces) for pieces in axis_pieces((3, 4), (2, 4), 1, limit=8)]
     [[slice(0, 2, None), slice(2, 3, None)], [slice(0, 4, None)]]
     """
     block = [

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray.common.errors import CorruptError
-from extarray.format._crc import crc32c
 from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SEAL_MAGIC, SPARED_SLOTS
 from extarray.format.directory import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
 from extarray.format.fresh import attrs_room
@@ -30,7 +29,6 @@ from extarray.format.records import (
 )
 from extarray.format.superblock import (
     LAST_COMMIT,
-    NO_GROUP,
     Superblock,
     encode_superblock,
     superblock_bytes,
@@ -360,23 +358,8 @@ class Repair:
             shape = tuple(g * c for g, c in zip(grid, header.chunks, strict=True))
             attrs, source = self._other_attrs()
             return TargetState(
-                Superblock(
-                    sequence=0,
-                    sealed=False,
-                    unclean=True,
-                    n_segments=n,
-                    data_bytes=axial.size * header.chunk_bytes,
-                    attrs_offset=0,
-                    attrs_bytes=0,
-                    attrs_capacity=0,
-                    attrs_crc=0,
-                    spare_offset=0,
-                    spare_capacity=0,
-                    end=0,
-                    group=NO_GROUP,
-                    shape=shape,
-                    offset=(0,) * len(shape),
-                    grid=tuple(grid),
+                Superblock.first(
+                    shape, tuple(grid), axial.size * header.chunk_bytes, n, unclean=True
                 ),
                 attrs if attrs is not None else "{}",
                 "no superblock is whole: the bounds are lost, and would be those of all chunks"
@@ -454,20 +437,9 @@ class Repair:
         present = None if survey.present is None else survey.present.block
         clean = block is present and block.sealed and not block.unclean
         attrs_at = self._free_from()
-        room = attrs_room(len(blob))
         last = max((b.sequence for b in survey.known if b.sequence <= LAST_COMMIT), default=0)
-        state = block._replace(
-            sequence=last + 1,
-            sealed=False,
-            unclean=not clean,
-            attrs_offset=attrs_at,
-            attrs_bytes=len(blob),
-            attrs_capacity=room,
-            attrs_crc=crc32c(blob),
-            spare_offset=0,
-            spare_capacity=0,
-            end=attrs_at + room,
-        )
+        state = block.with_attrs(blob, attrs_at, attrs_room(len(blob)))
+        state = state._replace(sequence=last + 1, sealed=False, unclean=not clean)
         file.truncate(max(survey.metadata_bytes, state.end))
         file.write(blob, attrs_at)
         file.datasync()

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from extarray.common.config import config
 from extarray.grid.chunking import product
-from extarray.grid.tiles import cuts, tiles
+from extarray.grid.tiles import axis_pieces, tiles
 from extarray.numpy_api.reductions import ASSOCIATIVE, all_axes, can_stream, loop_dtype
 from extarray.numpy_api.registry import streams
 from extarray.streaming.blocks import Source, box_bytes, run
@@ -160,7 +160,7 @@ def _at(axis: int, piece: slice) -> tuple[slice, ...]:
 
 def _run_lanes(work: Callable[[Iterator[Box]], None], x: Any, axis: int, itemsize: int) -> None:
     """Call a function with the boxes of each lane, one after the other along the axis."""
-    pieces = cuts(x.shape, chunks_of(x), itemsize, limit=box_bytes())
+    pieces = axis_pieces(x.shape, chunks_of(x), itemsize, limit=box_bytes())
     others = [(slice(0, 1),) if j == axis else piece for j, piece in enumerate(pieces)]
 
     def lane(_: int, box: Box) -> None:

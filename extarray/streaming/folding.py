@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.grid.chunking import product
-from extarray.grid.tiles import BLOCK_BYTES, cuts
+from extarray.grid.tiles import BLOCK_BYTES, axis_pieces
 from extarray.streaming.blocks import Source, box_bytes, run
 from extarray.streaming.elementwise import fits, meet, new_result, part_of, shape_of
 from extarray.streaming.meta_arrays import shadow
@@ -151,7 +151,7 @@ def _fold_boxes(
     nbytes = math.prod(extents) * itemsize
     # A thread keeps a part of each level of a tree at most, as many as the boxes have digits.
     depth = (nbytes // BLOCK_BYTES).bit_length()
-    pieces = cuts(extents, chunks_of(x), itemsize, limit=box_bytes(depth))
+    pieces = axis_pieces(extents, chunks_of(x), itemsize, limit=box_bytes(depth))
     kept = [j for j in range(len(pieces)) if j not in axes]
     n_steps = math.prod(len(pieces[j]) for j in axes)
     trees: dict[int, _Tree] = {}

@@ -11,7 +11,7 @@ import pytest
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.grid.chunking import product
-from extarray.grid.tiles import Grain, cuts
+from extarray.grid.tiles import Grain, axis_pieces
 from extarray.storage.checksums import read_sums
 
 
@@ -45,13 +45,13 @@ def test_a_product_of_more_than_can_be_held():
 @pytest.mark.parametrize("limit", [1, 3, 5, 12, 100])
 @pytest.mark.parametrize("extent", [1, 4, 9, 10, 31])
 def test_the_pieces_of_an_axis_are_counted(extent, limit, lead):
-    (pieces,) = cuts((extent,), Grain((5,), (lead,)), 1, limit=limit)
+    (pieces,) = axis_pieces((extent,), Grain((5,), (lead,)), 1, limit=limit)
     assert len(pieces) == len(list(pieces))
     assert [i for piece in pieces for i in range(extent)[piece]] == list(range(extent))
 
 
 def test_more_pieces_than_can_be_held():
-    (pieces,) = cuts((2**60,), (1,), 1, limit=2)
+    (pieces,) = axis_pieces((2**60,), (1,), 1, limit=2)
     assert (len(pieces), next(iter(pieces))) == (2**59, slice(0, 2))
 
 
