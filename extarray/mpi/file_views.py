@@ -138,8 +138,8 @@ class FileViews:
         """Carry out a job together with the others; return what went wrong on this rank.
 
         The others have jobs of their own or none; `n_views` and `n_pieces` are the greatest of all
-        ranks. This one takes part in all rounds whatever went wrong: the others wait for it in each
-        of them.
+        ranks.  This one takes part in all rounds whatever went wrong: the others wait for it in
+        each of them.
         """
         if self._is_own:
             try:

@@ -42,7 +42,7 @@ class Window:
 
     `rma` is the window of MPI, with displacements in bytes.  `near` has the memory of the ranks
     that this one loads from and stores to: its own, and where it can be had that of the others of
-    its host. Elements are zeros at first.
+    its host.  Elements are zeros at first.
     """
 
     def __init__(self, agreement: Agreement, layout: ZoneLayout) -> None:
