@@ -35,19 +35,10 @@ __all__ = ["accumulate", "reduceat"]
 def accumulate(
     ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: tuple[Any, ...] = (None,)
 ) -> Any:
-    """Streamed form of ``ufunc.accumulate``.
+    """Streamed form of ``ufunc.accumulate``, by the arguments of ``__array_ufunc__``.
 
-    Parameters
-    ----------
-    ufunc : ufunc
-    x, axis, dtype, out
-        As NumPy hands them to ``__array_ufunc__``.
-
-    Returns
-    -------
-    ndarray or Source
-        Element for element as NumPy's: each box begins with what the one before it ended with.
-        NotImplemented where the ufunc is not associative, or makes objects.
+    Element for element as NumPy's: each box begins with what the one before it ended with.
+    NotImplemented where the ufunc is not associative, or makes objects.
     """
     (given,) = out
     if ufunc not in ASSOCIATIVE or not can_stream(x):
@@ -87,19 +78,10 @@ def reduceat(
     dtype: Any = None,
     out: tuple[Any, ...] = (None,),
 ) -> Any:
-    """Streamed form of ``ufunc.reduceat``.
+    """Streamed form of ``ufunc.reduceat``, by the arguments of ``__array_ufunc__``.
 
-    Parameters
-    ----------
-    ufunc : ufunc
-    x, indices, axis, dtype, out
-        As NumPy hands them to ``__array_ufunc__``.
-
-    Returns
-    -------
-    ndarray or Source
-        NotImplemented where the ufunc is not associative, or makes objects, or the indices do not
-        increase.
+    NotImplemented where the ufunc is not associative, or makes objects, or the indices do not
+    increase.
     """
     (given,) = out
     firsts = np.asarray(indices)

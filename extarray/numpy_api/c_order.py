@@ -195,18 +195,7 @@ class FlatElements:
 
 
 def tofile(a: Source, fid: Any, sep: str = "", format: str = "%s") -> None:
-    """Write the elements of an array to a file, in C order: its method ``tofile``.
-
-    Parameters
-    ----------
-    a : Source
-    fid : str, PathLike or file
-        An open file has to be one of the operating system.
-    sep : str
-        Between elements that are written as text; "": in binary.
-    format : str
-        Of an element as text, for ``%``.
-    """
+    """Write the elements of an array to a file, in C order: its method ``tofile``."""
     elements = flat(a)
     opened: AbstractContextManager[Any] = (
         contextlib.nullcontext(fid) if hasattr(fid, "write") else open(os.fspath(fid), "wb")  # noqa: SIM115

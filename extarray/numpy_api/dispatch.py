@@ -160,21 +160,7 @@ def dispatch(
 ) -> Any:
     """Call a function of NumPy with arrays of ours: the body of ``__array_function__``.
 
-    Parameters
-    ----------
-    function : callable
-        Of NumPy.
-    types : iterable of type
-        Types of the arguments that have the protocol.
-    args : tuple
-    kwargs : mapping
-        The arguments as the user gave them.
-
-    Returns
-    -------
-    object
-        What NumPy's function returns for NumPy arrays; NotImplemented where an argument belongs to
-        another package that has the protocol.
+    NotImplemented where an argument belongs to another package that has the protocol.
     """
     strangers = [kind for kind in types if foreign(kind, "__array_function__")]
     if not all(issubclass(kind, late_type()) for kind in strangers):
@@ -207,14 +193,7 @@ def _call_function_with_late(
 
 
 def foreign(kind: type, protocol: str) -> bool:
-    """Tell whether a type has a method of a protocol that is neither NumPy's nor ours.
-
-    Parameters
-    ----------
-    kind : type
-    protocol : str
-        Name of the method.
-    """
+    """Tell whether a type has a method of a protocol that is neither NumPy's nor ours."""
     method = getattr(kind, protocol, None)
     return method not in (None, getattr(np.ndarray, protocol)) and not issubclass(kind, Source)
 
@@ -222,10 +201,7 @@ def foreign(kind: type, protocol: str) -> bool:
 def plain(kind: type) -> bool:
     """Tell whether a type is no subclass of ndarray that gives its own meaning to elements.
 
-    Returns
-    -------
-    bool
-        False for masked arrays and their like: streamed forms would lose what they add.
+    Such are masked arrays and their like: streamed forms would lose what they add.
     """
     return kind in (np.ndarray, np.memmap) or not issubclass(kind, np.ndarray)
 
@@ -233,20 +209,8 @@ def plain(kind: type) -> bool:
 def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Call a method of a ufunc with arrays of ours: the body of ``__array_ufunc__``.
 
-    Parameters
-    ----------
-    ufunc : ufunc
-    method : str
-        "__call__", "reduce", "accumulate", "reduceat", "outer" or "at".
-    inputs : tuple
-    kwargs : mapping
-        As NumPy hands them to the protocol: ``out`` is a tuple.
-
-    Returns
-    -------
-    object
-        What NumPy returns for NumPy arrays; NotImplemented where an operand belongs to another
-        package that has the protocol.
+    As NumPy hands them to the protocol, ``out`` is a tuple.  NotImplemented where an operand
+    belongs to another package that has the protocol.
     """
     kinds = {type(x) for x in (*inputs, *kwargs.get("out", ()))}
     strangers = [kind for kind in kinds if foreign(kind, "__array_ufunc__")]

@@ -26,12 +26,7 @@ _load: list[Callable[[], ModuleType]] = []
 
 
 def provide(load: Callable[[], ModuleType]) -> None:
-    """Name what imports the namespace of the array API standard, which stands above.
-
-    Parameters
-    ----------
-    load : callable
-    """
+    """Name what imports the namespace of the array API standard, which stands above."""
     _load[:] = [load]
 
 
@@ -42,20 +37,7 @@ def to_dlpack(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """Give the elements by DLPack.
-
-    Parameters
-    ----------
-    array : Source
-    stream, max_version, dl_device
-        As for `numpy.ndarray.__dlpack__`.
-    copy : bool or None
-        False: a view, which one chunk has to hold; else a copy.
-
-    Returns
-    -------
-    capsule
-    """
+    """Give the elements by DLPack: not to copy them, one chunk has to hold them."""
     elements = _view(array) if copy is False else read_elements(array)
     return elements.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 

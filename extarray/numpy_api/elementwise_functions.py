@@ -207,14 +207,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 def set_parts(array: Any, name: str, values: Any) -> None:
-    """Assign to the real parts of an array, or to the imaginary ones; the others stay.
-
-    Raises
-    ------
-    ShapeError
-    TypeError
-        NumPy's: the elements are no complex numbers, and have no imaginary part.
-    """
+    """Assign to the real parts of an array, or to the imaginary ones; the others stay."""
     values = as_operand(values)
     setattr(np.empty(0, array.dtype), name, empty(values))
     while len(shape_of(values)) > len(array.shape) and len(values) == 1:

@@ -45,11 +45,7 @@ __all__ = ["cycled", "diagonal", "gather", "nonzero", "pieces", "place_bytes", "
 def pieces(x: Any, *others: Any) -> Iterator[slice]:
     """Yield the ranges of a one-dimensional array, one after the other.
 
-    Parameters
-    ----------
-    x : Source or ndarray
-    *others : Source or ndarray
-        Of which the same ranges are in memory too.
+    Those of `others` are in memory at the same time.
     """
     itemsize = sum(y.dtype.itemsize for y in (x, *others))
     for (piece,) in tiles(x.shape, chunks_of(x), itemsize, limit=step_bytes()):
@@ -132,24 +128,7 @@ def _at(a: Any, key: tuple[Any, ...]) -> NDArray[Any]:
 
 
 def gather(a: Source, places: range) -> NDArray[Any]:
-    """Return the elements at evenly spaced places.
-
-    Parameters
-    ----------
-    a : Source
-    places : range
-        In [0, size), counted in C order.
-
-    Returns
-    -------
-    ndarray
-        Of one axis.
-
-    Raises
-    ------
-    ResultError
-        It would be larger than the limits allow.
-    """
+    """Return the elements at evenly spaced places, along one axis, if the limits allow it."""
     result = new_result((len(places),), a.dtype, "flat")
     for piece, key in _portions(a, places):
         result[piece] = read_exactly(a, key)
@@ -236,15 +215,9 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
 
 
 def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -> None:
-    """Write values to places; the last of equal places wins.
+    """Write values to places in C order; the last of equal places wins.
 
-    Parameters
-    ----------
-    a : Source
-    places : ndarray or range of int
-        In [0, size), counted in C order.
-    values : ndarray
-        Of one axis.  Those that are too few begin again; where there are none, nothing is written.
+    Values that are too few begin again; where there are none, nothing is written.
     """
     if not len(values):
         return
@@ -256,16 +229,7 @@ def scatter(a: Source, places: NDArray[np.intp] | range, values: NDArray[Any]) -
 def cycled(values: NDArray[Any], low: int, high: int) -> NDArray[Any]:
     """Return values low ... high - 1 of those that one gets by beginning again and again.
 
-    Parameters
-    ----------
-    values : ndarray
-        Of one axis, and not empty.
-    low, high : int
-
-    Returns
-    -------
-    ndarray
-        To be read only.
+    They are to be read only.
 
     Examples
     --------

@@ -44,26 +44,12 @@ def _operator(name: str) -> Callable[[Any, Any], Any]:
 
 
 def binary(name: str) -> Callable[..., Any]:
-    """Make a binary operator of the left operand.
-
-    Parameters
-    ----------
-    name : str
-        As `operator` has it, without underscores.
-
-    Returns
-    -------
-    callable
-        A method.
-    """
+    """Make a binary operator of the left operand, by its name in `operator` without underscores."""
     return _binary(name, "", lambda own, other: (own, other))
 
 
 def reflected(name: str) -> Callable[..., Any]:
-    """Make a binary operator of the right operand.
-
-    Parameters and result are those of `binary`.
-    """
+    """Make a binary operator of the right operand, by its name as for `binary`."""
     return _binary(name, "r", lambda own, other: (other, own))
 
 
@@ -83,18 +69,7 @@ def _binary(
 
 
 def in_place(name: str) -> Callable[..., Any]:
-    """Make an operator in place, which leaves to others those that had no protocol alone.
-
-    Parameters
-    ----------
-    name : str
-        As `operator` has it, without underscores.
-
-    Returns
-    -------
-    callable
-        A method.
-    """
+    """Make an operator in place, which leaves to others those that had no protocol alone."""
     by_ufunc = getattr(NDArrayOperatorsMixin, f"__i{name}__")
 
     def method(self: Source, other: Any) -> Any:
@@ -133,16 +108,7 @@ def _has_priority(other: Any) -> bool:
 
 
 def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any) -> Any:
-    """Compare by a ufunc; by Python's operator where the ufunc does not know the dtypes.
-
-    Parameters
-    ----------
-    ufunc : ufunc
-    function : callable
-        Of `operator`.
-    a : Source
-    other : object
-    """
+    """Compare by a ufunc; by Python's operator where the ufunc does not know the dtypes."""
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
     if _decides(other, function.__name__):

@@ -85,18 +85,7 @@ class Ranked:
         return np.dtype(f"u{self._width // 8}")
 
     def at(self, ranks: NDArray[np.intp]) -> NDArray[Any]:
-        """Return the elements by their ranks.
-
-        Parameters
-        ----------
-        ranks : ndarray of int
-            In [0, number of elements), in any order.
-
-        Returns
-        -------
-        ndarray
-            Of the shape of `ranks`.
-        """
+        """Return the elements by their ranks, which come in any order and any shape."""
         if not ranks.size:
             return np.empty(ranks.shape, self._dtype)
         wanted, inverse = np.unique(ranks, return_inverse=True)
@@ -275,22 +264,9 @@ def _reduce_lanes(
 ) -> Any:
     """Reduce lanes by a function of NumPy, or by `of_region` where they do not fit into memory.
 
-    Parameters
-    ----------
-    function : callable
-        Takes an array, ``axis`` and ``keepdims``.
-    of_region : callable
-        Takes an array and the box of a lane.
-    a : Source or ndarray
-    lead : tuple of int
-        Shape of what is made of one lane; the first axes of the result.
-    axis, out, keepdims
-        As the user gave them.
-
-    Returns
-    -------
-    ndarray, scalar or Source
-        NotImplemented where there is nothing to stream.
+    The function takes an array, ``axis`` and ``keepdims``; `of_region` an array and the box of a
+    lane.  `lead` is the shape of what is made of one lane, the first axes of the result.
+    NotImplemented where there is nothing to stream.
     """
     if not isinstance(a, Source) or not a.shape or 0 in a.shape:
         return NotImplemented

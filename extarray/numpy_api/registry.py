@@ -42,18 +42,9 @@ _CHANGES = {
 
 
 def streams(*functions: Function) -> Callable[[F], F]:
-    """Register the streamed form of functions of NumPy.
+    """Register the streamed form of functions of NumPy that have one signature, the form's too.
 
-    Parameters
-    ----------
-    *functions : callable
-        Functions of NumPy, which have one signature.
-
-    Returns
-    -------
-    callable
-        Decorator of the streamed form.  It has NumPy's signature, and returns NotImplemented where
-        it declines.
+    The form returns NotImplemented where it declines.
     """
 
     def register(form: F) -> F:
@@ -67,18 +58,7 @@ def streams(*functions: Function) -> Callable[[F], F]:
 def call(function: Function, *args: Any, **kwargs: Any) -> Any:
     """Call a function of NumPy with sources, by its streamed form unless that declines.
 
-    Parameters
-    ----------
-    function : callable
-        Of NumPy; a module that is imported has its streamed form.
-    *args
-    **kwargs
-        Its arguments.
-
-    Returns
-    -------
-    object
-        What the function returns.
+    The module that has the form must have been imported.
     """
     result = streamed[function](*args, **kwargs)
     return fall_back(function, args, kwargs) if result is NotImplemented else result
@@ -92,25 +72,9 @@ def fall_back(
 ) -> Any:
     """Call a function with NumPy arrays in place of ours, and write what it has changed.
 
-    Parameters
-    ----------
-    function : callable
-    args : tuple
-    kwargs : mapping
-        Arguments; arrays of ours are found also inside of lists, tuples and dicts.
-    changed : tuple, optional
-        The arguments that `function` changes, where its signature does not name them.
-
-    Returns
-    -------
-    object
-        What `function` returns; for a result in an array of ours, given as ``out=`` say, this
-        array.
-
-    Raises
-    ------
-    ResultError
-        The arrays together are larger than the limits allow.
+    Arrays of ours are found also inside of lists, tuples and dicts.  `changed` has the arguments
+    that the function changes, where its signature does not name them.  For a result in an array of
+    ours, given as ``out=`` say, this array comes back.
     """
     name = getattr(function, "__name__", repr(function))
     whole = _Whole(name, (args, kwargs))
@@ -153,13 +117,7 @@ class _Whole:
 def changed_by(
     function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Return the arguments that a function changes, however they were given.
-
-    Returns
-    -------
-    tuple
-        Some may be None.
-    """
+    """Return the arguments that a function changes, however they were given; some may be None."""
     given = kwargs
     signature = _signature(function)
     if signature is not None:

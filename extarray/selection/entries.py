@@ -37,10 +37,8 @@ def parse(key: Any) -> list[Any]:
 def as_item(item: Any) -> Any:
     """Convert an entry between the brackets to one of the kinds that a query is made of.
 
-    Returns
-    -------
-    int, slice, None, Ellipsis, ndarray or Source
-        Arrays are of intp or booleans; NotImplemented for what is no index.
+    These are int, slice, None, Ellipsis, and arrays of intp or booleans, ours if they are masks;
+    NotImplemented for what is no index.
     """
     if item is None or item is ... or isinstance(item, slice):
         return item
@@ -80,13 +78,7 @@ def is_array(item: Any) -> bool:
 
 
 def n_axes(item: Any) -> int:
-    """Return how many axes of the array an entry takes.
-
-    Returns
-    -------
-    int
-        0 for Ellipsis, which takes those that are left.
-    """
+    """Return how many axes of the array an entry takes; 0 for Ellipsis, which takes those left."""
     if item is None or item is ...:
         return 0
     if is_array(item) and item.dtype.kind == "b":
@@ -95,20 +87,7 @@ def n_axes(item: Any) -> int:
 
 
 def numpys_error(key: Any, shape: Shape, dtype: DTypeLike) -> Exception | None:
-    """Return the error that NumPy raises for an index, in the family of ours.
-
-    Parameters
-    ----------
-    key : index expression
-    shape : tuple of int
-    dtype : dtype
-        Of the array.
-
-    Returns
-    -------
-    Exception or None
-        None where it raises nothing.
-    """
+    """Return the error that NumPy raises for an index, in the family of ours, if it raises one."""
     empty = np.broadcast_to(np.empty((), dtype), shape)
     try:
         if isinstance(key, tuple):
@@ -125,20 +104,7 @@ def numpys_error(key: Any, shape: Shape, dtype: DTypeLike) -> Exception | None:
 
 
 def refusal(key: Any, shape: Shape, dtype: DTypeLike) -> Exception:
-    """Return the error for an index that is not possible.
-
-    Parameters
-    ----------
-    key : index expression
-    shape : tuple of int
-    dtype : dtype
-        Of the array.
-
-    Returns
-    -------
-    Exception
-        NumPy's, in the family, if it has one.
-    """
+    """Return the error for an index that is not possible: NumPy's, in the family, if it has one."""
     return numpys_error(key, shape, dtype) or SelectionError(
         "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
         "boolean arrays are valid indices"
@@ -153,13 +119,7 @@ def _stand_in(item: Any) -> Any:
 
 
 def check_bounds(indices: Indices, axis: int, extent: int) -> None:
-    """Raise where an index lies outside the bounds.
-
-    Raises
-    ------
-    BoundsError
-        An IndexError, in NumPy's words.
-    """
+    """Raise where an index lies outside the bounds, in NumPy's words."""
     if not in_bounds(indices, extent):
         wrong = indices[(indices < -extent) | (indices >= extent)].flat[0]
         raise BoundsError(f"index {wrong} is out of bounds for axis {axis} with size {extent}")

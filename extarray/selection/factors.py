@@ -128,16 +128,7 @@ class Progression(Factor):
 
     @classmethod
     def of_slice(cls, axis: int, item: slice, extent: int, dim: int) -> Progression:
-        """Return the progression that a slice selects of an axis.
-
-        Parameters
-        ----------
-        axis : int
-        item : slice
-        extent : int
-        dim : int
-            Dimension of the result.
-        """
+        """Return the progression that a slice selects of an axis, for a dimension of the result."""
         indices = range(*item.indices(extent))
         if len(indices) > 1:
             return cls(axis, indices.start, indices.step, len(indices), dim)
@@ -233,16 +224,10 @@ def in_order(factors: Iterable[Factor]) -> tuple[Factor, ...]:
 
 
 def cuts(extent: int, share: float, unit: int) -> Iterator[tuple[int, int]]:
-    """Yield the pieces of an extent.
+    """Yield the pieces of an extent, each a share of it, of whole units if that has any.
 
-    Parameters
-    ----------
-    extent : int
-    share : float
-        How much of the extent a piece shall have; at most half of it is what it gets: all that
-        matters may lie at one end, and is to be reached in few steps.
-    unit : int
-        Pieces have whole units, if their share has one at least.
+    A piece gets half of the extent at most: all that matters may lie at one end, and is to be
+    reached in few steps.
     """
     n = max(1, int(extent * min(share, 0.5)))
     if n > unit:

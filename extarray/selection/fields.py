@@ -17,14 +17,7 @@ Fields: TypeAlias = str | Sequence[str] | None
 
 
 def names_of(key: Any, dtype: np.dtype[Any]) -> Fields:
-    """Return the key, where it is the name of a field or a list of names.
-
-    Parameters
-    ----------
-    key : index expression
-    dtype : dtype
-        Of the array.
-    """
+    """Return the key, where it is the name of a field or a list of names of a dtype."""
     if dtype.names is None:
         return None
     if isinstance(key, str):
@@ -35,13 +28,7 @@ def names_of(key: Any, dtype: np.dtype[Any]) -> Fields:
 
 
 def field_of(dtype: np.dtype[Any], name: str) -> Field:
-    """Find a field of a structured dtype.
-
-    Raises
-    ------
-    FieldError
-        There is none of this name.
-    """
+    """Find a field of a structured dtype."""
     if dtype.fields is None or name not in dtype.fields:
         raise FieldError(f"no field of name {name}")
     inner, offset = dtype.fields[name][:2]
@@ -49,19 +36,7 @@ def field_of(dtype: np.dtype[Any], name: str) -> Field:
 
 
 def dtype_of_fields(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
-    """Return the dtype that NumPy gives to some fields, where they are in the whole element.
-
-    Parameters
-    ----------
-    dtype : dtype
-        Of the elements.
-    names : sequence of str
-
-    Raises
-    ------
-    FieldError, ArgumentError
-        There is none of a name, or a name occurs twice.
-    """
+    """Return the dtype that NumPy gives to some fields, where they are in the whole element."""
     for name in names:
         field_of(dtype, name)
     try:

@@ -89,10 +89,7 @@ class Query:
     def on(self, frame: Frame | Bounds) -> Query:
         """Return the query as one on what an array, or a view, was when its indices were given.
 
-        Parameters
-        ----------
-        frame : Frame or Bounds
-            Of an array, which the query keeps as it is: for one that is run at once.
+        The query keeps the frame of an array as it is: it is to be run at once.
         """
         whole = frame if isinstance(frame, Frame) else None
         # Several times faster than `replace`.
@@ -129,23 +126,11 @@ class Query:
     def cut(
         self, share: float, chunks: Shape, by_tables: bool
     ) -> Iterator[tuple[tuple[slice, ...], Query]]:
-        """Yield queries that follow each other, and the part of the result that each is.
+        """Yield queries that follow each other, each with the part of the result that it selects.
 
-        Parameters
-        ----------
-        share : float
-            How much of this one each shall be, in (0, 1); it may have to be more.
-        chunks : tuple of int
-            Of the array: cuts lie between chunks where that is possible.
-        by_tables : bool
-            Whether to cut the factor whose tables are largest, and not the first dimension of the
-            result.
-
-        Yields
-        ------
-        part : tuple of slice
-        query : Query
-            Nothing comes out where it cannot be cut.
+        Each is a share of this one, in (0, 1); it may have to be more.  Cuts lie between chunks
+        where that is possible: in the factor whose tables are largest (`by_tables`), else in the
+        first dimension of the result.  Nothing comes out where the query cannot be cut.
         """
         number: int | None
         if by_tables:
@@ -183,16 +168,10 @@ class Query:
     def fill_outside(
         self, inner: Sequence[tuple[int, int]], values: NDArray[Any], fill: NDArray[Any]
     ) -> None:
-        """Give what is selected outside a box a value.
+        """Give a value, one element of the array, to what is selected outside a box.
 
-        Parameters
-        ----------
-        inner : sequence of (int, int)
-            The box: low and high index on each axis of the array.
-        values : ndarray
-            The result, which may have dimensions of one element behind its own.
-        fill : ndarray
-            One element of the array.
+        `inner` has the low and high index of the box on each axis of the array.  The result may
+        have dimensions of one element behind its own.
         """
         value = fill
         if self.field is not None:

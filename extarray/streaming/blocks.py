@@ -197,20 +197,11 @@ def load(source: Source, box: Box) -> NDArray[Any]:
 
 
 def run(work: Callable[[int, Box], object], boxes: Iterable[Box], nbytes: int) -> None:
-    """Call ``work(i, box)`` for every box, on as many threads as are worth it.
+    """Call ``work(i, box)`` for every box, on as many threads as the bytes of all boxes are worth.
 
-    Parameters
-    ----------
-    work : callable
-        Called with the number of a box, and the box; on any thread, in no certain order.
-    boxes : iterable of box
-    nbytes : int
-        Bytes of all boxes, which tell how many threads are worth it.
-
-    Notes
-    -----
-    The threads see the settings and the ``np.errstate`` of the caller; what NumPy warns of is said
-    once.  The first exception ends the work and is raised here.
+    The calls come on any thread, in no certain order.  The threads see the settings and the
+    ``np.errstate`` of the caller; what NumPy warns of is said once.  The first exception ends the
+    work and is raised here.
     """
     n_threads = max(1, min(config.threads, nbytes // _THREAD_BYTES))
     with SaidOnce():

@@ -28,17 +28,8 @@ __all__ = ["builds_graph", "call_late", "computed", "has_late", "is_known", "lat
 def to_dask(array: Any, chunks: Any = None) -> Any:
     """Make a dask array of an array, whose elements the tasks read.
 
-    Parameters
-    ----------
-    array : LazyView or AsType
-    chunks : int, tuple, str or dict, optional
-        As for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that dask's
-        setting ``array.chunk-size`` says, by default 128 MiB.
-
-    Raises
-    ------
-    MissingExtraError
-        Dask is not installed.
+    Chunks are as for `dask.array.from_array`; None: groups of whole chunks, of about the bytes that
+    dask's setting ``array.chunk-size`` says, by default 128 MiB.
     """
     dask_array = require("dask.array", "dask", "to_dask")
     return dask_array.from_array(
@@ -67,14 +58,7 @@ def builds_graph() -> bool:
 
 
 def late_type() -> type | tuple[()]:
-    """Return dask's type of arrays.
-
-    Returns
-    -------
-    type or ()
-        For `isinstance` and `issubclass`; () where nobody has imported dask: there are no arrays
-        of it.
-    """
+    """Return dask's type of arrays, for `isinstance`; () where nobody has imported dask."""
     kind: type | tuple[()] = getattr(sys.modules.get("dask.array"), "Array", ())
     return kind
 
@@ -94,19 +78,7 @@ def is_known(function: Callable[..., Any]) -> bool:
 
 
 def computed(name: str, value: Any) -> Any:
-    """Return the arguments with NumPy arrays in place of dask's.
-
-    Parameters
-    ----------
-    name : str
-        Of the function that they are for.
-    value : object
-
-    Raises
-    ------
-    ResultError
-        An array is larger than the limits allow.
-    """
+    """Return arguments with NumPy arrays in place of dask's, if the limits allow it."""
 
     def compute(array: Any) -> Any:
         check_result(
@@ -120,32 +92,11 @@ def computed(name: str, value: Any) -> Any:
 def call_late(
     function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], where: Any = True
 ) -> Any:
-    """Call a function with dask arrays in place of ours; ``out=`` of ours is filled.
+    """Call a function with dask arrays in place of ours; ``out=`` of ours is filled and returned.
 
-    Parameters
-    ----------
-    function : callable
-        A function of NumPy, or a method of a ufunc.
-    args : tuple
-    kwargs : mapping
-        What ``out`` has is of ours throughout, or not at all.
-    where : array_like of bool
-        The elements of ``out`` of ours that are written.
-
-    Returns
-    -------
-    object
-        What dask returns; for ``out=`` of ours: this.
-
-    Raises
-    ------
-    CastingError
-        The result does not fit the dtype of ``out=``.
-
-    Notes
-    -----
-    A result is computed for ``out=`` task by task, each of which writes its part.  As always, what
-    shares elements with it, and has them elsewhere, is copied before.
+    The function is one of NumPy, or a method of a ufunc; ``out`` is of ours throughout, or not at
+    all.  A result is computed for it task by task, each of which writes its part, where `where`
+    holds.  As always, what shares elements with it, and has them elsewhere, is copied before.
     """
     out = kwargs.get("out")
     outs = out if isinstance(out, tuple) else (out,)

@@ -50,31 +50,12 @@ def elementwise(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Any:
-    """Apply a function elementwise.
+    """Apply a function elementwise, into `out`, or into a new array of `dtype`.
 
-    Parameters
-    ----------
-    function : callable
-        Called with the part of each operand in a box, and with ``out=``, the array to fill.
-        `assigning` makes one of a function that returns its result.
-    operands : sequence
-        Arrays of ours, NumPy arrays and array_likes; scalars, which are handed on as they are.
-    out : ndarray or Source, optional
-        Where the result goes; the operands have to broadcast to its shape.
-    dtype : dtype_like, optional
-        Of a new result; float64 where neither this nor `out` is given.
-    name : str, optional
-        What is done, for messages; the function's own name by default.
-
-    Returns
-    -------
-    ndarray, scalar or Source
-        `out` where it is given; a NumPy scalar where no operand has axes.
-
-    Raises
-    ------
-    ResultError
-        A new result is larger than the limits allow.
+    The function is called with the part of each operand in a box, and with ``out=``, the array to
+    fill; `assigning` makes one of a function that returns its result.  Scalars are handed on as
+    they are.  Where no operand has axes, a scalar comes out.  Messages have the function's name, or
+    `name`.
 
     Examples
     --------
@@ -106,12 +87,7 @@ def _common_shape(operands: list[Any]) -> tuple[int, ...]:
 
 
 def assigning(function: Callable[..., Any]) -> Callable[..., None]:
-    """Make a function that fills ``out=`` of one that returns its result.
-
-    Returns
-    -------
-    callable
-        Of the same name.
+    """Make a function that fills ``out=`` of one that returns its result, under the same name.
 
     Examples
     --------
@@ -134,23 +110,12 @@ def stream(
     outs: Sequence[Any],
     where: Any = True,
 ) -> None:
-    """Fill arrays, box by box, from the parts of operands.
+    """Fill arrays of one shape, box by box, from the parts of operands that broadcast to it.
 
-    Parameters
-    ----------
-    fill : callable
-        Called as ``fill(*parts, out=blocks)`` where `where` is True, else as
-        ``fill(*parts, out=blocks, where=part)``; `blocks` is a tuple with an array for each of
-        `outs`.  Called on several threads at a time.
-    operands : sequence
-        As `as_operand` gives them.
-    outs : sequence of ndarray or Source
-        All of one shape, to which the operands broadcast.
-    where : array_like of bool
-        The elements that are written.  All others stay, and in files are not touched.
+    ``fill(*parts, out=blocks)`` is called on several threads at a time, with a tuple of an array
+    for each of `outs`; also with ``where=part`` unless `where` is True.  Only elements for which it
+    holds are written: all others stay, and in files are not touched.
 
-    Notes
-    -----
     An operand may be one of `outs`, or share elements with it: the result is as if all was read
     before anything was written.
     """
@@ -223,10 +188,7 @@ def _write_some(out: Source, box: Box, block: NDArray[Any], where: Any) -> None:
 def as_operand(x: Any) -> Any:
     """Return an operand of elementwise operations: an array, or a scalar as it is.
 
-    Returns
-    -------
-    Source, ndarray or scalar
-        Python's numbers stay Python's: they adapt to the types of the arrays (NEP 50).
+    Python's numbers stay Python's: they adapt to the types of the arrays (NEP 50).
     """
     if isinstance(x, (Source, np.ndarray, np.generic, bool, int, float, complex)):
         return x
@@ -236,10 +198,7 @@ def as_operand(x: Any) -> Any:
 def as_mask(where: Any) -> Any:
     """Return a mask as NumPy takes it for ``where=``: an array as it is, else the truth.
 
-    Returns
-    -------
-    Source, ndarray or True
-        Of arrays, NumPy refuses those that are not of truth values.
+    Of arrays, NumPy refuses those that are not of truth values.
 
     Examples
     --------
@@ -266,18 +225,9 @@ def fits(shape: tuple[int, ...], into: tuple[int, ...]) -> bool:
 
 
 def part_of(x: Any, box: Box) -> Any:
-    """Read the part of an operand that meets a box, once the operand is broadcast.
+    """Read the part of an operand that meets a box of the shape to which it is broadcast.
 
-    Parameters
-    ----------
-    x : Source, ndarray or scalar
-    box : tuple of slice
-        Of the shape to which `x` is broadcast.
-
-    Returns
-    -------
-    ndarray or scalar
-        To be read only.
+    It is to be read only; a scalar is its own part.
 
     Examples
     --------
@@ -298,25 +248,9 @@ def part_of(x: Any, box: Box) -> Any:
 def new_result(
     shape: tuple[int, ...], dtype: DTypeLike | None, name: str, order: str = "C"
 ) -> NDArray[Any]:
-    """Create the array in memory for a function's result, if the limits allow it.
+    """Create the array in memory for a function's result, not initialised, if the limits allow it.
 
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype_like
-    name : str
-        Of the function, for messages.
-    order : str
-        "F" for an array in Fortran order; anything else gives C order.
-
-    Returns
-    -------
-    ndarray
-        Not initialised.
-
-    Raises
-    ------
-    ResultError
+    "F" makes one in Fortran order; any other `order` gives C order.
     """
     kind = np.dtype(dtype)
     check_result(math.prod(shape) * kind.itemsize, f"the result of {name}", other_way(name))
@@ -326,17 +260,8 @@ def new_result(
 def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]:
     """Return the chunks along which to cut: the first output's of ours, or the largest operand's.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        To which the arrays are broadcast.
-    arrays : sequence
-        Outputs first; what is not of ours is passed over.
-
-    Returns
-    -------
-    tuple of int
-        `shape` where no array is of ours: it may be cut anywhere.
+    Outputs come first among `arrays`, which are broadcast to the shape.  Where none is of ours, the
+    shape comes back: it may be cut anywhere.
     """
     sources = [x for x in arrays if isinstance(x, Source)]
     if not sources:
@@ -356,13 +281,7 @@ def chunks_for(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[int, ...]
 
 
 def apart(x: Any, outs: Sequence[Any]) -> Any:
-    """Return an operand, or a copy where filling one box would change what others read.
-
-    Raises
-    ------
-    ResultError
-        The copy would be larger than the limits allow.
-    """
+    """Return an operand, or a copy where filling one box would change what others read."""
     if not isinstance(x, (Source, np.ndarray)):
         return x
     if not any(meet(x, out) and not _coincide(x, out) for out in outs):
@@ -371,13 +290,7 @@ def apart(x: Any, outs: Sequence[Any]) -> Any:
 
 
 def copy_of(x: Any) -> NDArray[Any]:
-    """Copy in memory of an operand that shares elements with an output.
-
-    Raises
-    ------
-    ResultError
-        It would be larger than the limits allow.
-    """
+    """Copy an operand that shares elements with an output to memory, if the limits allow it."""
     if isinstance(x, np.ndarray):
         return x.copy()
     check_result(

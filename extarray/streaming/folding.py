@@ -43,18 +43,9 @@ class Fold:
         self.notes: set[str] = set()
 
     def start(self, part: NDArray[Any], where: Any, axes: tuple[int, ...], box: Box) -> State:
-        """Return what is known from a box alone.
+        """Return what is known from a box alone: of those elements for which `where` holds.
 
-        Parameters
-        ----------
-        part : ndarray
-            Its elements, to be read only.
-        where : bool or ndarray
-            The elements that count.
-        axes : tuple of int
-            The axes that are reduced.
-        box : tuple of slice
-            Its place.
+        `axes` are those that are reduced; the part is to be read only.
         """
         raise NotImplementedError
 
@@ -63,13 +54,7 @@ class Fold:
         raise NotImplementedError
 
     def finish(self, state: State) -> NDArray[Any]:
-        """Return the values of the result.
-
-        Returns
-        -------
-        ndarray
-            Keeps the reduced axes, with length 1.
-        """
+        """Return the values of the result, with the reduced axes of length 1."""
         raise NotImplementedError
 
 
@@ -83,29 +68,11 @@ def fold(
     dtype: np.dtype[Any],
     refuse: Callable[..., Any],
 ) -> Any:
-    """Reduce an array along axes.
+    """Reduce an array that has elements along axes, in [0, ndim); a scalar where no axis is left.
 
-    Parameters
-    ----------
-    work : Fold
-    x : Source or ndarray
-        With elements.
-    axes : tuple of int
-        The axes that are reduced, in [0, ndim).
-    where : bool, ndarray or Source
-        The elements that count; broadcast to `x`.
-    out : ndarray or Source, optional
-    keepdims : bool
-    dtype : dtype
-        Of a new result.
-    refuse : callable
-        Called with stand-ins for `x`, `out` and `where` that do not fit together: raises NumPy's
-        error.
-
-    Returns
-    -------
-    ndarray, scalar or Source
-        `out` where it is given; a scalar where no axis is left.
+    The elements count for which `where` holds, which is broadcast to the array.  `dtype` is that of
+    a new result.  `refuse` is called with stand-ins for an array, ``out`` and ``where`` that do not
+    fit together: it raises NumPy's error.
     """
     extents = x.shape  # of now: another thread may let the array grow
     shape = tuple(1 if j in axes else n for j, n in enumerate(extents) if keepdims or j not in axes)

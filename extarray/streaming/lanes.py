@@ -26,35 +26,16 @@ __all__ = ["lane_bytes", "lanes", "map_lanes"]
 
 
 def lane_bytes(x: Any, axes: Collection[int]) -> int:
-    """Return the bytes of a part that is whole along some axes, and one element along others.
-
-    Parameters
-    ----------
-    x : Source or ndarray
-    axes : collection of int
-        At least 0.
-    """
+    """Return the bytes of a part that is whole along some axes, and one element along others."""
     size: int = math.prod(x.shape[j] for j in axes) * x.dtype.itemsize
     return size
 
 
 def lanes(x: Any, axes: Collection[int], name: str, parts: int = 4) -> Iterator[Box]:
-    """Yield boxes in which some axes are whole.
+    """Yield boxes in which some axes are whole, if the limits allow a single lane in memory.
 
-    Parameters
-    ----------
-    x : Source or ndarray
-    axes : collection of int
-        At least 0.
-    name : str
-        Of the function, for messages.
-    parts : int
-        Arrays of the size of a box that the function has in memory.
-
-    Raises
-    ------
-    ResultError
-        A single lane is larger than the limits allow.
+    The function for which they are, and whose name a message has, needs memory for so many `parts`
+    of the size of a box.
     """
     if parts * lane_bytes(x, axes) > config.max_memory:
         what = "the array" if len(axes) == len(x.shape) else "each lane along the axis"
@@ -69,19 +50,9 @@ def map_lanes(
 ) -> None:
     """Fill an array with a function of the lanes of another.
 
-    Parameters
-    ----------
-    function : callable
-        Called with boxes of whole lanes, on several threads; returns lanes in place of lanes, of
-        any length, that of the target.
-    x : Source or ndarray
-    axis : int
-        At least 0.
-    target : Source or ndarray
-        Of the shape of `x` but along the axis.  It may be `x` itself, but must not share elements
-        with it otherwise.
-    name : str
-        Of the function, for messages.
+    The function is called with boxes of whole lanes, on several threads; it returns lanes in place
+    of lanes, of the length that the target has along the axis.  The target may be `x` itself, but
+    must not share elements with it otherwise.
     """
     whole = slice(0, target.shape[axis])
 

@@ -19,24 +19,9 @@ __all__ = ["check_result", "other_way"]
 def check_result(nbytes: int, what: str, streamed_way: str) -> None:
     """Warn of a result in memory that is large, and refuse one that is too large.
 
-    Parameters
-    ----------
-    nbytes : int
-        Bytes that will be in memory, not counting what an operation needs for a moment.
-    what : str
-        What they are, the first words of the message: "the result of add".
-    streamed_way : str
-        What to do instead, in words that follow "use".
-
-    Raises
-    ------
-    ResultError
-        A MemoryError: more than ``config.max_result``.
-
-    Warns
-    -----
-    ResultWarning
-        More than ``config.warn_result``.
+    The bytes are those that will be in memory, without what an operation needs for a moment.
+    `what` has the first words of the message ("the result of add"), `streamed_way` those that
+    follow "use".
 
     Examples
     --------
@@ -61,12 +46,7 @@ config.max_result allows; use out= with an ExtArray
 
 @cache
 def other_way(name: str) -> str:
-    """Say what to use instead of a result in memory, in the words of `check_result`.
-
-    Parameters
-    ----------
-    name : str
-        Of NumPy's function, or of what is done.
+    """Say what to use in place of a function that gives its result in memory.
 
     Examples
     --------

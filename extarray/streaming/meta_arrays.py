@@ -17,22 +17,14 @@ __all__ = ["empty", "shadow", "single"]
 def empty(x: Any) -> Any:
     """Make an array of the dtype of `x`, without elements: for the dtype of a ufunc's result.
 
-    Parameters
-    ----------
-    x : Source, ndarray, NumPy scalar or object
-        Other objects come back as they are; among them Python's numbers, which adapt to others.
+    Objects other than arrays and NumPy's scalars come back as they are; among them Python's
+    numbers, which adapt to others.
     """
     return np.empty(0, x.dtype) if isinstance(x, (Source, np.ndarray, np.generic)) else x
 
 
 def single(x: Any) -> Any:
-    """Make an array of the dtype and number of axes of `x`, with one element.
-
-    Parameters
-    ----------
-    x : Source, ndarray or object
-        Other objects come back as they are.
-    """
+    """Make an array of one element, of the dtype and number of axes of another; what is none stays."""
     if not isinstance(x, (Source, np.ndarray)):
         return x
     # A mask has to let the element through; texts, records and dates have no one.
@@ -41,12 +33,9 @@ def single(x: Any) -> Any:
 
 
 def shadow(x: Any) -> Any:
-    """Make an array of the dtype and shape of `x` that takes the memory of one element.
+    """Make an array of the dtype and shape of another that takes the memory of one element.
 
-    Parameters
-    ----------
-    x : Source, ndarray or object
-        Other objects come back as they are.
+    What is no array comes back as it is.
     """
     if not isinstance(x, (Source, np.ndarray)):
         return x

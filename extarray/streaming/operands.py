@@ -44,28 +44,15 @@ def as_array(x: Any) -> Any:
 def chunks_of(x: Any) -> tuple[int, ...]:
     """Return the extents of the parts in which an array is best read.
 
-    Returns
-    -------
-    tuple of int
-        Of a NumPy array, its shape: it may be cut anywhere.
+    An array of NumPy may be cut anywhere: they are its shape.
     """
     return Grain(x.chunks, x._lead) if isinstance(x, Source) else x.shape
 
 
 def converted(x: Any, dtype: DTypeLike) -> Any:
-    """Convert values that are assigned to an array.
+    """Convert values that are assigned to an array of a dtype; an array is cast when written.
 
-    Parameters
-    ----------
-    x : array_like
-    dtype : dtype_like
-        Of the array that they are assigned to: a number is refused where it is too large for it, a
-        tuple may be a record of it.
-
-    Returns
-    -------
-    Source or ndarray
-        Of `dtype`, unless `x` is an array already: that is cast when it is written.
+    A number is refused where it is too large for the dtype, and a tuple may be a record of it.
 
     Examples
     --------
@@ -102,20 +89,7 @@ def hollow(x: Any) -> NDArray[Any]:
 
 
 def in_memory(x: Any, name: str) -> Any:
-    """Read an argument that a function needs whole, to a NumPy array.
-
-    Parameters
-    ----------
-    x : object
-        What is not of ours is returned as it is.
-    name : str
-        Of the function, for messages.
-
-    Raises
-    ------
-    ResultError
-        It is larger than the limits allow.
-    """
+    """Read an argument that a function needs whole, if the limits allow it; others stay."""
     if not isinstance(x, Source):
         return x
     nbytes = math.prod(x.shape) * x.dtype.itemsize
@@ -124,17 +98,9 @@ def in_memory(x: Any, name: str) -> Any:
 
 
 def step_bytes(parts: int = 4) -> int:
-    """Return the bytes of a box where each thread has several arrays of its size in memory.
+    """Return the bytes of a box where each thread has so many parts of its size in memory.
 
-    Parameters
-    ----------
-    parts : int
-        Number of these arrays.
-
-    Returns
-    -------
-    int
-        So that all of them together stay below ``config.max_memory``.
+    All of them together stay below ``config.max_memory``.
     """
     share: int = config.max_memory // (parts * config.threads)
     return max(1, share)
@@ -144,25 +110,12 @@ def separate(x: Any, *outs: Any) -> Any:
     """Return an operand, or a copy where it may share elements with an output.
 
     For operations that read at other places than they write.
-
-    Raises
-    ------
-    ResultError
-        The copy would be larger than the limits allow.
     """
     return copy_of(x) if any(out is not None and meet(x, out) for out in outs) else x
 
 
 def store(target: Any, box: Box, values: Any) -> None:
-    """Assign to a box.
-
-    Parameters
-    ----------
-    target : Source or ndarray
-    box : tuple of slice
-    values : array_like
-        Broadcast and cast as NumPy's assignment does.
-    """
+    """Assign to a box, with broadcasting and casts as in NumPy's assignment."""
     if isinstance(target, Source):
         target._write_exact(box, values)
     else:
@@ -172,25 +125,7 @@ def store(target: Any, box: Box, values: Any) -> None:
 def target_for(
     out: Any, shape: Sequence[int], dtype: DTypeLike, name: str, casting: Any = "same_kind"
 ) -> Any:
-    """Return the array that a result goes to: the one given, checked, or a new one.
-
-    Parameters
-    ----------
-    out : Source, ndarray or None
-    shape : sequence of int
-    dtype : dtype_like
-    name : str
-        Of the function, for messages.
-    casting : str
-        Rule for a given array.
-
-    Raises
-    ------
-    ArgumentTypeError, ShapeError, CastingError
-        `out` is no array, or does not fit.
-    ResultError
-        A new array would be larger than the limits allow.
-    """
+    """Return the array that a result goes to: the one given, if it fits, or a new one."""
     extents = tuple(shape)
     if out is None:
         return new_result(extents, dtype, name)
