@@ -45,7 +45,8 @@ def orthogonal_query(key: Any, shape: Shape) -> Query:
     for axis, (item, extent) in enumerate(zip(items, shape, strict=True)):
         factor = _factor(axis, item, extent, len(dims), key)
         factors.append(factor)
-        dims += [factor.count] * len(factor.dims)
+        if factor.dims:
+            dims.append(factor.count)
     return Query(shape, tuple(dims), tuple(factors), kind="advanced")
 
 

@@ -24,7 +24,10 @@ def empty(x: Any) -> Any:
 
 
 def single(x: Any) -> Any:
-    """Make an array of one element, of the dtype and number of axes of another; what is none stays."""
+    """Make an array of one element, of the dtype and number of axes of another.
+
+    What is no array comes back as it is.
+    """
     if not isinstance(x, (Source, np.ndarray)):
         return x
     # A mask has to let the element through; texts, records and dates have no one.

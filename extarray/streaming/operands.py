@@ -69,14 +69,14 @@ def exchange(value: Any, kind: type | tuple[()], change: Callable[[Any], Any]) -
     """
     if isinstance(value, kind):
         return change(value)
+    if not isinstance(value, (tuple, dict, list)):
+        return value
     if isinstance(value, dict):
         return {key: exchange(item, kind, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [exchange(item, kind, change) for item in value]
-        if all(map(operator.is_, items, value)):
-            return value
-        return items if isinstance(value, list) else tuple(items)
-    return value
+    items = [exchange(item, kind, change) for item in value]
+    if all(map(operator.is_, items, value)):
+        return value
+    return items if isinstance(value, list) else tuple(items)
 
 
 def hollow(x: Any) -> NDArray[Any]:
