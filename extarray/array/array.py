@@ -27,7 +27,7 @@ from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
 from extarray.common.lazy import LazyImports
 from extarray.format.attrs import Attributes
-from extarray.format.dims import known_dims
+from extarray.format.labels import known_dims
 from extarray.grid.policy import EXACT, decode_policy
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
@@ -255,7 +255,10 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def attrs(self) -> Attributes:
-        """Attributes: a mutable mapping of JSON values, kept with the array.
+        """Attributes: a mutable mapping of names to small values, kept with the array.
+
+        Values are None, numbers, texts, bytes, dates and times, NumPy's scalars and arrays, and
+        lists, tuples and dicts of these, and come back with their types; see `Attributes`.
 
         Examples
         --------

@@ -20,9 +20,9 @@ from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.dims import check_dims
 from extarray.format.dtypes import check_dtype
 from extarray.format.header import Header
+from extarray.format.labels import check_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
@@ -99,7 +99,7 @@ def create(
     overwrite : bool
         Replace an existing pair.  Who has it open keeps the old one.
     attrs : mapping, optional
-        Attributes, JSON values.
+        Attributes, see `ExtArray.attrs`.
     dims : sequence of str, optional
         Names of the axes, the attribute ``"dims"``.
     engine : {"auto", "mmap", "pread", "mpi-io"}

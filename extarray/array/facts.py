@@ -16,7 +16,7 @@ from extarray.common.errors import (
 from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.dims import check_dims
+from extarray.format.labels import check_dims
 from extarray.grid.policy import Growth, encode_policy
 
 if TYPE_CHECKING:

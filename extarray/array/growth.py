@@ -34,8 +34,7 @@ from extarray.common.errors import (
 from extarray.common.masked_arrays import unmasked
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.constants import LIMIT
-from extarray.format.dims import wider_dims
-from extarray.format.labels import with_new_axis
+from extarray.format.labels import wider_dims, with_new_axis
 from extarray.grid.bounds import along_axis, beside, to_box
 from extarray.grid.chunking import MAX_NDIM, check_shape, grain
 from extarray.grid.order import positions

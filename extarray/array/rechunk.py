@@ -23,9 +23,8 @@ from extarray.common.arguments import parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.dims import known_dims
 from extarray.format.dtypes import check_dtype
-from extarray.format.labels import Taken, attrs_of_copy, axis_names
+from extarray.format.labels import Taken, attrs_of_copy, axis_names, known_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order, table_bytes
 from extarray.maintenance.rechunk_pass import Task

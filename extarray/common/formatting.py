@@ -104,7 +104,8 @@ def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     lines = []
     for name, value in list(attrs.items())[:_MOST_ATTRS]:
         # Names come from files: what would move the cursor is told in letters, as in values.
-        line = f"{name if name.isprintable() else repr(name)}: {value!r}"
+        shown = " ".join(part.strip() for part in repr(value).splitlines())  # arrays have several
+        line = f"{name if name.isprintable() else repr(name)}: {shown}"
         lines.append(line if len(line) <= _LONGEST_ATTR else f"{line[: _LONGEST_ATTR - 3]}...")
     if len(attrs) > _MOST_ATTRS:
         lines.append(f"... and {len(attrs) - _MOST_ATTRS} more")

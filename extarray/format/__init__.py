@@ -2,8 +2,6 @@
 
 From the top down; each module uses some of those below it, and none above:
 
-``dims``
-    Names of the axes: kept as the attribute ``"dims"``, a list of texts.
 ``validity``
     Checks that what a superblock says can be true.
 ``fresh``
@@ -11,11 +9,14 @@ From the top down; each module uses some of those below it, and none above:
 ``groups``
     Commits of several arrays: states that wait for a decision, and who took part.
 ``labels``
-    Labels of elements that the attributes hold, and which elements they label.
+    Names of axes and labels of elements, which the attributes hold.
 ``writers``
     The table of the writers that share an array.
 ``attrs``
-    Attributes: a mutable mapping of JSON values, each change a commit.
+    Attributes: a mutable mapping of names and values, kept as JSON; each change is a
+    commit.
+``values``
+    Values of attributes as JSON: what JSON has stands for itself, and the rest has a tag.
 ``checksum_table``
     The table of the checksums of chunks.
 ``directory``

@@ -1,18 +1,16 @@
-"""Attributes: a mutable mapping of JSON values, each change a commit."""
+"""Attributes: a mutable mapping of names and values, kept as JSON; each change is a commit."""
 
 from __future__ import annotations
 
 import copy
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from datetime import date, time
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from extarray.common.errors import ArgumentTypeError, CorruptError, LimitError
 from extarray.common.limits import limits
+from extarray.format.values import TAG, check_key, from_json, to_json, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,59 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Attributes", "check_attrs", "decode_attrs", "encode_attrs"]
 
 _MISSING = object()
-
-
-def _checked(value: Any, where: str) -> Any:
-    """Copy a JSON value; refuse anything else."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ArgumentTypeError(
-                f"attribute {where} is {value}, which JSON does not have; use None or a text"
-            )
-        return float(value)
-    if isinstance(value, list):
-        return [_checked(item, f"{where}[{i}]") for i, item in enumerate(value)]
-    if isinstance(value, dict):
-        for key in value:
-            _check_key(key, where)
-        return {key: _checked(item, f"{where}[{key!r}]") for key, item in value.items()}
-    raise ArgumentTypeError(
-        f"attribute {where} is of type {_type_name(value)}; possible are None, bool, int, float, "
-        f"str, lists, and dicts with str keys: {_advice(value)}"
-    )
-
-
-def _type_name(value: Any) -> str:
-    kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-
-
-def _advice(value: Any) -> str:
-    """Return how to have a value of JSON instead of one that is none."""
-    if isinstance(value, np.ndarray):
-        return "give its .tolist()"
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return "give its str()"
-    if isinstance(value, np.generic):
-        return "give its .item()"
-    if isinstance(value, (date, time)):
-        return "give its .isoformat()"
-    if isinstance(value, bytes):
-        return "give its .decode()"
-    if isinstance(value, Iterable):
-        return "give a list of it"
-    return "convert it to one of these"
-
-
-def _check_key(key: Any, where: str) -> None:
-    if not isinstance(key, str):
-        raise ArgumentTypeError(
-            f"the key {key!r} of {where} is of type {_type_name(key)}; use a str"
-        )
 
 
 def encode_attrs(values: Any) -> str:
@@ -89,19 +34,19 @@ def encode_attrs(values: Any) -> str:
     Raises
     ------
     ArgumentTypeError
-        A TypeError: no mapping from str to JSON values.
+        A TypeError: no mapping from str to values that `to_json` takes.
     LimitError
         An OverflowError: 4 GiB or more.
     """
     if values is None:
         return "{}"
     if not isinstance(values, Mapping):
-        raise ArgumentTypeError(f"attrs must be a mapping, not of type {_type_name(values)}")
+        raise ArgumentTypeError(f"attrs must be a mapping, not of type {type_name(values)}")
     plain = dict(values)
     for key in plain:
-        _check_key(key, "attrs")
+        check_key(key, "attrs")
     try:
-        checked = {key: _checked(value, repr(key)) for key, value in plain.items()}
+        checked = {key: to_json(value, repr(key)) for key, value in plain.items()}
         text = json.dumps(checked, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         length = len(text.encode())
     except RecursionError:
@@ -130,6 +75,13 @@ def decode_attrs(text: str) -> dict[str, Any]:
     dict
     """
     values: dict[str, Any] = json.loads(text)
+    return _untagged(values, text)
+
+
+def _untagged(values: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the attributes that a JSON object stands for; it has no tag itself."""
+    if TAG in text or "\\" in text:  # which may hide one
+        return {key: from_json(value) for key, value in values.items()}
     return values
 
 
@@ -155,6 +107,8 @@ def check_attrs(blob: bytes) -> str:
         values = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
         if "\\ud" in text.lower():  # half of a character, perhaps
             json.dumps(values, ensure_ascii=False).encode()
+        if isinstance(values, dict):
+            _untagged(values, text)
     except ValueError as error:
         raise CorruptError(f"the attributes are no JSON: {error}") from None
     except RecursionError:
@@ -176,7 +130,12 @@ def _refuse_constant(name: str) -> None:
 
 
 class Attributes(MutableMapping[str, Any]):
-    """Attributes of an array: names and JSON values.
+    """Attributes of an array: names, and values of these types.
+
+    None, bool, int, float, complex, str, bytes; `datetime`, `date`, `time` and `timedelta`; NumPy's
+    scalars, and arrays of any dtype that an array can have; lists, tuples, and dicts with str keys,
+    of all of these.  What comes back has the type that went in; of a subclass it has that of the
+    base, and of a time zone the difference from UTC.
 
     Each assignment and each deletion is one commit, `update` is one in all.  Values come back as
     copies: changing one changes nothing in the array.
@@ -191,11 +150,12 @@ class Attributes(MutableMapping[str, Any]):
 
     Examples
     --------
-    >>> import extarray as xa
+    >>> import numpy as np, extarray as xa
     >>> a = xa.zeros((2, 2))
     >>> a.attrs["unit"] = "mm"
+    >>> a.attrs["gain"] = np.float32(0.5), np.array([1, 2], "u1")
     >>> dict(a.attrs)
-    {'unit': 'mm'}
+    {'unit': 'mm', 'gain': (np.float32(0.5), array([1, 2], dtype=uint8))}
     """
 
     __slots__ = ("_load", "_save")
@@ -235,7 +195,7 @@ class Attributes(MutableMapping[str, Any]):
         Raises
         ------
         ArgumentTypeError
-            A TypeError: a value is none of JSON; nothing has changed.
+            A TypeError: a value is of no type that attributes have; nothing has changed.
         ReadOnlyError, ClosedError
         """
 

@@ -1,9 +1,12 @@
-"""Labels of elements that the attributes hold, and which elements they label.
+"""Names of axes and labels of elements, which the attributes hold.
+
+The attribute ``"dims"`` has the names of the axes, a list of texts.
 
 The attribute ``"coords"`` has coordinates for xarray: for each a dict of ``"dims"``, ``"data"``,
 and ``"origin"``: what the origins of these axes were when the first label was that of index 0.
 Growth and shrinking at the start move the origin, and by the difference labels are found again.
-Without ``"origin"`` they are those of an axis that never moved; null is one that is not known.
+Without ``"origin"`` they are those of an axis that never moved; None is one that is not known.
+Labels alone, in place of the dict, are those of the axis that has the coordinate's name.
 
 The attribute ``"dataset_origin"`` is that of an array in the folder of a dataset: its origin when
 its indices were those of the other arrays.
@@ -11,10 +14,12 @@ its indices were those of the other arrays.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.attrs import decode_attrs, encode_attrs
 
 if TYPE_CHECKING:
@@ -28,9 +33,12 @@ __all__ = [
     "attrs_of_copy",
     "attrs_of_whole",
     "axis_names",
+    "check_dims",
+    "coordinate_form",
     "first_labels",
-    "form_dims",
+    "known_dims",
     "known_origin",
+    "wider_dims",
     "with_new_axis",
 ]
 
@@ -45,22 +53,92 @@ class Taken(NamedTuple):
     axis: int | None  # of the copy; None: it has no such axis
 
 
+def check_dims(dims: Any, ndim: int) -> list[str]:
+    """Return the names of the axes that a user gives: texts, one an axis, each once.
+
+    Examples
+    --------
+    >>> check_dims(("y", "x"), 2)
+    ['y', 'x']
+    """
+    if isinstance(dims, str):
+        raise ArgumentTypeError(f"dims must be a sequence of names, not the text {dims!r}")
+    try:
+        names = list(dims)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"dims must be a sequence of names, not a {type(dims).__name__}"
+        ) from None
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"the name {name!r} in dims is a {type(name).__name__}, no str")
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"dims {tuple(names)} has a name twice; each axis has its own")
+    if len(names) != ndim:
+        raise ArgumentError(f"dims {tuple(names)} has {len(names)} names for {ndim} axes")
+    return [str(name) for name in names]
+
+
+def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
+    """Return the names of the axes from the attribute ``"dims"``; None where it holds others.
+
+    Examples
+    --------
+    >>> known_dims(["y", "x"], 2), known_dims("a text of somebody else", 2)
+    (('y', 'x'), None)
+    """
+    try:
+        return tuple(check_dims(value, ndim))
+    except (ArgumentError, ArgumentTypeError):
+        return None
+
+
+def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:
+    """Return the names of the axes with one axis more.
+
+    Without a name it has the first of ``dim_0``, ``dim_1``, ... from its position on that is free.
+
+    Examples
+    --------
+    >>> wider_dims(("y", "x"), 0, "time"), wider_dims(("dim_0", "x"), 0, None)
+    (['time', 'y', 'x'], ['dim_1', 'dim_0', 'x'])
+    """
+    if name is None:
+        numbered = (f"dim_{j}" for j in itertools.count(position))
+        name = next(text for text in numbered if text not in dims)
+    return check_dims((*dims[:position], name, *dims[position:]), len(dims) + 1)
+
+
 def axis_names(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     """Return the names of axes that coordinates refer to; without any, those xarray gives."""
     return tuple(f"dim_{j}" for j in range(ndim)) if dims is None else tuple(dims)
 
 
-def form_dims(form: Mapping[str, Any]) -> list[str]:
-    """Return the names of the axes of a coordinate, an entry of the attribute ``"coords"``."""
+def coordinate_form(name: str, form: Any) -> dict[str, Any]:
+    """Return an entry of the attribute ``"coords"`` as a dict with ``"dims"`` and ``"data"``.
+
+    A list or an array labels the axis that has its name, and another value no axis.
+
+    Examples
+    --------
+    >>> coordinate_form("band", [450.0, 550.0])
+    {'dims': ['band'], 'data': [450.0, 550.0]}
+    >>> coordinate_form("height", {"data": 2})
+    {'data': 2, 'dims': []}
+    """
+    if not isinstance(form, dict):
+        has_axis = isinstance(form, (list, tuple)) or (isinstance(form, np.ndarray) and form.ndim)
+        return {"dims": [name] if has_axis else [], "data": form}
     dims = form.get("dims", [])
-    return [dims] if isinstance(dims, str) else list(dims)
+    return {**form, "dims": [dims] if isinstance(dims, str) else list(dims)}
 
 
 def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int | None]:
     """Return the place of the label of index 0, along each axis of a coordinate.
 
-    `origin` has the present origins of the axes, by their names.  A place is negative where the
-    first elements have no label, and None where it is not known.
+    `form` is what `coordinate_form` returns, and `origin` has the present origins of the axes, by
+    their names.  A place is negative where the first elements have no label, and None where it is
+    not known.
 
     Examples
     --------
@@ -69,7 +147,7 @@ def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int
     >>> first_labels({"dims": ["x"], "data": [1, 2, 3]}, {"x": -2})
     [None]
     """
-    dims = form_dims(form)
+    dims = form["dims"]
     now = [origin.get(d, 0) for d in dims]
     if "origin" not in form:
         return [None if n else 0 for n in now]
@@ -121,7 +199,7 @@ def attrs_of_copy(
     if isinstance(forms, dict):
         axes = dict(zip(names, taken, strict=True))
         zeros = dict(zip(names, origin, strict=True))
-        copies = {key: _copied(form, axes, zeros, new_names) for key, form in forms.items()}
+        copies = {key: _copied(key, form, axes, zeros, new_names) for key, form in forms.items()}
         result["coords"] = {key: form for key, form in copies.items() if form is not None}
     then = known_origin(values.get(DATASET_ORIGIN), len(names))
     if then is not None:
@@ -139,14 +217,16 @@ def attrs_of_copy(
 
 
 def _copied(
-    form: Any,
+    name: str,
+    given: Any,
     axes: Mapping[str, Taken],
     origin: Mapping[str, int],
     new_names: Sequence[str],
 ) -> Any:
     """Return a coordinate of a copy; None: it does not label all elements."""
     try:
-        old = form_dims(form)
+        form = coordinate_form(name, given)
+        old = form["dims"]
         firsts = first_labels(form, origin)
         data: Any = None
         dims: list[str] = []
@@ -161,21 +241,23 @@ def _copied(
                 dims.append(new_names[axis] if d in axes else d)
                 zeros.append(first)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return form if all(each.indices is None for each in axes.values()) else None
+        return given if all(each.indices is None for each in axes.values()) else None
     if data is None and not any(first != 0 for first in firsts) and "origin" not in form:
-        return {**form, "dims": dims} if dims != old else form
+        return {**form, "dims": dims} if dims != old else given
     new = {**form, "dims": dims, "origin": zeros}
     if data is not None:
-        new["data"] = data.tolist()
+        is_list = not isinstance(form["data"], np.ndarray)
+        new["data"] = data.tolist() if is_list else data
         new.pop("shape", None)
-        if data.ndim > 1 and not data.size:
+        if is_list and data.ndim > 1 and not data.size:
             new["shape"] = list(data.shape)
     return new
 
 
 def _data_of(form: Mapping[str, Any], ndim: int) -> NDArray[Any]:
-    """Return the values of a coordinate, as JSON has them."""
-    data = np.array(form["data"], object)
+    """Return the values of a coordinate, as they are stored."""
+    given = form["data"]
+    data: NDArray[Any] = given if isinstance(given, np.ndarray) else np.array(given, object)
     if "shape" in form:
         data = data.reshape(form["shape"])
     if data.ndim != ndim:
@@ -193,7 +275,7 @@ def _take(
     if wanted.size and wanted.min() < 0:
         raise IndexError("the first elements have no label")
     # `take` of one index in place of a list of them leaves no axis.
-    return np.asarray(data.take(wanted[0] if drop else wanted, axis), object)
+    return np.asarray(data.take(wanted[0] if drop else wanted, axis), data.dtype)
 
 
 def with_new_axis(
@@ -216,7 +298,9 @@ def with_new_axis(
         axes = {name: Taken(None, j + (j >= at)) for j, name in enumerate(names[:-1])}
         # As if the origins were zero: what the coordinates say of them stays right.
         zeros = dict.fromkeys(axes, 0)
-        result["coords"] = {k: _copied(form, axes, zeros, names) for k, form in forms.items()}
+        result["coords"] = {
+            key: _copied(key, form, axes, zeros, names) for key, form in forms.items()
+        }
     then = known_origin(values.get(DATASET_ORIGIN), ndim)
     if then is not None:
         result[DATASET_ORIGIN] = [*then[:at], 0, *then[at:]]

@@ -13,8 +13,6 @@ Its modules, from the top down; each uses some of those below it:
 ``xarray_store``
     Stored arrays as xarray's variables: one array with its coordinates, or a folder of
     arrays.
-``values``
-    NumPy's values as JSON: for attributes that JSON does not have, and for coordinates.
 ``xarray_lazy``
     Elements of an array for xarray: read when they are needed, by any kind of index.
 

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,14 +27,17 @@ from extarray.common.errors import (
     storage_error,
 )
 from extarray.common.extras import require
-from extarray.format.labels import DATASET_ORIGIN, first_labels, known_origin
-from extarray.interop.values import decode, decode_array, encode, encode_array
+from extarray.format.attrs import encode_attrs
+from extarray.format.labels import DATASET_ORIGIN, coordinate_form, first_labels, known_origin
+from extarray.format.values import from_json, to_json
 from extarray.interop.xarray_lazy import LazyArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
     from typing import Self
+
+    from numpy.typing import NDArray
 
 __all__ = [
     "DATASET",
@@ -43,7 +47,7 @@ __all__ = [
     "FolderStore",
     "arrays_in",
     "coordinate",
-    "coordinate_form",
+    "fixed_attrs",
     "of_dtype",
     "read_dataset_attrs",
     "write_dataset_attrs",
@@ -72,7 +76,7 @@ class Entry(NamedTuple):
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     attrs: dict[str, Any]
-    coords: dict[str, Any]  # JSON forms
+    coords: dict[str, Any]  # the attribute
     origin: tuple[int, ...]
     dataset_origin: tuple[int, ...] | None
 
@@ -101,7 +105,7 @@ class Entry(NamedTuple):
                 shape=a.shape,
                 dtype=a.dtype,
                 chunks=a.chunks,
-                attrs=decode(attrs),
+                attrs=_known_attrs(attrs),
                 coords=coords,
                 origin=a.origin,
                 dataset_origin=dataset_origin,
@@ -144,6 +148,7 @@ class Entry(NamedTuple):
         origin = dict(zip(self.dims, self.origin, strict=True))
         for name, form in self.coords.items():
             where = f"coordinate {name!r} of '{self.path}'"
+            form = coordinate_form(name, form)
             variable = coordinate(form, where)
             firsts = first_labels(form, origin)
             labels = {}
@@ -203,19 +208,50 @@ def of_dtype(value: Any, dtype: np.dtype[Any], default: Any) -> Any:
     return item[()]
 
 
-def coordinate(form: Any, where: str) -> Any:
-    """Return the variable of the JSON form of a coordinate."""
+def coordinate(form: Mapping[str, Any], where: str) -> Any:
+    """Return the variable of what `coordinate_form` returns."""
     try:
-        x = decode_array(form)
-        return xr.Variable(form.get("dims", []), x, decode(form.get("attrs", {})))
-    except (ArgumentError, AttributeError, TypeError, ValueError) as error:
-        raise ArgumentError(f"{where} is none: {error}") from None
+        x = _known_array(form)
+        return xr.Variable(form["dims"], x, _known_attrs(form.get("attrs", {})))
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise ArgumentError(f"{where} is none ({error!r}): {form!r:.200}") from None
 
 
-def coordinate_form(variable: Any, origin: list[int]) -> dict[str, Any]:
-    """Return the JSON form of a coordinate, of its encoded variable and its dimensions' origins."""
-    form = {"dims": list(variable.dims), "origin": origin, **encode_array(variable.to_numpy())}
-    return {**form, "attrs": encode(variable.attrs)} if variable.attrs else form
+def _known_array(form: Mapping[str, Any]) -> NDArray[Any]:
+    """Return an array from ``"data"``: an array itself, or lists, and a ``"dtype"`` for these.
+
+    In lists dates are texts of ISO 8601, complex numbers and what is not finite are texts, and byte
+    strings are texts of the characters 0 to 255.
+    """
+    data = form["data"]
+    dtype = np.dtype(form["dtype"]) if "dtype" in form else None
+    if dtype is not None and dtype.kind == "S":
+        data = np.array([*map(_to_bytes, np.array(data, object).flat)], object).reshape(
+            np.shape(data)
+        )
+    x = np.asarray(data if dtype is None else np.array(data, object).astype(dtype))
+    if x.dtype.kind in "OV":
+        raise TypeError(f"no labels: {x.dtype}")
+    return x.reshape(form["shape"]) if "shape" in form else x
+
+
+def _to_bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else bytes(text.encode("latin-1"))
+
+
+def _known_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes, with arrays and scalars for what files of earlier days have of these.
+
+    They had the dict ``{"dtype": "<f4", "data": 0.5}`` for a scalar, as `_FillValue` often is one.
+    """
+    return {name: _known_value(value) for name, value in attrs.items()}
+
+
+def _known_value(value: Any) -> Any:
+    if isinstance(value, dict) and {"dtype", "data"} <= value.keys() <= {"dtype", "data", "shape"}:
+        with suppress(AttributeError, OverflowError, TypeError, ValueError):
+            return _known_array(value)[()]
+    return value
 
 
 class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
@@ -422,15 +458,31 @@ def read_dataset_attrs(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     try:
-        attrs: dict[str, Any] = decode(json.loads(text)["attrs"])
-    except (KeyError, TypeError, ValueError) as error:
+        attrs = json.loads(text)["attrs"].items()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FormatError(f"'{file}' does not hold the attributes of a dataset: {error}") from None
+    return _known_attrs({name: from_json(value) for name, value in attrs})
+
+
+def fixed_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes with lists for arrays of objects or of texts of any length.
+
+    An ArgumentTypeError where something is none.
+    """
+    attrs = {
+        name: value.tolist()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OT"
+        else value
+        for name, value in attrs.items()
+    }
+    encode_attrs(attrs)
     return attrs
 
 
 def write_dataset_attrs(folder: Path, attrs: Mapping[str, Any]) -> None:
     """Replace the attributes of a dataset, in one step."""
-    text = json.dumps({"attrs": encode(dict(attrs))}, ensure_ascii=False, allow_nan=False, indent=1)
+    form = {name: to_json(value, repr(name)) for name, value in attrs.items()}
+    text = json.dumps({"attrs": form}, ensure_ascii=False, allow_nan=False, indent=1)
     temporary = folder / f"{DATASET}.{os.getpid()}.new"
     try:
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -29,14 +29,13 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.format.labels import DATASET_ORIGIN
-from extarray.interop.values import encode
 from extarray.interop.xarray_store import (
     DATASET,
     RESERVED,
     ArrayStore,
     FolderStore,
     arrays_in,
-    coordinate_form,
+    fixed_attrs,
     of_dtype,
     write_dataset_attrs,
 )
@@ -191,8 +190,7 @@ def _array_attrs(variable: Any, extra: Mapping[str, Any], where: str) -> dict[st
                 f"attribute {key!r} of the variable for {where} has a meaning of its own for "
                 "arrays; rename it"
             )
-    attrs: dict[str, Any] = encode(dict(variable.attrs))
-    return {**attrs, **extra}
+    return {**fixed_attrs(variable.attrs), **extra}
 
 
 def _chunk_shape(variable: Any, chunks: Any) -> Any:
@@ -360,7 +358,8 @@ def _coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
             f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
             "folder: array.to_dataset().extarray.to_extarray(folder)"
         )
-    return coordinate_form(variable, origin)
+    form = {"dims": list(variable.dims), "origin": origin, "data": variable.to_numpy()}
+    return {**form, "attrs": fixed_attrs(variable.attrs)} if variable.attrs else form
 
 
 def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) -> None:
@@ -380,16 +379,15 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) ->
         }
         main = encoded.pop(entry.name)
         _check_cast(entry.name, main, a.dtype)
-        before = a.attrs.get("coords")
-        grown = dict(entry.coords)
+        grown = {}
         origin = dict(zip(entry.dims, entry.origin, strict=True))
         for n, new in encoded.items():
             if dim in new.dims:
                 both = xr.Variable.concat([stored[n], new], dim).transpose(*stored[n].dims)
                 grown[n] = _coords_form(n, both, [origin.get(d, 0) for d in both.dims])
         with xa.commit([a]):
-            if grown != before and grown:
-                a.attrs["coords"] = grown
+            if grown:
+                a.attrs["coords"] = {**entry.coords, **grown}
             a.append(main, entry.dims.index(dim))
 
 
@@ -414,7 +412,7 @@ def write_dataset(
         return
     _check_chunks(chunks, dataset.dims)
     given = _with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
-    form = encode(dict(attrs))
+    form = fixed_attrs(attrs)
     there, lows = _what_is_there(target, mode, variables)
     places = _places(target, mode, variables, there)
     new = []
@@ -428,7 +426,7 @@ def write_dataset(
     _write_folder(target, new, mode, there)
     if mode == "a" and (target / DATASET).exists():
         with FolderStore(target) as store:
-            form = {**encode(store.get_attrs()), **form}
+            form = {**store.get_attrs(), **form}
     write_dataset_attrs(target, form)
 
 

@@ -1,4 +1,4 @@
-"""Attributes: JSON values, one commit for each change, copies on the way out."""
+"""Attributes: values of JSON, one commit for each change, copies on the way out."""
 
 from __future__ import annotations
 
@@ -82,24 +82,20 @@ def test_values_are_copies(factory):
         assert array.attrs["a"] == array.attrs["b"] == {"list": [1, 2]}
 
 
-NOT_JSON = {
+IMPOSSIBLE = {
     "set": {1},
-    "bytes": b"x",
-    "array": np.arange(3),
-    "numpy scalar": np.float32(1),
-    "complex": 1j,
-    "not a number": float("nan"),
-    "infinity": -float("inf"),
-    "tuple": (1, 2),
+    "array of objects": np.array([{}]),
+    "masked array": np.ma.zeros(2),
     "lone surrogate": "\ud800",
     "object": object(),
     "inside": {"a": [1, {"b": {2}}]},
+    "inside a tuple": (1, {2}),
     "key inside": {"a": {1: 2}},
     "path": __import__("pathlib").Path("x"),
 }
 
 
-@pytest.mark.parametrize("value", NOT_JSON.values(), ids=NOT_JSON.keys())
+@pytest.mark.parametrize("value", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
 def test_other_values_change_nothing(factory, value):
     with factory.array((2,), attrs={"a": 1}) as array:
         with pytest.raises(xa.ArgumentTypeError):

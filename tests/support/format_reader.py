@@ -4,6 +4,8 @@ It shares no code with the package, so that pages, package and this module check
 slow and reads `.xmd` as a whole; its functions follow the pages.  Every refusal is a ValueError.
 """
 
+import base64
+import datetime as dt
 import json
 import os
 import re
@@ -203,7 +205,135 @@ def parse_attrs(text):
     attrs = parse_json(text, parse_float=finite, parse_constant=none)
     need(isinstance(attrs, dict), "the attributes are no JSON object")
     json.dumps(attrs, ensure_ascii=False).encode("utf-8")  # without halves of characters
-    return attrs
+    return {name: value_of(value) for name, value in attrs.items()}
+
+
+THREE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
+
+
+def value_of(value):
+    """What a JSON value inside the outermost object stands for."""
+    if type(value) is list:
+        return [value_of(item) for item in value]
+    if type(value) is not dict:
+        return value
+    try:
+        return tagged(value)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return {name: value_of(item) for name, item in value.items()}
+
+
+def tagged(form):
+    """The value of an object that is exactly of a form with a tag."""
+    kind = form["$type"]
+    need(type(kind) is str, "no tag")
+    members = set(form) - {"$type"}
+
+    def only(*names):
+        need(members == set(names), f"not the members of {kind}")
+        return form[names[0]]
+
+    if kind == "tuple":
+        return tuple(value_of(list_of(only("items"))))
+    if kind == "dict":
+        for pair in list_of(only("items")):
+            need(type(pair) is list and len(pair) == 2 and type(pair[0]) is str, "no pair")
+        need(len({name for name, _ in form["items"]}) == len(form["items"]), "a name twice")
+        return {name: value_of(item) for name, item in form["items"]}
+    if kind == "float":
+        return THREE[only("value")]
+    if kind == "complex":
+        return complex(*two_numbers(only("value")))
+    if kind == "bytes":
+        return from_base64(only("base64"))
+    if kind == "timedelta":
+        days, seconds, micros = list_of(only("value"))
+        need(all(type(n) is int for n in (days, seconds, micros)), "no integers")
+        need(0 <= seconds < 86400 and 0 <= micros < 10**6, "not in range")
+        return dt.timedelta(days, seconds, micros)
+    if kind in ("date", "time", "datetime"):
+        text = only("value")
+        need(type(text) is str, "no text")
+        day, clock = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(\.\d{6})?([+-]\d\d:\d\d)?"
+        pattern = {"date": day, "time": clock, "datetime": f"{day}T{clock}"}[kind]
+        need(re.fullmatch(pattern, text) and ".000000" not in text, "no date or time")
+        need("-00:00" not in text, "no difference from UTC")
+        return getattr(dt, kind).fromisoformat(text)
+    need(kind in ("array", "scalar"), "no such tag")
+    x = tagged_array(form, members)
+    need(kind == "array" or x.ndim == 0, "a scalar with axes")
+    return x if kind == "array" else x[()]
+
+
+def list_of(value):
+    need(type(value) is list, "no list")
+    return value
+
+
+def number_of(value):
+    if type(value) is str:
+        return THREE[value]
+    need(type(value) in (int, float), "no number")
+    return float(value)
+
+
+def two_numbers(value):
+    need(len(list_of(value)) == 2, "not two numbers")
+    return [number_of(part) for part in value]
+
+
+def from_base64(text):
+    need(type(text) is str, "no text")
+    data = base64.b64decode(text, validate=True)
+    need(base64.b64encode(data).decode() == text, "no base64")
+    return data
+
+
+def tagged_array(form, members):
+    """The array of a form."""
+    dtype = parse_dtype(form["dtype"])
+    if "base64" in form:
+        need(members == {"dtype", "shape", "base64"}, "other members")
+        need(all(type(n) is int and 0 <= n < 2**60 for n in list_of(form["shape"])), "no extents")
+        data, shape = from_base64(form["base64"]), form["shape"]
+        need(prod(shape) * dtype.itemsize == len(data), "not the bytes of this array")
+        return np.ndarray(shape, dtype, bytearray(data))
+    need(members == {"dtype", "data"}, "other members")
+    kind = dtype.kind
+    need(type(form["dtype"]) is str and kind != "V", "a type without lists")
+    extents, items = extents_of(form["data"], kind == "c")
+    need(0 < len(items) * dtype.itemsize <= 65536, "not so many in lists")
+    native = dtype.newbyteorder("=")
+    if kind == "c":
+        items = [complex(*two_numbers(item)) for item in items]
+    elif kind == "f":
+        items = [number_of(item) for item in items]
+    else:
+        kinds = {"b": bool, "i": int, "u": int, "m": int}
+        need(all(type(item) is kinds.get(kind, str) for item in items), "not of this type")
+    if kind == "m":
+        return np.array(items, "i8").view(native).astype(dtype).reshape(extents)
+    if kind == "S":
+        items = [item.encode("latin-1") for item in items]
+    if kind in "SU":
+        need(all(len(item) <= dtype.itemsize // {"S": 1, "U": 4}[kind] for item in items), "long")
+    if kind == "M":
+        need(all(re.fullmatch("NaT|-?[0-9][0-9T:.-]*", item) for item in items), "no date")
+        need(np.array(items, native).dtype == native, "another unit")
+    with np.errstate(over="ignore"):
+        return np.array(items, native).astype(dtype).reshape(extents)
+
+
+def extents_of(data, pairs):
+    """The extents of nested lists, and their items in order; a pair of numbers may be an item."""
+    extents, items = [], [data]
+    while items and all(type(item) is list for item in items):
+        if pairs and not any(type(part) is list for item in items for part in item):
+            break
+        need(len({len(item) for item in items}) == 1, "lists of different lengths")
+        extents.append(len(items[0]))
+        items = [part for item in items for part in item]
+    return extents, items
 
 
 def superblock_place(header, i):

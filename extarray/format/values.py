@@ -1,0 +1,382 @@
+"""Values of attributes as JSON: what JSON has stands for itself, and the rest has a tag.
+
+A tagged value is an object that says in ``"$type"`` what it is::
+
+    {"$type": "tuple", "items": [1, 2]}
+    {"$type": "date", "value": "2024-05-01"}
+    {"$type": "array", "dtype": "<f8", "data": [0.5, "NaN"]}
+
+An object that is not exactly of one of these forms is the dict that it looks like.  A dict that has
+the key ``"$type"`` is written with a tag of its own, so it comes back whatever it looks like.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+import re
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.errors import ArgumentTypeError, DTypeError, LimitError
+from extarray.common.limits import limits
+from extarray.format.dtypes import check_dtype, decode_dtype, encode_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["TAG", "check_key", "from_json", "to_json", "type_name"]
+
+#: The key that makes an object a tagged value.
+TAG = "$type"
+
+# Elements of a larger array are no JSON numbers or texts: these would be slow to read, and a short
+# text of a dtype of long ones would become a large array.
+_MOST_DATA = 1 << 16
+
+_NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_DATE = re.compile(r"NaT|-?[0-9][0-9T:.-]*")  # and no "now", nor a time zone
+_MALFORMED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+
+
+# -- to JSON ---------------------------------------------------------------------------------------
+
+
+def to_json(value: Any, where: str) -> Any:
+    """Return the JSON form of a value; `where` says in messages which one it is.
+
+    ArgumentTypeError where it has none.
+
+    Examples
+    --------
+    >>> to_json([1, "mm", None], "a"), to_json((1, 2), "a")
+    ([1, 'mm', None], {'$type': 'tuple', 'items': [1, 2]})
+    >>> to_json(np.float32(0.5), "a")
+    {'$type': 'scalar', 'dtype': '<f4', 'data': 0.5}
+    """
+    kind = type(value)
+    if value is None or kind in (bool, str, int) or (kind is float and math.isfinite(value)):
+        return value
+    encode = _ENCODERS.get(kind)
+    if encode is None:
+        if isinstance(value, (int, float)) and not isinstance(value, np.generic):
+            return to_json(int(value) if isinstance(value, int) else float(value), where)
+        if isinstance(value, str) and not isinstance(value, np.generic):
+            return str.__str__(value)  # and not str(value): that of an enumeration is its name
+        # Of what is left, subclasses come back as what they are subclasses of; not those of arrays,
+        # dates and times, which hold more.
+        bases = (np.generic, complex, bytes, list, dict, tuple)
+        base = next((base for base in bases if isinstance(value, base)), None)
+        if base is None:
+            raise ArgumentTypeError(
+                f"attribute {where} is of type {type_name(value)}; possible are None, numbers, "
+                "str, bytes, dates and times, NumPy's scalars and arrays, and lists, tuples and "
+                f"dicts of these: {_advice(value)}"
+            )
+        encode = _ENCODERS[base]
+    return encode(value, where)
+
+
+def type_name(value: Any) -> str:
+    """Return the name of a value's type, with its module."""
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _advice(value: Any) -> str:
+    """Return how to have a value that is possible instead of one that is not."""
+    if isinstance(value, np.ndarray):
+        return "give np.asarray() of it"
+    if isinstance(value, (bytearray, memoryview)):
+        return "give bytes() of it"
+    if isinstance(value, (date, time)):
+        return "give its .isoformat()"
+    if isinstance(value, Iterable):
+        return "give a list of it"
+    return "convert it to one of these"
+
+
+def check_key(key: Any, where: str) -> None:
+    """Refuse a key that is no text."""
+    if not isinstance(key, str):
+        raise ArgumentTypeError(
+            f"the key {key!r} of {where} is of type {type_name(key)}; use a str"
+        )
+
+
+def _encode_list(value: list[Any], where: str) -> Any:
+    return [to_json(item, f"{where}[{i}]") for i, item in enumerate(value)]
+
+
+def _encode_tuple(value: tuple[Any, ...], where: str) -> Any:
+    return {TAG: "tuple", "items": _encode_list(list(value), where)}
+
+
+def _encode_dict(value: dict[Any, Any], where: str) -> Any:
+    for key in value:
+        check_key(key, where)
+    plain = {key: to_json(item, f"{where}[{key!r}]") for key, item in value.items()}
+    return {TAG: "dict", "items": list(map(list, plain.items()))} if TAG in plain else plain
+
+
+def _number(value: float) -> Any:
+    """Return a floating-point number, as a text where JSON has none."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _encode_array(value: NDArray[Any], where: str) -> Any:
+    return {TAG: "array", **_array_form(value, where)}
+
+
+def _encode_scalar(value: np.generic, where: str) -> Any:
+    return {TAG: "scalar", **_array_form(np.asarray(value), where)}
+
+
+def _array_form(x: NDArray[Any], where: str) -> dict[str, Any]:
+    """Return dtype and elements of an array: as numbers and texts where these say all of it."""
+    try:
+        dtype = encode_dtype(check_dtype(x.dtype))
+    except DTypeError as error:
+        raise ArgumentTypeError(f"attribute {where}: {error}; or give its .tolist()") from None
+    if x.nbytes > limits.attrs_bytes:
+        raise LimitError(f"attribute {where} has {x.nbytes} bytes: keep large data in arrays")
+    if isinstance(dtype, str) and x.dtype.kind != "V" and 0 < x.nbytes <= _MOST_DATA:
+        form = {"dtype": dtype, "data": _data(x)}
+        try:
+            if _array(form).tobytes() == x.tobytes():
+                return form
+        except _MALFORMED:
+            pass  # a date of the year 2**60, say
+    return {"dtype": dtype, "shape": list(x.shape), "base64": _encode_base64(x.tobytes())}
+
+
+def _data(x: NDArray[Any]) -> Any:
+    """Return the elements in nested lists."""
+    kind = x.dtype.kind
+    if kind == "c":
+        return _each(np.stack([x.real, x.imag], -1).tolist(), _number)
+    if kind == "M":
+        # NumPy does not know NaT in the other byte order.
+        return np.datetime_as_string(x.astype(x.dtype.newbyteorder("="))).tolist()
+    if kind == "m":
+        return x.astype(np.int64).tolist()
+    if kind == "S":
+        return _each(x.tolist(), lambda item: item.decode("latin-1"))
+    return _each(x.tolist(), _number) if kind == "f" else x.tolist()
+
+
+def _each(data: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return nested lists with every element converted."""
+    return [_each(item, convert) for item in data] if isinstance(data, list) else convert(data)
+
+
+def _encode_base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+_ENCODERS: dict[type, Callable[[Any, str], Any]] = {
+    list: _encode_list,
+    dict: _encode_dict,
+    tuple: _encode_tuple,
+    float: lambda value, _: {TAG: "float", "value": _number(value)},
+    complex: lambda value, _: {
+        TAG: "complex",
+        "value": [_number(value.real), _number(value.imag)],
+    },
+    bytes: lambda value, _: {TAG: "bytes", "base64": _encode_base64(value)},
+    datetime: lambda value, _: {TAG: "datetime", "value": value.isoformat()},
+    date: lambda value, _: {TAG: "date", "value": value.isoformat()},
+    time: lambda value, _: {TAG: "time", "value": value.isoformat()},
+    timedelta: lambda value, _: {
+        TAG: "timedelta",
+        "value": [value.days, value.seconds, value.microseconds],
+    },
+    np.ndarray: _encode_array,
+    np.memmap: _encode_array,
+    np.generic: _encode_scalar,
+}
+
+
+# -- from JSON -------------------------------------------------------------------------------------
+
+
+def from_json(value: Any) -> Any:
+    """Return the value of a JSON form.
+
+    Examples
+    --------
+    >>> from_json([1, {"$type": "tuple", "items": [1, 2]}])
+    [1, (1, 2)]
+
+    What is of no form to the letter is what JSON says:
+
+    >>> from_json({"$type": "date", "value": "today"})
+    {'$type': 'date', 'value': 'today'}
+    """
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if TAG in value:
+        kind = value[TAG]
+        keys, decode = _DECODERS.get(kind if isinstance(kind, str) else "", ((), None))
+        if decode is not None and set(value) - {TAG} in keys:
+            try:
+                return decode(value)
+            except _MALFORMED:
+                pass
+    return {key: from_json(item) for key, item in value.items()}
+
+
+def _decode_tuple(form: dict[str, Any]) -> Any:
+    return tuple(from_json(_of_type(form["items"], list)))
+
+
+def _decode_dict(form: dict[str, Any]) -> Any:
+    pairs = _of_type(form["items"], list)
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ValueError("no pairs")
+    keys = [_of_type(key, str) for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError("a key twice")
+    return {key: from_json(item) for key, item in pairs}
+
+
+def _of_type(value: Any, kind: type) -> Any:
+    """Return a value if it is exactly of a type."""
+    if type(value) is not kind:
+        raise TypeError(type(value))
+    return value
+
+
+def _of_number(value: Any) -> float:
+    """Return the floating-point number that `_number` tells."""
+    if isinstance(value, str):
+        return _NONFINITE[value]
+    return float(value if type(value) is int else _of_type(value, float))
+
+
+def _decode_float(form: dict[str, Any]) -> Any:
+    return _NONFINITE[form["value"]]
+
+
+def _decode_complex(form: dict[str, Any]) -> Any:
+    real, imaginary = _of_type(form["value"], list)
+    return complex(_of_number(real), _of_number(imaginary))
+
+
+def _decode_bytes(form: dict[str, Any]) -> Any:
+    return _decode_base64(form["base64"])
+
+
+def _decode_base64(text: Any) -> bytes:
+    data = binascii.a2b_base64(_of_type(text, str))
+    if _encode_base64(data) != text:
+        raise ValueError("not as base64 is written")
+    return data
+
+
+def _exactly(result: Any, text: Any, given: Any) -> Any:
+    """Return a result if its form is the one that was given, and no other that means the same."""
+    if text != given:
+        raise ValueError(f"{given} is {text}")
+    return result
+
+
+def _decode_moment(kind: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return what decodes dates or times of a type."""
+
+    def decode(form: dict[str, Any]) -> Any:
+        result = kind.fromisoformat(form["value"])
+        return _exactly(result, result.isoformat(), form["value"])
+
+    return decode
+
+
+def _decode_timedelta(form: dict[str, Any]) -> Any:
+    days, seconds, microseconds = (_of_type(n, int) for n in _of_type(form["value"], list))
+    result = timedelta(days, seconds, microseconds)
+    parts = [result.days, result.seconds, result.microseconds]
+    return _exactly(result, parts, form["value"])
+
+
+def _array(form: dict[str, Any]) -> NDArray[Any]:
+    """Return the array of a form; not one that is much larger than the form is."""
+    dtype = decode_dtype(form["dtype"])
+    if "base64" in form:
+        shape, data = _of_type(form["shape"], list), _decode_base64(form["base64"])
+        if not all(_of_type(n, int) >= 0 for n in shape):
+            raise ValueError("a negative extent")
+        if math.prod(shape) * dtype.itemsize != len(data):
+            raise ValueError("not the bytes of such an array")
+        return np.ndarray(shape, dtype, data).copy()
+    if not isinstance(form["dtype"], str) or dtype.kind == "V":
+        raise ValueError("elements that have no lists")
+    x = np.array(form["data"], object)
+    values, extents = x.ravel().tolist(), x.shape
+    if not 0 < len(values) * dtype.itemsize <= _MOST_DATA * (2 if dtype.kind == "c" else 1):
+        raise ValueError("such an array has no lists")
+    if dtype.kind == "c":
+        if extents[-1] != 2:
+            raise ValueError("a complex number has two parts")
+        pairs = _elements(values, np.dtype(np.float64)).reshape(-1, 2)
+        result: NDArray[Any] = pairs.view(np.complex128)
+        extents = extents[:-1]
+    else:
+        result = _elements(values, dtype)
+    with np.errstate(over="ignore"):
+        return result.astype(dtype).reshape(extents)
+
+
+def _elements(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return elements of a dtype, in this machine's byte order, from numbers and texts."""
+    kind, native = dtype.kind, dtype.newbyteorder("=")
+    if kind == "f":
+        return np.array([_of_number(value) for value in values], np.float64)
+    types = {"b": bool, "i": int, "u": int, "m": int}
+    for value in values:
+        _of_type(value, types.get(kind, str))
+    if kind == "m":
+        return np.array(values, np.int64).view(native)
+    if kind in "US":
+        texts = [value.encode("latin-1") for value in values] if kind == "S" else values
+        if max(map(len, texts), default=0) > dtype.itemsize // (4 if kind == "U" else 1):
+            raise ValueError("a text that is too long")
+        return np.array(texts, native)
+    if kind == "M" and not all(map(_DATE.fullmatch, values)):
+        raise ValueError("no date")
+    result = np.array(values, native)
+    if result.dtype != native:
+        raise ValueError("dates of another unit")
+    return result
+
+
+def _decode_scalar(form: dict[str, Any]) -> Any:
+    x = _array(form)
+    if x.ndim:
+        raise ValueError("not one element")
+    return x[()]
+
+
+_Decoder = tuple[tuple[set[str], ...], "Callable[[dict[str, Any]], Any]"]
+_OF_ARRAY = ({"dtype", "data"}, {"dtype", "shape", "base64"})
+_DECODERS: dict[str, _Decoder] = {
+    "tuple": (({"items"},), _decode_tuple),
+    "dict": (({"items"},), _decode_dict),
+    "float": (({"value"},), _decode_float),
+    "complex": (({"value"},), _decode_complex),
+    "bytes": (({"base64"},), _decode_bytes),
+    "datetime": (({"value"},), _decode_moment(datetime)),
+    "date": (({"value"},), _decode_moment(date)),
+    "time": (({"value"},), _decode_moment(time)),
+    "timedelta": (({"value"},), _decode_timedelta),
+    "array": (_OF_ARRAY, _array),
+    "scalar": (_OF_ARRAY, _decode_scalar),
+}
