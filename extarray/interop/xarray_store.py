@@ -471,7 +471,7 @@ def fixed_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """
     attrs = {
         name: value.tolist()
-        if isinstance(value, np.ndarray) and value.dtype.kind in "OT"
+        if isinstance(value, np.ndarray) and value.dtype.kind in ("O", "T")
         else value
         for name, value in attrs.items()
     }
