@@ -97,8 +97,12 @@ def resize(
     array: Resizable,
     shape: SupportsIndex | Sequence[SupportsIndex],
     axis: SupportsIndex | None,
+    order: Sequence[int] | None = None,
 ) -> None:
-    """Give several axes new ends as one commit, or one axis; see `ExtArray.resize`."""
+    """Give several axes new ends as one commit, or one axis; see `ExtArray.resize`.
+
+    The grid grows along the axes in an `order` of all their numbers, or else as they follow.
+    """
     new = check_shape(shape)
     j = None if axis is None else array._axis(axis)
     if j is not None and len(new) != 1:
@@ -112,7 +116,8 @@ def resize(
             raise ShapeError(f"cannot resize {old} to {new}: the array has {len(old)} axes")
         if new != old:
             zeros = (0,) * len(old)
-            carry_out(array, to_box(array._store.state, array.chunks, zeros, new, LIMIT))
+            state, chunks = array._store.state, array.chunks
+            carry_out(array, to_box(state, chunks, zeros, new, LIMIT, order=order))
 
 
 def shrink(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side) -> None:

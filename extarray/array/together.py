@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from extarray._core._history import mark_of
-from extarray.array.growth import grow
+from extarray.array.growth import grow, resize
 from extarray.array.life import Living, attach_store, place_elements, show_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -31,6 +31,7 @@ __all__ = [
     "grown_at_start",
     "noted",
     "provide",
+    "resize_in_order",
     "show_state",
     "take_room",
     "together",
@@ -80,6 +81,11 @@ def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[]
     """Grow one axis by what `fill` writes, when there is room and before it is committed."""
     with array._growth:
         grow(array, axis, by, at_start, fill)
+
+
+def resize_in_order(array: Joined, shape: tuple[int, ...], order: Sequence[int]) -> None:
+    """Give the axes new ends as one commit, for which the grid grows along them in an order."""
+    resize(array, shape, None, order)
 
 
 def grown_at_start(array: Joined) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from extarray.common.errors import LimitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from extarray.grid.policy import Policy, Step
 
@@ -261,11 +261,12 @@ def to_box(
     high: Index,
     limit: int,
     room: tuple[Index, Index] | None = None,
+    order: Sequence[int] | None = None,
 ) -> Change:
     """Plan a change to other bounds, of any axes at once.
 
     Extents must stay below `limit`, in elements.  The grid shall hold the new bounds, or `room`
-    instead.
+    instead.  It grows axis by axis, in the `order` of their numbers where there is one.
 
     Examples
     --------
@@ -274,9 +275,9 @@ def to_box(
     ((3, 4), (1, 0), ((0, 1, 'start'), (1, 1, 'end')))
     """
     steps: list[Step] = []
-    for j, (a, z, b, n, c) in enumerate(
-        zip(*(room or (low, high)), before.offset, before.grid, chunks, strict=True)
-    ):
+    wanted = zip(*(room or (low, high)), before.offset, before.grid, chunks, strict=True)
+    axes = list(enumerate(wanted))
+    for j, (a, z, b, n, c) in axes if order is None else map(axes.__getitem__, order):
         first = max(0, -((a + b) // c))
         last = max(0, -(-(z + b) // c) - n)
         if (first or last) and (first + n + last) * c >= limit:

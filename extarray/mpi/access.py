@@ -62,6 +62,11 @@ class OneSidedAccess:
         return self._window.layout.zones.chunks
 
     @property
+    def process_grid(self) -> tuple[int, ...]:
+        """Ranks along each axis."""
+        return self._window.layout.zones.process_grid
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from extarray.storage.file_store import FileStore
 
 
-__all__ = ["ParallelArray"]
+__all__ = ["ParallelArray", "resize_in_order"]
 
 
 class _Allocation(NamedTuple):
@@ -570,3 +570,14 @@ class ParallelArray(ParallelIO):
             return fill()
 
         self._transfer("append", plan, True)
+
+
+def resize_in_order(array: ParallelArray, shape: tuple[int, ...], order: Sequence[int]) -> None:
+    """Give the axes of an array new ends as one commit; collective.
+
+    Its grid grows along them in the `order` of their numbers, of which there are all.
+    """
+    with array._step_of_change() as step:
+        array._check("resize")
+        step.arguments = f"resize to {shape}, axes in order {order}"
+    array._change(lambda: together.resize_in_order(array, shape, order))

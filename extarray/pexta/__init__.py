@@ -6,12 +6,14 @@ raise an error of the family.  From the top down:
 
 ``disk_io``
     Disk I/O: global arrays in memory, written to disk arrays and read from them.
+``growth``
+    Arrays on the disk that grow.
 ``requests``
-    Transfers as moves of each rank, made at once or bit by bit.
+    Transfers as moves of each rank, made at once or bit by bit; what is waited for.
 ``copies``
     Disk arrays laid out for other requests.
 ``diskarrays``
-    Making, opening and growing arrays on the disk.
+    Making and opening arrays on the disk.
 ``session``
     The session that `init` begins and `terminate` ends.
 ``hints``, ``sections``
@@ -53,11 +55,11 @@ from extarray.pexta.diskarrays import (
     create_config,
     delete,
     distribution,
-    extend,
     inquire,
     open,
     print_internals,
 )
+from extarray.pexta.growth import extend
 from extarray.pexta.requests import Request
 from extarray.pexta.session import flick, init, set_debug, set_default_config, terminate
 

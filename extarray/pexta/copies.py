@@ -67,6 +67,7 @@ def copy(
     >>> d_b = pexta.copy(d_a, "B", "b", pexta.RW, (20, 20, 2))  # doctest: +SKIP
     """
     session = current()
+    session.end_growth(d_a)
     with session.agreement.step() as step:
         array = check_open(d_a, "copy", Mode.R, Mode.RW)
         session.check_handles()

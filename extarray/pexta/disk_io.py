@@ -6,19 +6,17 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
-from extarray import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
-from extarray.mpi import GlobalArray
+from extarray import ArgumentTypeError, DTypeError, ShapeError
 from extarray.mpi.access import label
-from extarray.mpi.runtime import library
-from extarray.pexta.diskarrays import Mode, check_open
-from extarray.pexta.requests import Moves, Request
+from extarray.pexta.diskarrays import Mode, check_global, check_open
+from extarray.pexta.requests import Moves, Request, Transfer
 from extarray.pexta.sections import Section
 from extarray.pexta.session import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from extarray.mpi import ParallelArray
+    from extarray.mpi import GlobalArray, ParallelArray
     from extarray.pexta.diskarrays import DiskArray
 
     Ints = Sequence[SupportsIndex]
@@ -167,7 +165,7 @@ def iread_section(
 
 
 def wait(request: Request | int) -> None:
-    """Wait until a transfer is over on all ranks; collective.
+    """Wait until a transfer or a growth is over on all ranks; collective.
 
     Parameters
     ----------
@@ -176,9 +174,9 @@ def wait(request: Request | int) -> None:
     Raises
     ------
     StorageError
-        An OSError, on all ranks: the transfer failed on one.
+        An OSError, on all ranks: the transfer or the growth failed on one.
     ArgumentError
-        A ValueError: the ranks mean different transfers.
+        A ValueError: the ranks mean different requests.
 
     Notes
     -----
@@ -194,7 +192,7 @@ def wait(request: Request | int) -> None:
 
 
 def probe(request: Request | int) -> bool:
-    """Tell whether a transfer is over on all ranks; collective.
+    """Tell whether a transfer or a growth is over on all ranks; collective.
 
     Parameters
     ----------
@@ -208,9 +206,13 @@ def probe(request: Request | int) -> bool:
     Raises
     ------
     StorageError
-        An OSError, on all ranks: the transfer failed on one.
+        An OSError, on all ranks: the transfer or the growth failed on one.
     ArgumentError
-        A ValueError: the ranks mean different transfers.
+        A ValueError: the ranks mean different requests.
+
+    Notes
+    -----
+    A growth is made where all ranks ask about it.
 
     Examples
     --------
@@ -233,8 +235,9 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
     return found
 
 
-def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Request:
+def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Transfer:
     """Plan the transfer of all elements, checked by all ranks."""
+    current().end_growth(d_a)
     with current().agreement.step() as step:
         array = _check(g_a, d_a, write)
         if g_a.shape != array.shape:
@@ -256,8 +259,9 @@ def _sections(
     dlo: Any,
     dhi: Any,
     write: bool,
-) -> Request:
+) -> Transfer:
     """Plan the transfer of sections, checked by all ranks."""
+    current().end_growth(d_a)
     with current().agreement.step() as step:
         array, turns = _check(g_a, d_a, write), bool(transp)
         # What is transposed is the source.
@@ -275,20 +279,13 @@ def _sections(
 
 def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
     """Return the array of a handle, if a transfer is possible."""
-    if not isinstance(g_a, GlobalArray):
-        raise ArgumentTypeError(f"a GlobalArray is needed, not a {type(g_a).__name__}")
+    check_global(g_a)
     verb, mode = ("write to", Mode.W) if write else ("read", Mode.R)
     array = check_open(d_a, verb, mode, Mode.RW)
     if g_a.dtype != array.dtype:
         raise DTypeError(
             f"elements of {g_a.dtype} in memory and of {array.dtype} in '{d_a.filename}'; "
             "transfers cast nothing, use a global array of the same dtype"
-        )
-    MPI = library()
-    if MPI.Comm.Compare(g_a.comm, current().comm) not in (MPI.IDENT, MPI.CONGRUENT):
-        raise ArgumentError(
-            "the global array is of other ranks than the session; give init the communicator by "
-            "which it was created"
         )
     return array
 
@@ -300,7 +297,7 @@ def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:
 
 def _planned(
     g_a: GlobalArray, memory: Section, d_a: DiskArray, disk: Section, write: bool
-) -> Request:
+) -> Transfer:
     session = current()
     if session.debug:
         print(
@@ -311,4 +308,4 @@ def _planned(
         )
     g_a.sync()  # what others have put belongs to it
     moves = Moves(memory, disk, g_a, session.buffer_bytes // g_a.dtype.itemsize)
-    return Request(session, d_a, g_a, moves, write)
+    return Transfer(session, d_a, g_a, moves, write)

@@ -1,4 +1,4 @@
-"""Disk arrays: made, opened, grown, and asked what they are."""
+"""Disk arrays: made, opened, and asked what they are."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 
 import extarray as xa
 from extarray import ArgumentError, ArgumentTypeError, ClosedError, ReadOnlyError, ShapeError
-from extarray.common.arguments import as_axis, as_int
+from extarray.common.arguments import as_int
 from extarray.common.formatting import Info
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype
 from extarray.grid.chunking import check_shape
+from extarray.mpi import GlobalArray
 from extarray.mpi.parallel_io import hints_of
+from extarray.mpi.runtime import library
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
 from extarray.storage.filesystem import absolute_names, family, resolve_path
@@ -46,6 +48,7 @@ __all__ = [
     "Mode",
     "R",
     "W",
+    "check_global",
     "check_mode",
     "check_name",
     "check_open",
@@ -54,7 +57,6 @@ __all__ = [
     "create_config",
     "delete",
     "distribution",
-    "extend",
     "inquire",
     "open",
     "print_internals",
@@ -140,6 +142,7 @@ def create(
     filename: str | PathLike[str],
     mode: Mode | int,
     reqdims: Ints,
+    g_a: GlobalArray | None = None,
     *,
     overwrite: bool = False,
 ) -> DiskArray:
@@ -161,6 +164,10 @@ def create(
     reqdims : sequence of int
         Elements of a typical request along each axis, by which the chunk shape is chosen, also
         where the array has fewer as yet; -1: unspecified.
+    g_a : GlobalArray, optional
+        Of as many axes and of the ranks of the session: the array is cut into zones by its process
+        grid, between chunks, until it is closed.  None: zones are as near to cubes of chunks as
+        possible.
     overwrite : bool
         Replace an array of this file name.
 
@@ -180,6 +187,9 @@ def create(
     A chunk is a typical request; one of more than 512 KiB is several chunks.  Along an axis that is
     unspecified a chunk has as much as fits, and where all are, `extarray.create` chooses.
 
+    Zones are those of `g_a` where that was created with the same bounds and chunks.  They follow
+    the bounds when the array grows.
+
     Examples
     --------
     >>> d_a = pexta.create(
@@ -188,7 +198,7 @@ def create(
     """
     config = current().default_config
     return create_config(
-        type, ndim, dims, name, filename, mode, reqdims, *config, overwrite=overwrite
+        type, ndim, dims, name, filename, mode, reqdims, *config, g_a, overwrite=overwrite
     )
 
 
@@ -202,6 +212,7 @@ def create_config(
     reqdims: Ints,
     numfiles: SupportsIndex,
     numioprocs: SupportsIndex,
+    g_a: GlobalArray | None = None,
     *,
     overwrite: bool = False,
 ) -> DiskArray:
@@ -209,7 +220,7 @@ def create_config(
 
     Parameters
     ----------
-    type, ndim, dims, name, filename, mode, reqdims, overwrite
+    type, ndim, dims, name, filename, mode, reqdims, g_a, overwrite
         As for `create`.
     numfiles : int
         1, or -1, which is the same: an array lies in one pair of files.
@@ -242,7 +253,10 @@ def create_config(
         chunks = chunks_for(reqdims, shape, dtype.itemsize)
         session.check_room(math.prod(shape) * dtype.itemsize)
         info = io_hints(numfiles, numioprocs)
-        step.arguments = f"create '{resolve_path(filename)}' in mode {permitted}"
+        processes = None if g_a is None else _process_grid_of(g_a, len(shape))
+        step.arguments = (
+            f"create '{resolve_path(filename)}' in mode {permitted}, process grid {processes}"
+        )
     array = xa.create(
         filename,
         shape,
@@ -253,7 +267,20 @@ def create_config(
         comm=session.comm,
         info=info,
     )
+    if processes is not None:
+        cast("ParallelArray", array).distribute("block", process_grid=processes)
     return _opened(session, array, filename, permitted)
+
+
+def _process_grid_of(g_a: Any, ndim: int) -> tuple[int, ...]:
+    """Return the process grid of a global array that is to decide the zones of a disk array."""
+    given = check_global(g_a)
+    if given.ndim != ndim:
+        raise ShapeError(
+            f"a global array with {given.ndim} axes cannot decide the zones of an array with {ndim}; "
+            "give one with as many"
+        )
+    return given.process_grid
 
 
 def open(filename: str | PathLike[str], mode: Mode | int) -> DiskArray:
@@ -335,6 +362,19 @@ def check_open(d_a: Any, what: str, *modes: Mode) -> ParallelArray:
     return d_a.array
 
 
+def check_global(g_a: Any) -> GlobalArray:
+    """Return a global array of the ranks of the session, checked."""
+    if not isinstance(g_a, GlobalArray):
+        raise ArgumentTypeError(f"a GlobalArray is needed, not a {g_a.__class__.__name__}")
+    MPI = library()
+    if MPI.Comm.Compare(g_a.comm, current().comm) not in (MPI.IDENT, MPI.CONGRUENT):
+        raise ArgumentError(
+            "the global array is of other ranks than the session; give init the communicator by "
+            "which it was created"
+        )
+    return g_a
+
+
 def close(d_a: DiskArray) -> None:
     """Close an array, which stays in its files; collective.
 
@@ -386,41 +426,6 @@ def delete(d_a: DiskArray) -> None:
                 uuid = bytes.fromhex(last.info()["uuid"])
             with family("cannot remove the files of '{}'", d_a.filename):
                 remove_pair(absolute_names(path), uuid)
-
-
-def extend(d_a: DiskArray, axis: SupportsIndex, by: SupportsIndex) -> None:
-    """Grow an axis of an array at its end; collective.
-
-    Parameters
-    ----------
-    d_a : DiskArray
-        In mode `W` or `RW`.
-    axis : int
-        From 0; negative ones count from the end.
-    by : int
-        Indices that are added; new elements are zero (in general: have the fill value).
-
-    Raises
-    ------
-    AxisError, ArgumentError, ReadOnlyError, LimitError, StorageError
-        On all ranks, where one has a reason; the array is as before.
-
-    Notes
-    -----
-    Nothing that is in the file moves: cost depends on what is added alone.
-
-    Examples
-    --------
-    >>> pexta.extend(d_a, 1, 20)  # doctest: +SKIP
-    """
-    session = current()
-    with session.agreement.step() as step:
-        array = check_open(d_a, "extend", Mode.W, Mode.RW)
-        shape = list(array.shape)
-        shape[as_axis(axis, array.ndim)] += as_int(by, "by")
-        session.check_room(math.prod(shape) * array.itemsize, array.nbytes)
-        step.arguments = f"extend {d_a.filename!r}"
-    array.extend(axis, by)
 
 
 def inquire(d_a: DiskArray) -> Inquiry:

@@ -1,8 +1,12 @@
-"""Requests: transfers as moves of each rank, made at once, or one after the other."""
+"""Requests: what all ranks wait for together.
+
+Transfers are moves of each rank, made at once, or one after the other.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
-__all__ = ["Moves", "Request"]
+__all__ = ["Moves", "Request", "Transfer"]
 
 
 class _Move(NamedTuple):
@@ -85,20 +89,49 @@ class Moves:
         return _Move(disk.of_array(box), disk.turned(flat.reshape(shape)), parts)
 
 
-class Request:
-    """A transfer, as `iread` and its like begin it; for `wait` and `probe`."""
+class Request(ABC):
+    """A transfer or a growth that has begun, for `wait` and `probe`."""
+
+    grows = False  # the array
+
+    def __init__(self, session: Session, handle: DiskArray) -> None:
+        self.handle = handle
+        self._session = session
+        self._is_over = False
+        self._number = session.count_request()
+
+    @abstractmethod
+    def advance(self) -> bool:
+        """Go on as far as this rank can alone; tell whether it has done its part."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait for all ranks."""
+
+    @abstractmethod
+    def probe(self) -> bool:
+        """Tell whether it is over on all ranks."""
+
+    def __str__(self) -> str:
+        kind = "growth" if self.grows else "transfer"
+        return f"a {kind} that is over" if self._is_over else f"{kind} {self._number}"
+
+    def _end(self) -> None:
+        self._session.pending.remove(self)
+        self._is_over = True
+
+
+class Transfer(Request):
+    """A transfer, as `iread` and its like begin it."""
 
     def __init__(
         self, session: Session, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
     ) -> None:
-        self.handle = handle
-        self._session = session
+        super().__init__(session, handle)
         self._g_a, self._moves, self._write = g_a, moves, write
         self._next = 0
         self._under_way: tuple[_Move, RankRequest] | None = None
         self._error: Exception | None = None
-        self._is_over = False
-        self._number = session.count_transfer()
 
     def run(self) -> Self:
         """Make the whole transfer together with the other ranks."""
@@ -153,9 +186,6 @@ class Request:
         else:
             self._under_way = move, array.iread(move.disk, move.block)
 
-    def __str__(self) -> str:
-        return "a transfer that is over" if self._is_over else f"transfer {self._number}"
-
     def wait(self) -> None:
         """Wait for the moves of all ranks."""
         if not self._is_over:
@@ -181,10 +211,6 @@ class Request:
         self._end()
         self._g_a.sync()
         return True
-
-    def _end(self) -> None:
-        self._session.pending.remove(self)
-        self._is_over = True
 
 
 def _load(move: _Move, g_a: GlobalArray) -> None:

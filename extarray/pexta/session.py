@@ -25,10 +25,12 @@ class _Handle(Protocol):
 
 
 class _Pending(Protocol):
-    """A transfer under way, as the session knows it."""
+    """A transfer under way or a growth to be made, as the session knows it."""
 
     @property
     def handle(self) -> _Handle: ...
+    @property
+    def grows(self) -> bool: ...
 
     def advance(self) -> bool: ...
 
@@ -45,9 +47,9 @@ class Session:
     total_disk_space: int
     max_memory: int
     arrays: list[_Handle] = field(default_factory=list, init=False)
-    # Transfers under way, on all ranks in the order in which they began.
+    # Requests that are not over, on all ranks in the order in which they began.
     pending: list[_Pending] = field(default_factory=list, init=False)
-    n_transfers: int = field(default=0, init=False)
+    n_requests: int = field(default=0, init=False)
     debug: bool = field(default=False, init=False)
     default_config: tuple[int, int] = field(default=(UNSPECIFIED, UNSPECIFIED), init=False)
 
@@ -61,10 +63,10 @@ class Session:
         """Bytes that a rank may buffer."""
         return config.max_memory if self.max_memory == UNSPECIFIED else self.max_memory
 
-    def count_transfer(self) -> int:
-        """Return the number of a new transfer, the same on all ranks."""
-        self.n_transfers += 1
-        return self.n_transfers
+    def count_request(self) -> int:
+        """Return the number of a new request, the same on all ranks."""
+        self.n_requests += 1
+        return self.n_requests
 
     def check_handles(self) -> None:
         """Raise a StorageError with the errno EMFILE where one more array would be too many."""
@@ -97,9 +99,19 @@ class Session:
         return [handle for handle in self.arrays if not handle.array.closed]
 
     def finish(self, handle: _Handle) -> None:
-        """Wait for the transfers of an array; collective."""
+        """Wait for the requests of an array; collective."""
         for request in [request for request in self.pending if request.handle is handle]:
             request.wait()
+
+    def end_growth(self, handle: _Handle) -> None:
+        """Make the growth of an array that has begun; collective, as all know whether one has."""
+        growths = [
+            request for request in self.pending if request.handle is handle and request.grows
+        ]
+        for growth in growths:
+            with self.agreement.step() as step:
+                step.arguments = f"make {growth}"
+            growth.wait()
 
 
 _session: Session | None = None

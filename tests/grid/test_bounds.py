@@ -239,3 +239,12 @@ def test_the_grid_gains_the_chunks_that_are_missing(extent, chunk, before, low, 
     else:
         with pytest.raises(LimitError, match="axis 1"):
             to_box(old, (1, chunk), (0, 0), old.shape, LIMIT, room)
+
+
+def test_the_grid_grows_along_axes_in_an_order():
+    old = Bounds((2, 3, 1), (0, 0, 0), (1, 1, 1))
+    change = to_box(old, (2, 3, 1), (-1, 0, 0), (4, 3, 2), LIMIT, order=(2, 1, 0))
+    assert change.steps == ((2, 1, "end"), (0, 1, "start"), (0, 1, "end"))
+    plain = to_box(old, (2, 3, 1), (-1, 0, 0), (4, 3, 2), LIMIT)
+    assert plain.steps == (*change.steps[1:], change.steps[0])
+    assert change.after == plain.after

@@ -137,6 +137,11 @@ def test_programs(mpirun, tmp_path, ranks):
     mpirun(ranks, "sections.py", tmp_path)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+def test_growth(mpirun, tmp_path, ranks):
+    mpirun(ranks, "pexta_growth.py", tmp_path)
+
+
 @pytest.mark.parametrize("ranks", [2])
 def test_tutorials_of_ga4py(mpirun, ranks):
     mpirun(ranks, "tutorials.py")

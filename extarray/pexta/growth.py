@@ -1,0 +1,162 @@
+"""Growth of disk arrays, along one axis or several."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from extarray import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.array.resizing import count
+from extarray.common.arguments import as_axis, as_int, as_ints
+from extarray.mpi.array import resize_in_order
+from extarray.pexta.diskarrays import Mode, check_open
+from extarray.pexta.requests import Request
+from extarray.pexta.session import current
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from extarray.mpi import ParallelArray
+    from extarray.pexta.diskarrays import DiskArray
+    from extarray.pexta.session import Session
+
+__all__ = ["extend"]
+
+
+def extend(
+    d_a: DiskArray,
+    edims: Sequence[SupportsIndex] | SupportsIndex,
+    odims: Sequence[SupportsIndex] | SupportsIndex,
+) -> Request:
+    """Begin to grow axes of an array at their ends, all by one commit; collective.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+        In mode `W` or `RW`.
+    edims : sequence of int
+        Indices that are added to each axis, at least 0; new elements are zero (in general: have the
+        fill value).
+    odims : sequence of int
+        For each axis its place in the sequence in which the axes grow, from 0; negative: it does
+        not grow, whatever `edims` says.
+
+    Returns
+    -------
+    Request
+        For `wait` or `probe`, in which the array grows, as it does in the next routine that
+        transfers its elements, copies, grows or closes it.
+
+    Raises
+    ------
+    ArgumentError, ShapeError, ReadOnlyError, ClosedError, StorageError
+        On all ranks, where one has a reason.  `wait` may raise a LimitError or a StorageError; the
+        array is then as before.
+
+    Notes
+    -----
+    Nothing that is in the file moves: cost depends on what is added alone.  Segments follow each
+    other in the file as `odims` says, unless the file has a growth policy.  Transfers under way go
+    on.  Until the array has grown, `inquire` and `distribution` tell its old bounds.
+
+    The thesis leaves open whether `odims` is indexed by axes or by steps; here, by axes.
+
+    Of two ints, the first is an axis, which may count from the end, and the second what is added to
+    it: it grows at once, and the request is over.
+
+    References
+    ----------
+    [nimako2014]_
+
+    Examples
+    --------
+    Axis 2 by 2, then axis 0 by 3:
+
+    >>> request = pexta.extend(d_a, (3, 0, 2), (1, -1, 0))  # doctest: +SKIP
+    >>> pexta.wait(request)  # doctest: +SKIP
+    >>> pexta.extend(d_a, 1, 20)  # doctest: +SKIP
+    """
+    session = current()
+    session.end_growth(d_a)
+    with session.agreement.step() as step:
+        array = check_open(d_a, "extend", Mode.W, Mode.RW)
+        axes, by = _as_growths(edims, odims, array.ndim)
+        _check_room(session, array, by)
+        step.arguments = f"extend {d_a.filename!r} by {by}, axes {axes} in turn"
+        is_single = not hasattr(edims, "__len__")
+    growth = Growth(session, d_a, axes, by)
+    if is_single:
+        growth.wait()
+    return growth
+
+
+def _as_growths(edims: Any, odims: Any, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the axes that grow, in their order, and by how much each axis of an array grows.
+
+    >>> _as_growths((3, 0, 2), (1, -1, 0), 3), _as_growths(-1, 4, 2)
+    (((2, 0), (3, 0, 2)), ((1,), (0, 4)))
+    """
+    are_sequences = hasattr(edims, "__len__"), hasattr(odims, "__len__")
+    if are_sequences == (False, False):
+        axis, n = as_axis(edims, ndim), count(as_int(odims, "by"))
+        return (axis,), tuple(n if j == axis else 0 for j in range(ndim))
+    if are_sequences != (True, True):
+        raise ArgumentTypeError(
+            f"edims {edims!r} and odims {odims!r} do not fit: give what is added to each axis and "
+            "its place in the sequence, or an axis and what is added to it"
+        )
+    extents, places = as_ints(edims, "edims"), as_ints(odims, "odims")
+    if not len(extents) == len(places) == ndim:
+        raise ShapeError(
+            f"edims {extents} and odims {places} do not fit an array with {ndim} axes; give a "
+            "number for each axis in both"
+        )
+    axes = sorted((j for j in range(ndim) if places[j] >= 0), key=places.__getitem__)
+    if [places[j] for j in axes] != list(range(len(axes))):
+        raise ArgumentError(
+            f"odims {places} is no sequence of axes; give the axes that grow the places 0, 1, ..., "
+            "and the others -1"
+        )
+    if any(extents[j] < 0 for j in axes):
+        raise ArgumentError(f"edims {extents} has negative numbers; arrays only grow")
+    return tuple(axes), tuple(n if j in axes else 0 for j, n in enumerate(extents))
+
+
+def _check_room(session: Session, array: ParallelArray, by: tuple[int, ...]) -> None:
+    shape = map(sum, zip(array.shape, by, strict=True))
+    session.check_room(math.prod(shape) * array.itemsize, array.nbytes)
+
+
+class Growth(Request):
+    """A growth, which is made where all ranks meet."""
+
+    grows = True
+
+    def __init__(
+        self, session: Session, handle: DiskArray, axes: tuple[int, ...], by: tuple[int, ...]
+    ) -> None:
+        super().__init__(session, handle)
+        others = (j for j in range(len(by)) if j not in axes)
+        self._order, self._by = (*axes, *others), by
+        session.pending.append(self)
+
+    def advance(self) -> bool:
+        """Tell whether the growth is made; one rank alone cannot make it."""
+        return self._is_over
+
+    def wait(self) -> None:
+        """Make the growth together with the other ranks."""
+        if self._is_over:
+            return
+        session, array = self._session, self.handle.array
+        self._end()
+        with session.agreement.step():
+            check_open(self.handle, "extend")
+            _check_room(session, array, self._by)
+        shape = tuple(map(sum, zip(array.shape, self._by, strict=True)))
+        resize_in_order(array, shape, self._order)
+
+    def probe(self) -> bool:
+        """Make the growth together with the other ranks."""
+        self.wait()
+        return True

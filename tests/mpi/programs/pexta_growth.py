@@ -1,0 +1,147 @@
+"""Disk arrays of PEXTA that grow along several axes, and follow growth: FOLDER."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+from mpierrors import raises
+
+import extarray as xa
+from extarray import pexta
+from extarray.mpi import GlobalArray
+
+comm = MPI.COMM_WORLD
+folder = Path(sys.argv[1])
+rank, size = comm.rank, comm.size
+
+
+def box(lo, hi):
+    return tuple(slice(i, j + 1) for i, j in zip(lo, hi, strict=True))
+
+
+def holding(model, **options):
+    """A global array of the elements of an array of NumPy."""
+    g = GlobalArray.create(model.shape, model.dtype, comm, **options)
+    g.access()[...] = model[g.distribution()]
+    g.sync()
+    return g
+
+
+def sequence(d_a):
+    """The number of the last commit."""
+    return d_a.array._pair.state.sequence
+
+
+pexta.init(max_array_size=100_000)
+
+# Several axes by one commit, in their sequence; not before all ranks meet.
+shape, grown = (4, 3, 2), (7, 3, 4)
+model = np.arange(24.0).reshape(shape)
+g_a = holding(model)
+d_a = pexta.create(pexta.C_DBL, 3, shape, "A", folder / "a", pexta.RW, (2, 1, 1))
+twin = xa.zeros(shape, "f8", chunks=(2, 1, 1))
+twin.extend(2, 2)
+twin.extend(0, 3)
+written = pexta.iwrite(g_a, d_a)
+before = sequence(d_a)
+request = pexta.extend(d_a, (3, 0, 2), (1, -1, 0))
+assert pexta.inquire(d_a).dims == shape
+pexta.wait(request)
+assert sequence(d_a) == before + 1
+assert pexta.inquire(d_a).dims == grown
+pexta.wait(written)
+for index in np.ndindex(*twin.grid):
+    assert d_a.array.axial.address(index) == twin.axial.address(index)
+pexta.wait(request)  # again
+assert pexta.probe(request)
+wanted = np.zeros(grown)
+wanted[:4, :, :2] = model
+assert np.array_equal(d_a.array.read(), wanted)
+
+# What comes next makes the growth: `probe`, a transfer, another growth, `copy`, `close`.
+request = pexta.extend(d_a, (9, 1, 0), (-1, 0, 1))  # an axis without a place does not grow
+pexta.flick()
+assert pexta.inquire(d_a).dims == (7, 3, 4)
+assert pexta.probe(request)
+assert pexta.inquire(d_a).dims == (7, 4, 4)
+pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
+pexta.write_section(False, g_a, (0, 0, 0), (0, 2, 1), d_a, (7, 0, 0), (7, 2, 1))
+assert pexta.inquire(d_a).dims == (8, 4, 4)
+pexta.extend(d_a, (0, 1, 0), (0, 1, 2))
+assert pexta.probe(pexta.extend(d_a, 2, 1))  # of one axis, at once
+assert pexta.inquire(d_a).dims == (8, 5, 5)
+pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
+d_b = pexta.copy(d_a, "B", folder / "b", pexta.RW, (-1, -1, -1))
+assert pexta.inquire(d_b).dims == pexta.inquire(d_a).dims == (9, 5, 5)
+pexta.extend(d_b, (1, 1, 1), (2, 1, 0))
+pexta.close(d_b)
+d_b = pexta.open(folder / "b", pexta.R)
+assert pexta.inquire(d_b).dims == (10, 6, 6)
+pexta.delete(d_b)
+
+# What is not possible is an error on all ranks, and changes nothing.
+before = sequence(d_a)
+for kind, match, edims, odims in [
+    (xa.ShapeError, "3 axes", (1, 1), (0, 1)),
+    (xa.ShapeError, "3 axes", (1, 1, 1), (0, 1)),
+    (xa.ArgumentError, "no sequence", (1, 1, 1), (0, 0, 1)),
+    (xa.ArgumentError, "no sequence", (1, 1, 1), (2, 0, -1)),
+    (xa.ArgumentError, "negative numbers", (1, -1, 1), (2, 0, 1)),
+    (xa.ArgumentError, "at least 0", 1, -1),
+    (xa.ArgumentTypeError, "do not fit", (1, 1, 1), 0),
+    (xa.ArgumentTypeError, "do not fit", 0, (1, 1, 1)),
+    (xa.ArgumentTypeError, "odims must be", (1, 1, 1), (0, 1, 2.5)),
+]:
+    with raises(kind, match):
+        pexta.extend(d_a, edims, odims)
+with raises(xa.StorageError, "max_array_size"):
+    pexta.extend(d_a, (100_000, 0, 0), (0, -1, -1))
+with raises(xa.ArgumentError, "different things", size > 1):
+    pexta.extend(d_a, (1, 1, 0), (0, 1, -1) if rank else (1, 0, -1))
+if size == 1:
+    pexta.delete(d_a)
+else:
+    assert sequence(d_a) == before
+    # Another routine on one rank, in the midst of a growth of the others.
+    pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
+    with raises(xa.ArgumentError, "different things"):
+        pexta.terminate() if rank else pexta.write(g_a, d_a)
+    pexta.delete(d_a)
+# A growth that has begun counts when it is made.
+d_a, d_b = (
+    pexta.create(pexta.C_DBL, 1, (10,), name, folder / name, pexta.RW, (5,)) for name in "ab"
+)
+first, second = pexta.extend(d_a, (10,), (0,)), pexta.extend(d_b, (10,), (0,))
+d_a.array.close()
+with raises(xa.ClosedError, "closed"):
+    pexta.wait(first)
+assert pexta.probe(first)
+pexta.terminate()
+with xa.open(folder / "b") as b:
+    assert b.shape == (20,)
+
+# The global array decides the zones.
+pexta.init()
+for n in [n for n in range(1, size + 1) if size % n == 0]:
+    processes = (n, size // n)
+    g_b = GlobalArray.create((12, 12), "f8", comm, (2, 3), process_grid=processes)
+    assert g_b.process_grid == processes
+    d_b = pexta.create(
+        pexta.C_DBL, 2, (12, 12), "B", folder / "b", pexta.RW, (2, 3), g_b, overwrite=True
+    )
+    for r in range(size):
+        assert box(*pexta.distribution(d_b, r)) == g_b.distribution(r) == d_b.array.zone(r)
+    pexta.wait(pexta.extend(d_b, (6, 0), (0, -1)))
+    assert d_b.array.zone(size - 1)[1] == g_b.distribution(size - 1)[1]
+    assert d_b.array.zone(size - 1)[0].stop == 18
+    with raises(xa.ShapeError, "as many"):
+        pexta.create(pexta.C_DBL, 1, (9,), "C", folder / "c", pexta.RW, (3,), g_b)
+    g_b.destroy()
+    pexta.delete(d_b)
+with raises(xa.ArgumentTypeError, "GlobalArray"):
+    pexta.create(pexta.C_DBL, 1, (9,), "C", folder / "c", pexta.RW, (3,), (1, 1))
+pexta.terminate()
+g_a.destroy()
