@@ -275,7 +275,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Names of the axes, or None where they have none.
 
         Assignment takes a sequence of texts, one an axis, or None.  The names are kept as the
-        attribute ``"dims"``, and are no part of indexing.
+        attribute ``"dims"``.  They stand for the axes wherever an axis is an argument, and are no
+        part of indexing.
 
         Examples
         --------
@@ -286,6 +287,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.dims = ["line", "sample"]
         >>> a.attrs["dims"]
         ['line', 'sample']
+        >>> a.extend("line", 2)
+        >>> a.sum(axis="sample").shape
+        (6,)
         """
         return known_dims(self.attrs.get("dims"), self.ndim)
 
@@ -800,13 +804,13 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     # -- growth --------------------------------------------------------------------------------
 
-    def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+    def extend(self, axis: SupportsIndex | str, by: SupportsIndex, side: Side = "end") -> None:
         """Grow an axis; the new elements have the fill value.
 
         Parameters
         ----------
-        axis : int
-            In [-ndim, ndim).
+        axis : int or str
+            In [-ndim, ndim), or its name in `dims`.
         by : int
             Elements, at least 0.
         side : {"end", "start"}
@@ -842,7 +846,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         growth.extend(self, axis, by, side)
 
-    def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
+    def append(self, data: ArrayLike, axis: SupportsIndex | str = 0, side: Side = "end") -> None:
         """Grow an axis by data.
 
         Parameters
@@ -852,8 +856,8 @@ class ExtArray(ArrayCore, NumpyMixin):
             ``same_kind``; what is masked gets the fill value.  Objects with ``shape``, ``dtype``
             and slicing (h5py, zarr, dask, ...) are read in blocks of at most ``config.max_memory``
             bytes.
-        axis : int
-            In [-ndim, ndim).
+        axis : int or str
+            In [-ndim, ndim), or its name in `dims`.
         side : {"end", "start"}
             Where the data come: behind the last index, or before index 0.
 
@@ -887,7 +891,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def resize(
         self,
         shape: SupportsIndex | Sequence[SupportsIndex],
-        axis: SupportsIndex | None = None,
+        axis: SupportsIndex | str | None = None,
     ) -> None:
         """Grow or shrink several axes at their ends as one commit, or one axis.
 
@@ -895,8 +899,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         ----------
         shape : int or sequence of int
             New extent of each axis.
-        axis : int, optional
-            The axis, in [-ndim, ndim), that `shape` is the new extent of; as in h5py.
+        axis : int or str, optional
+            The axis, in [-ndim, ndim) or its name, that `shape` is the new extent of; as in h5py.
 
         Raises
         ------
@@ -920,13 +924,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         growth.resize(self, shape, axis)
 
-    def shrink(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+    def shrink(self, axis: SupportsIndex | str, by: SupportsIndex, side: Side = "end") -> None:
         """Cut elements off an axis.
 
         Parameters
         ----------
-        axis : int
-            In [-ndim, ndim).
+        axis : int or str
+            In [-ndim, ndim), or its name in `dims`.
         by : int
             Elements, in [0, extent].
         side : {"end", "start"}
@@ -1340,7 +1344,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def follow(
         self,
-        axis: SupportsIndex = 0,
+        axis: SupportsIndex | str = 0,
         timeout: float | None = None,
         on_replaced: Literal["raise", "reopen"] = "raise",
     ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
@@ -1348,8 +1352,8 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Parameters
         ----------
-        axis : int
-            In [-ndim, ndim).
+        axis : int or str
+            In [-ndim, ndim), or its name in `dims`.
         timeout : float, optional
             Seconds without news after which the iteration ends; None: it goes on for ever.
         on_replaced : {"raise", "reopen"}
@@ -1493,9 +1497,9 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _check_sole(self, what: str) -> None:
         facts.check_sole(self, what)
 
-    def _axis(self, axis: SupportsIndex) -> int:
-        """Return the number of an axis, counted from 0."""
-        return as_axis(axis, self.ndim)
+    def _axis(self, axis: SupportsIndex | str) -> int:
+        """Return the number of an axis, counted from 0; a text is its name."""
+        return as_axis(axis, self.ndim, self)
 
     def _load_attrs(self) -> str:
         self._check()

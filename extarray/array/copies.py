@@ -378,6 +378,10 @@ class AsType(Late):
     def _layout(self) -> tuple[Line, ...] | None:
         return self._source._layout
 
+    @property
+    def _axis_names(self) -> tuple[str, ...] | None:
+        return self._source._axis_names
+
     def _held(self) -> AsType:
         held = self._source._held()
         return self if held is self._source else AsType(held, self._dtype)

@@ -41,7 +41,7 @@ _SHORTEST, _LONGEST = 0.0005, 0.05
 
 def follow(
     array: Followed,
-    axis: SupportsIndex = 0,
+    axis: SupportsIndex | str = 0,
     timeout: float | None = None,
     on_replaced: Literal["raise", "reopen"] = "raise",
 ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:

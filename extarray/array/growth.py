@@ -69,7 +69,7 @@ _T = TypeVar("_T")
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
 
 
-def extend(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side) -> None:
+def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side: Side) -> None:
     """Grow an axis by elements of the fill value; see `ExtArray.extend`."""
     j = array._axis(axis)
     n = count(by)
@@ -80,7 +80,7 @@ def extend(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side)
             carry_out(array, along_axis(array._store.state, array.chunks, j, n, first, LIMIT))
 
 
-def append(array: Resizable, data: ArrayLike, axis: SupportsIndex, side: Side) -> None:
+def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: Side) -> None:
     """Grow an axis by data; see `ExtArray.append`."""
     # Conversions may run any code, also code that closes this array: they come first.
     j = array._axis(axis)
@@ -96,7 +96,7 @@ def append(array: Resizable, data: ArrayLike, axis: SupportsIndex, side: Side) -
 def resize(
     array: Resizable,
     shape: SupportsIndex | Sequence[SupportsIndex],
-    axis: SupportsIndex | None,
+    axis: SupportsIndex | str | None,
     order: Sequence[int] | None = None,
 ) -> None:
     """Give several axes new ends as one commit, or one axis; see `ExtArray.resize`.
@@ -120,7 +120,7 @@ def resize(
             carry_out(array, to_box(state, chunks, zeros, new, LIMIT, order=order))
 
 
-def shrink(array: Resizable, axis: SupportsIndex, by: SupportsIndex, side: Side) -> None:
+def shrink(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side: Side) -> None:
     """Cut elements off an axis; see `ExtArray.shrink`."""
     j = array._axis(axis)
     n = count(by)

@@ -19,7 +19,7 @@ from extarray.array.creation import open as open_array
 from extarray.array.lazy import LazyView
 from extarray.array.life import check_free
 from extarray.array.together import together
-from extarray.common.arguments import parse_bytes
+from extarray.common.arguments import axis_named, parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.format.attrs import decode_attrs, encode_attrs
@@ -55,7 +55,7 @@ def rechunk(
     path: str | PathLike[str] | None = None,
     *,
     chunks: Shape | None = None,
-    axes: Sequence[SupportsIndex] | None = None,
+    axes: Sequence[SupportsIndex | str] | None = None,
     order: Order | str | None = None,
     dtype: DTypeLike | None = None,
     max_memory: int | str = "256 MiB",
@@ -76,8 +76,9 @@ def rechunk(
         Of the new pair of files; None: in memory.
     chunks : int or sequence of int, optional
         Chunk shape, by axes of the new array; None: the present one.
-    axes : sequence of int, optional
-        Which axis of `src` each new axis is, as for `numpy.transpose`; None: all stay.
+    axes : sequence of int or str, optional
+        Which axis of `src`, by number or name, each new axis is, as for `numpy.transpose`; None:
+        all stay.
     order : {"C", "F", "Z", "H"}, optional
         Of the elements in a chunk, as for `create`; None: the present one.
     dtype : dtype_like, optional
@@ -313,7 +314,9 @@ def _wanted(
     """Return the source with its axes in the order of the target, and what the target is."""
     base = _base(array)
     base._check()
-    source: Any = array if axes is None else np.transpose(array, _permutation(axes, array.ndim))
+    source: Any = (
+        array if axes is None else np.transpose(array, _permutation(axes, array.ndim, array.dims))
+    )
     kind = source.dtype if dtype is None else check_dtype(dtype)
     old = base._store.header
     extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
@@ -344,7 +347,7 @@ def _record(
     """
     given = {
         "chunks": None if chunks is None else np.broadcast_to(chunks, array.ndim).tolist(),
-        "axes": None if axes is None else _permutation(axes, array.ndim),
+        "axes": None if axes is None else _permutation(axes, array.ndim, array.dims),
         "order": None if order is None else check_order(order),
         "dtype": None if dtype is None else str(check_dtype(dtype)),
         "elements": None if in_place else [array.shape, array._extract],
@@ -398,10 +401,17 @@ def _clear_open_bytes(values: NDArray[Any]) -> None:
         numbers[..., None].view(np.uint8)[..., 10:] = 0
 
 
-def _permutation(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Return which axis each new axis is."""
+def _permutation(axes: Any, ndim: int, dims: Sequence[str] | None = None) -> tuple[int, ...]:
+    """Return which axis each new axis is; those that have names may be named."""
+    if isinstance(axes, str):
+        raise ArgumentTypeError(f"axes must be a sequence of axes, not the text {axes!r}")
     try:
-        given = [operator.index(axis) for axis in axes]
+        given = [
+            axis_named(axis, dims) if isinstance(axis, str) else operator.index(axis)
+            for axis in axes
+        ]
+    except ArgumentTypeError:
+        raise
     except TypeError:
         raise ArgumentTypeError(f"axes must be a sequence of ints, not {axes!r}") from None
     for axis in given:
@@ -418,7 +428,7 @@ def rechunk_plan(
     *,
     chunks: Shape | None = None,
     source_chunks: Shape | None = None,
-    axes: Sequence[SupportsIndex] | None = None,
+    axes: Sequence[SupportsIndex | str] | None = None,
     order: Order | str | None = None,
     dtype: DTypeLike | None = None,
     max_memory: int | str = "256 MiB",

@@ -194,7 +194,7 @@ class SharedArray(ExtArray):
 
     # -- appends -----------------------------------------------------------------------------
 
-    def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
+    def append(self, data: ArrayLike, axis: SupportsIndex | str = 0, side: Side = "end") -> None:
         """Grow an axis by data; other writers may append at the same time.
 
         Parameters, errors and examples are those of `ExtArray.append`.

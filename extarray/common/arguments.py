@@ -14,7 +14,15 @@ from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["as_axis", "as_int", "as_ints", "check_choice", "check_flag", "parse_bytes"]
+__all__ = [
+    "as_axis",
+    "as_int",
+    "as_ints",
+    "axis_named",
+    "check_choice",
+    "check_flag",
+    "parse_bytes",
+]
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
@@ -59,19 +67,38 @@ def as_ints(values: SupportsIndex | Sequence[SupportsIndex], name: str) -> tuple
         ) from None
 
 
-def as_axis(axis: SupportsIndex, ndim: int) -> int:
-    """Return the number of an axis, counted from 0; negative ones count from the end."""
+def as_axis(axis: SupportsIndex | str, ndim: int, array: Any = None) -> int:
+    """Return the number of an axis, counted from 0; negative ones count from the end.
+
+    A text is the name of an axis, one of the `dims` of `array`.
+    """
     if type(axis) is int:  # mostly
         j = axis
     elif isinstance(axis, str):
-        raise ArgumentTypeError(
-            f"axis must be an int, not {axis!r}; that of a name is a.dims.index({axis!r})"
-        )
+        return axis_named(axis, getattr(array, "dims", None))
     else:
         j = as_int(axis, "axis")
     if not -ndim <= j < ndim:
         raise AxisError(j, ndim)
     return j % ndim
+
+
+def axis_named(name: str, dims: Sequence[str] | None) -> int:
+    """Return the number of the axis with a name.
+
+    Examples
+    --------
+    >>> axis_named("x", ("y", "x"))
+    1
+    """
+    if dims is None:
+        raise ArgumentTypeError(
+            f"axis must be an int, not {name!r}: the axes have no names; a.dims = (...) gives "
+            "an array names"
+        )
+    if name not in dims:
+        raise AxisError(f"no axis has the name {str(name)!r}; the axes are {tuple(dims)}")
+    return tuple(dims).index(name)
 
 
 def check_flag(value: Any, name: str) -> bool:

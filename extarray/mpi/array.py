@@ -19,7 +19,7 @@ from extarray.array import life, together
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, length_of
 from extarray.array.resizing import count, is_start
-from extarray.common.arguments import as_axis, as_int
+from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
@@ -143,7 +143,7 @@ class ParallelArray(ParallelIO):
             f"cannot {what} under a communicator; open it without comm, in one rank"
         )
 
-    def extend(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+    def extend(self, axis: SupportsIndex | str, by: SupportsIndex, side: Side = "end") -> None:
         """Grow an axis; collective, see `ExtArray.extend`.
 
         Parameters
@@ -156,13 +156,13 @@ class ParallelArray(ParallelIO):
         >>> a.extend(axis=1, by=4)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n = as_axis(axis, self.ndim), count(by)
+            j, n = self._axis(axis), count(by)
             is_start(side)
             self._check("extend")
             step.arguments = f"extend axis {j} by {n} at the {side}"
         self._change(lambda: ExtArray.extend(self, j, n, side))
 
-    def append(self, data: ArrayLike, axis: SupportsIndex = 0, side: Side = "end") -> None:
+    def append(self, data: ArrayLike, axis: SupportsIndex | str = 0, side: Side = "end") -> None:
         """Grow an axis by data that all ranks have; collective, see `ExtArray.append`.
 
         Parameters
@@ -176,7 +176,7 @@ class ParallelArray(ParallelIO):
         >>> a.append(np.ones((2, 12)))  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, first = as_axis(axis, self.ndim), is_start(side)
+            j, first = self._axis(axis), is_start(side)
             values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")
             n = length_of(self, values, j)
@@ -193,7 +193,7 @@ class ParallelArray(ParallelIO):
     def append_zone(
         self,
         local: ArrayLike,
-        axis: SupportsIndex,
+        axis: SupportsIndex | str,
         by: SupportsIndex,
         side: Side = "end",
     ) -> None:
@@ -223,7 +223,7 @@ class ParallelArray(ParallelIO):
         >>> a.append_zone(local, axis=0, by=8)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
+            j, n, first = self._axis(axis), count(by), is_start(side)
             self._check("append to")
             zones = self._zones_of_growth(j, n, first)
             ranges = zones.ranges(self.comm.rank)
@@ -257,7 +257,9 @@ class ParallelArray(ParallelIO):
         return values
 
     def resize(
-        self, shape: SupportsIndex | Sequence[SupportsIndex], axis: SupportsIndex | None = None
+        self,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        axis: SupportsIndex | str | None = None,
     ) -> None:
         """Grow or shrink axes at their ends; collective, see `ExtArray.resize`.
 
@@ -272,12 +274,12 @@ class ParallelArray(ParallelIO):
         """
         with self._step_of_change() as step:
             new = check_shape(shape)
-            j = None if axis is None else as_axis(axis, self.ndim)
+            j = None if axis is None else self._axis(axis)
             self._check("resize")
             step.arguments = f"resize to {new}" + ("" if j is None else f" along axis {j}")
         self._change(lambda: ExtArray.resize(self, new, j))
 
-    def shrink(self, axis: SupportsIndex, by: SupportsIndex, side: Side = "end") -> None:
+    def shrink(self, axis: SupportsIndex | str, by: SupportsIndex, side: Side = "end") -> None:
         """Cut elements off an axis; collective, see `ExtArray.shrink`.
 
         Parameters
@@ -290,7 +292,7 @@ class ParallelArray(ParallelIO):
         >>> a.shrink(axis=0, by=2)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n = as_axis(axis, self.ndim), count(by)
+            j, n = self._axis(axis), count(by)
             is_start(side)
             self._check("shrink")
             step.arguments = f"shrink axis {j} by {n} at the {side}"

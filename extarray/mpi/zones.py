@@ -348,7 +348,7 @@ class ZonedArray(ExtArray):
 
     def zone_of_growth(
         self,
-        axis: SupportsIndex,
+        axis: SupportsIndex | str,
         by: SupportsIndex,
         side: Side = "end",
         rank: SupportsIndex | None = None,
@@ -377,7 +377,7 @@ class ZonedArray(ExtArray):
         >>> a.zone_of_growth(axis=0, by=8)  # doctest: +SKIP
         (slice(10, 12, None), slice(0, 12, None))
         """
-        j, n, first = as_axis(axis, self.ndim), count(by), is_start(side)
+        j, n, first = as_axis(axis, self.ndim, self), count(by), is_start(side)
         parts = self._of_rank(self._zones_of_growth(j, n, first), rank)
         if not first:
             return parts

@@ -14,7 +14,14 @@ import numpy as np
 
 from extarray.common.errors import ShapeError
 from extarray.common.lazy import LazyImports
-from extarray.numpy_api.registry import changed_by, fall_back, streamed
+from extarray.numpy_api.registry import (
+    changed_by,
+    fall_back,
+    has_names,
+    number_axes,
+    number_axis,
+    streamed,
+)
 from extarray.streaming.blocks import Source, hold, read_elements, release, write_elements
 from extarray.streaming.dask import call_late, computed, has_late, is_known, late_type
 from extarray.streaming.derived import widened
@@ -166,6 +173,8 @@ def dispatch(
     if not all(issubclass(kind, late_type()) for kind in strangers):
         return NotImplemented
     form = form_of(function)
+    if has_names(args) or has_names(kwargs.values()):
+        args, kwargs = number_axes(function, args, kwargs)
     if strangers or has_late((*args, *kwargs.values())):
         return _call_function_with_late(function, bool(strangers), args, kwargs)
     if form is not None and all(issubclass(kind, Source) or plain(kind) for kind in types):
@@ -217,6 +226,8 @@ def apply(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping
     if not all(issubclass(kind, late_type()) for kind in strangers):
         bare = _without_names(strangers, inputs)
         return NotImplemented if bare is None else getattr(ufunc, method)(*bare, **kwargs)
+    if method != "__call__":
+        kwargs = number_axis(kwargs, inputs)
     if strangers or has_late(kwargs.values()):
         return _call_ufunc_with_late(ufunc, method, bool(strangers), inputs, kwargs)
     if all(plain(kind) for kind in kinds):

@@ -1,5 +1,7 @@
 """The registry of streamed forms of NumPy's functions, and the way of those that have none.
 
+Here names of axes become numbers, before either sees them.
+
 A streamed form has NumPy's own signature, and is registered with `streams`.  It may decline, by
 returning NotImplemented.  Every other function gets NumPy arrays in place of ours: read whole, if
 the limits allow it.
@@ -12,16 +14,26 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from extarray.streaming.blocks import Source, read_elements, write_elements
+from extarray.common.arguments import axis_named
+from extarray.streaming.blocks import Source, axis_names, read_elements, write_elements
 from extarray.streaming.limits import check_result
 from extarray.streaming.operands import exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     Function = Callable[..., Any]
 
-__all__ = ["call", "changed_by", "fall_back", "streamed", "streams"]
+__all__ = [
+    "call",
+    "changed_by",
+    "fall_back",
+    "has_names",
+    "number_axes",
+    "number_axis",
+    "streamed",
+    "streams",
+]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -125,6 +137,69 @@ def changed_by(
     out = given.get("out")
     name = _CHANGES.get(getattr(function, "__name__", ""), "out")
     return (*(out if isinstance(out, tuple) else (out,)), given.get(name))
+
+
+# -- names of axes -------------------------------------------------------------------------------
+
+#: Parameters by which functions of NumPy take axes of the arrays that they are given.
+_AXES = ("axis", "axes", "axis1", "axis2", "axisa", "source")
+
+#: Functions whose axes are those of the result, or of two arrays.
+_OTHER_AXES = frozenset({"expand_dims", "stack", "tensordot"})
+
+_MOST_AXES = 64  # of NumPy's arrays; a longer list has no axes in it
+
+
+def has_names(values: Iterable[Any]) -> bool:
+    """Tell whether arguments of a function may name axes: a text, or a short list with one."""
+    for value in values:
+        kind = type(value)
+        if kind is str or (
+            kind in (tuple, list)
+            and len(value) <= _MOST_AXES
+            and any(isinstance(item, str) for item in value)
+        ):
+            return True
+    return False
+
+
+def number_axes(
+    function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Return the arguments of a function with numbers for names of axes.
+
+    The names are those of the first array of ours that has names.
+    """
+    signature = _signature(function)
+    if signature is None or getattr(function, "__name__", "") in _OTHER_AXES:
+        return args, kwargs
+    places = {name: place for place, name in enumerate(signature.parameters)}
+    new_args, new_kwargs = list(args), dict(kwargs)
+    for name in filter(places.__contains__, _AXES):
+        if name in new_kwargs:
+            new_kwargs[name] = _numbered(new_kwargs[name], (args, kwargs))
+        elif places[name] < len(new_args):
+            new_args[places[name]] = _numbered(new_args[places[name]], (args, kwargs))
+    return tuple(new_args), new_kwargs
+
+
+def number_axis(options: Mapping[str, Any], inputs: tuple[Any, ...]) -> Mapping[str, Any]:
+    """Return the options of a method of a ufunc with numbers for names of axes."""
+    if has_names([options.get("axis")]):
+        return {**options, "axis": _numbered(options["axis"], inputs)}
+    return options
+
+
+def _numbered(axis: Any, arguments: Any) -> Any:
+    """Return an axis, or several, with numbers for their names."""
+    if not has_names([axis]):
+        return axis
+    found: list[Source] = []
+    exchange(arguments, Source, found.append)
+    dims = next((names for names in [axis_names(x) for x in found] if names is not None), None)
+    if isinstance(axis, str):
+        return axis_named(axis, dims)
+    return tuple([axis_named(j, dims) if isinstance(j, str) else j for j in axis])
 
 
 @cache

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from extarray.common.arguments import axis_named
 from extarray.numpy_api.indexing import pieces
 from extarray.numpy_api.registry import streams
-from extarray.streaming.blocks import Source, read_elements
+from extarray.streaming.blocks import Source, axis_names, read_elements
 from extarray.streaming.derived import flat
 from extarray.streaming.elementwise import assigning, elementwise, part_of
 from extarray.streaming.lanes import map_lanes
@@ -84,10 +85,12 @@ def change_lanes(function: Callable[..., Any], a: Any, axis: Any, **options: Any
     function : callable
         ``np.sort`` or ``np.partition``.
     a : Source
-    axis : int
+    axis : int or str
     **options
         Of `function`.
     """
+    if isinstance(axis, str):
+        axis = axis_named(axis, axis_names(a))
     if not a.shape or 0 in a.shape:
         function(read_elements(a), axis=axis, **options)  # NumPy's refusals
         return

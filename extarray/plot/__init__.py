@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray.common.arguments import axis_named
 from extarray.common.errors import ArgumentError, ShapeError
 from extarray.common.extras import require
 from extarray.grid.drawing import (
@@ -46,8 +47,8 @@ def growth_map(
     a: Any,
     ax: Any = None,
     *,
-    axis: int = -1,
-    at: Mapping[int, int] | None = None,
+    axis: int | str = -1,
+    at: Mapping[int | str, int] | None = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
     legend: bool = True,
@@ -66,13 +67,13 @@ def growth_map(
     ax : matplotlib Axes or sequence of them, optional
         Where to draw; for three axes as many as there are panels.  Default: a new figure, large
         enough for the addresses to be legible.
-    axis : int
-        For three axes: the axis with one panel for each of its chunk indices.
-    at : mapping of int to int, optional
+    axis : int or str
+        For three axes: the axis, or its name, with one panel for each of its chunk indices.
+    at : mapping of int or str to int, optional
         Axes that are held at one chunk index, ``{axis: chunk index}``.  What is left has one to
         three axes.
     names : sequence of str, optional
-        A name for each axis of the array, default ``axis 0``, ``axis 1``, ...
+        A name for each axis of the array, default its `dims`, or ``axis 0``, ``axis 1``, ...
     title : str, optional
         Title of a new figure.
     legend : bool
@@ -105,8 +106,10 @@ def growth_map(
     figure_module = require("matplotlib.figure", "plot", "extarray.plot.growth_map")
     axial = getattr(a, "axial", a)
     grid = tuple(int(n) for n in axial.grid)
-    names = axis_titles(names, len(grid))
-    held = held_axes(at, grid)
+    dims = getattr(a, "dims", None)
+    names = axis_titles(dims if names is None else names, len(grid))
+    numbered = {_number(j, dims): index for j, index in (at or {}).items()}
+    held = held_axes(numbered, grid)
     free = [j for j in range(len(grid)) if j not in held]
     if not free or len(free) > 3:
         raise ArgumentError(
@@ -117,7 +120,9 @@ def growth_map(
         raise ArgumentError(f"cannot draw the grid {grid}: it has no chunk; grow the array first")
 
     history = segments(axial)
-    panels = panels_of(axial, grid, held, free, panel_axis(axis, free, len(grid)), names)
+    panels = panels_of(
+        axial, grid, held, free, panel_axis(_number(axis, dims), free, len(grid)), names
+    )
     digits = len(str(max(int(panel.addresses.max()) for panel in panels)))
     if ax is None:
         figure, axes, across = _new_figure(
@@ -146,6 +151,11 @@ def growth_map(
     if path is not None:
         figure.savefig(path, dpi=dpi)
     return figure
+
+
+def _number(axis: int | str, dims: Sequence[str] | None) -> int:
+    """Return an axis, of which the name may be given."""
+    return axis_named(axis, dims) if isinstance(axis, str) else axis
 
 
 def stretch(image: Any, percentiles: tuple[float, float] = (2.0, 98.0)) -> NDArray[np.float32]:

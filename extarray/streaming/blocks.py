@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Line",
     "Source",
+    "axis_names",
     "box_bytes",
     "hold",
     "lead_of",
@@ -124,6 +125,12 @@ class Source:
         return (0,) * len(self.shape)
 
     @property
+    def _axis_names(self) -> tuple[str, ...] | None:
+        """The names of the axes, to be found by them."""
+        names: tuple[str, ...] | None = getattr(self, "dims", None)
+        return names
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
         return len(self.shape)
@@ -148,6 +155,11 @@ def box_bytes(kept: int = 0) -> int:
 
 
 # The operations on operands, for the functions of NumPy and for selections.
+
+
+def axis_names(source: Source) -> tuple[str, ...] | None:
+    """Return the names of the axes, also of what is read in another dtype; None: it has none."""
+    return source._axis_names
 
 
 def read_elements(source: Source, selection: Any = ..., **options: Any) -> NDArray[Any]:

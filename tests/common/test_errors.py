@@ -63,7 +63,7 @@ WRONG_ARGUMENT = [
     Fails("axis None", lambda a: a.append(np.zeros((1, 3)), axis=None), xa.ArgumentTypeError,
           TypeError, "axis"),
     Fails("axis name", lambda a: a.extend("x", 1), xa.ArgumentTypeError, TypeError,
-          r"axis must be an int, not 'x'; .*a\.dims\.index\('x'\)"),
+          r"axis must be an int, not 'x': the axes have no names; a\.dims"),
     Fails("axis True", lambda a: a.extend(True, 1), xa.ArgumentTypeError, TypeError, "axis"),
     # Shape
     Fails("broadcast", lambda a: a.__setitem__(slice(0, 2), np.zeros((3, 3))), xa.ShapeError,
