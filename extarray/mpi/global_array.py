@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from extarray.array.resizing import Side
 
-__all__ = ["GlobalArray"]
+__all__ = ["GlobalArray", "enlarge"]
 
 
 class GlobalArray(Collectives):
@@ -238,8 +238,11 @@ class GlobalArray(Collectives):
         # Chunks begin with the elements with which they began.
         offset = _shifted(old.offset, j, -n % old.chunks[j] if first else 0)
         zones = Zones(old.distribution, old.low, shape, offset, old.chunks, self.comm.size)
+        self._move(zones, [n if first and k == j else 0 for k in range(len(shape))])
+
+    def _move(self, zones: Zones, shift: list[int]) -> None:
+        """Move the elements to other zones, `shift` further along each axis; collective."""
         window = Window(self._agreement, ZoneLayout(zones, self.dtype, self.ghosts))
-        shift = [n if first and k == j else 0 for k in range(len(shape))]
         self._pull(window, shift)
         self._window.sync()  # nobody reads the old one any more
         self._window.free()
@@ -338,6 +341,15 @@ class GlobalArray(Collectives):
         # A rank that leaves by an error of its own waits for nobody.
         if self._is_open and (error is None or is_agreed(error, self.comm)):
             leave_together(self.destroy, error, self.comm)
+
+
+def enlarge(g: GlobalArray, shape: tuple[int, ...]) -> None:
+    """Grow the axes of a global array at their ends, to a shape, by zeros; collective."""
+    with g._start("enlarge") as step:
+        old = g._window.layout.zones
+        step.arguments = f"enlarge a global array to {shape}"
+    zones = Zones(old.distribution, old.low, shape, old.offset, old.chunks, g.comm.size)
+    g._move(zones, [0] * len(shape))
 
 
 def _shifted(numbers: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:

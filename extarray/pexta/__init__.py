@@ -59,7 +59,7 @@ from extarray.pexta.diskarrays import (
     open,
     print_internals,
 )
-from extarray.pexta.growth import extend
+from extarray.pexta.growth import extend, refresh
 from extarray.pexta.requests import Request
 from extarray.pexta.session import flick, init, set_debug, set_default_config, terminate
 
@@ -98,6 +98,7 @@ __all__ = [
     "probe",
     "read",
     "read_section",
+    "refresh",
     "set_debug",
     "set_default_config",
     "terminate",

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from extarray import ArgumentTypeError, DTypeError, ShapeError
 from extarray.mpi.access import label
+from extarray.mpi.global_array import enlarge
 from extarray.pexta.diskarrays import Mode, check_global, check_open
+from extarray.pexta.growth import take_up_growth
 from extarray.pexta.requests import Moves, Request, Transfer
 from extarray.pexta.sections import Section
 from extarray.pexta.session import current
@@ -80,13 +82,23 @@ Notes
 ``{} = np.reshape({}, ...)``, of the transpose if `transp`.  The two
 arrays may also have different numbers of axes.
 """
+_FOLLOWS = """
+Notes
+-----
+In mode `R`, what a writer outside has grown is taken up first.  Where the disk array has grown
+since it was opened, here or outside, a global array of the bounds that it had meanwhile grows to
+those of now: elements move to their new ranks, and what `access` gave before must not be used any
+more.
+"""
+_TAKES_UP = """
+In mode `R`, what a writer outside has grown is taken up first.
+"""
 
 
 def _described(routine: _Routine) -> _Routine:
     """Complete the docstring of a routine: those of the eight differ in a few words."""
     name = routine.__name__
     begins, writes, has_sections = name[0] == "i", "write" in name, name.endswith("_section")
-    sides = ("d[dlo ... dhi]", "g[glo ... ghi]")
     stay = "stay as it is" if writes else "be left alone"
     end = "the request is over" if begins else "the call ends"
     details = _DETAILS.format(
@@ -101,11 +113,18 @@ def _described(routine: _Routine) -> _Routine:
         else "It is over; `wait` and `probe` take it all the same.",
         errors=("BoundsError, " if has_sections else "")
         + f"ShapeError, DTypeError, {'ReadOnlyError' if writes else 'ArgumentError'}",
-        notes=_NOTES.format(*sides[:: 1 if writes else -1]) if has_sections else "",
+        notes=_notes_of(writes, has_sections),
         arguments="True, g_a, (0, 0), (9, 4), d_a, (0, 0), (4, 9)" if has_sections else "g_a, d_a",
     )
     routine.__doc__ = f"{routine.__doc__}{details}"
     return routine
+
+
+def _notes_of(writes: bool, has_sections: bool) -> str:
+    if not has_sections:
+        return "" if writes else _FOLLOWS
+    sides = ("d[dlo ... dhi]", "g[glo ... ghi]")
+    return _NOTES.format(*sides[:: 1 if writes else -1]) + ("" if writes else _TAKES_UP)
 
 
 @_described
@@ -237,16 +256,20 @@ def _agreed_on(request: Request | int, what: str) -> Request | None:
 
 def _whole(g_a: GlobalArray, d_a: DiskArray, write: bool) -> Transfer:
     """Plan the transfer of all elements, checked by all ranks."""
-    current().end_growth(d_a)
+    take_up_growth(d_a, not write)
     with current().agreement.step() as step:
         array = _check(g_a, d_a, write)
-        if g_a.shape != array.shape:
+        follows = not write and d_a.has_grown_from(g_a.shape)
+        if g_a.shape != array.shape and not follows:
             raise ShapeError(
                 f"{g_a.shape} elements in memory and {array.shape} in '{d_a.filename}'; use "
                 "sections of the same number of elements"
             )
         step.arguments = _in_words(g_a, d_a, write)
         both = Section((0,) * array.ndim, array.shape)
+    if follows:
+        _finish(g_a)
+        enlarge(g_a, array.shape)
     return _planned(g_a, both, d_a, both, write)
 
 
@@ -261,7 +284,7 @@ def _sections(
     write: bool,
 ) -> Transfer:
     """Plan the transfer of sections, checked by all ranks."""
-    current().end_growth(d_a)
+    take_up_growth(d_a, not write)
     with current().agreement.step() as step:
         array, turns = _check(g_a, d_a, write), bool(transp)
         # What is transposed is the source.
@@ -288,6 +311,14 @@ def _check(g_a: Any, d_a: Any, write: bool) -> ParallelArray:
             "transfers cast nothing, use a global array of the same dtype"
         )
     return array
+
+
+def _finish(g_a: GlobalArray) -> None:
+    """Wait for the transfers of a global array, whose memory is to change; collective."""
+    pending = [request for request in current().pending if isinstance(request, Transfer)]
+    for request in pending:
+        if request.g_a is g_a:
+            request.wait()
 
 
 def _in_words(g_a: GlobalArray, d_a: DiskArray, write: bool) -> str:

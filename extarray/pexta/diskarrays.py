@@ -103,10 +103,11 @@ class DiskArray:
     mode : Mode
     """
 
-    __slots__ = ("_path", "array", "filename", "mode", "name")
+    __slots__ = ("_dims", "_path", "array", "filename", "mode", "name")
 
     def __init__(self, array: ParallelArray, name: str, filename: str, mode: Mode) -> None:
         self._path = resolve_path(filename).absolute()  # wherever the process goes
+        self._dims = array.shape  # when it was opened
         self.array = array
         self.name = name
         self.filename = filename
@@ -114,6 +115,15 @@ class DiskArray:
 
     def __repr__(self) -> str:
         return f"<DiskArray {self.name!r} in '{self.filename}', mode {self.mode}>"
+
+    def has_grown_from(self, dims: tuple[int, ...]) -> bool:
+        """Tell whether the array has had at most such bounds, and at least these now, or larger."""
+        now = self.array.shape
+        return (
+            len(self._dims) == len(dims) == len(now)
+            and dims != now
+            and all(a <= n <= z for a, n, z in zip(self._dims, dims, now, strict=True))
+        )
 
 
 class Inquiry(NamedTuple):
@@ -277,8 +287,8 @@ def _process_grid_of(g_a: Any, ndim: int) -> tuple[int, ...]:
     given = check_global(g_a)
     if given.ndim != ndim:
         raise ShapeError(
-            f"a global array with {given.ndim} axes cannot decide the zones of an array with {ndim}; "
-            "give one with as many"
+            f"a global array with {given.ndim} axes cannot decide the zones of an array with "
+            f"{ndim}; give one with as many"
         )
     return given.process_grid
 

@@ -1,4 +1,4 @@
-"""Growth of disk arrays, along one axis or several."""
+"""Growth of disk arrays, along one axis or several, here or by a writer outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from extarray import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.array.resizing import count
 from extarray.common.arguments import as_axis, as_int, as_ints
-from extarray.mpi.array import resize_in_order
+from extarray.mpi.array import has_news, resize_in_order
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Request
 from extarray.pexta.session import current
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from extarray.pexta.diskarrays import DiskArray
     from extarray.pexta.session import Session
 
-__all__ = ["extend"]
+__all__ = ["extend", "refresh", "take_up_growth"]
 
 
 def extend(
@@ -88,6 +88,61 @@ def extend(
     if is_single:
         growth.wait()
     return growth
+
+
+def refresh(d_a: DiskArray) -> bool:
+    """Take up what a writer outside has committed; collective.
+
+    Parameters
+    ----------
+    d_a : DiskArray
+        In any mode; with `W` or `RW`, the ranks are the one writer themselves.
+
+    Returns
+    -------
+    bool
+        Whether anything was new: the same on all ranks.
+
+    Raises
+    ------
+    ReplacedError
+        A FileNotFoundError: the files were replaced or removed, nothing new can come.
+    ClosedError, FormatError, StorageError
+        On all ranks, where one has a reason.
+
+    Notes
+    -----
+    `read` and its like need no refresh; `inquire` and `distribution`, of one rank alone, tell the
+    bounds that were last taken up.
+
+    Examples
+    --------
+    >>> pexta.refresh(d_a)  # doctest: +SKIP
+    True
+    """
+    session = current()
+    session.end_growth(d_a)
+    with session.agreement.step() as step:
+        array = check_open(d_a, "refresh")
+        step.arguments = f"refresh {d_a.filename!r}"
+    return array.refresh()
+
+
+def take_up_growth(d_a: Any, reads: bool) -> None:
+    """Bring an array to the bounds that it has by now, before a transfer; collective.
+
+    Growth that has begun is made; if the transfer `reads`, that of a writer outside is taken up.
+    """
+    session = current()
+    session.end_growth(d_a)
+    if not reads or getattr(d_a, "mode", None) is not Mode.R:
+        return
+    with session.agreement.step() as step:
+        array = check_open(d_a, "read")
+        step.arguments = f"read {d_a.filename!r}"
+        step.numbers[0] = int(has_news(array))
+    if step.numbers[0]:
+        array.refresh()
 
 
 def _as_growths(edims: Any, odims: Any, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

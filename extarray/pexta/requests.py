@@ -128,14 +128,14 @@ class Transfer(Request):
         self, session: Session, handle: DiskArray, g_a: GlobalArray, moves: Moves, write: bool
     ) -> None:
         super().__init__(session, handle)
-        self._g_a, self._moves, self._write = g_a, moves, write
+        self.g_a, self._moves, self._write = g_a, moves, write
         self._next = 0
         self._under_way: tuple[_Move, RankRequest] | None = None
         self._error: Exception | None = None
 
     def run(self) -> Self:
         """Make the whole transfer together with the other ranks."""
-        array, g_a = self.handle.array, self._g_a
+        array, g_a = self.handle.array, self.g_a
         for number in range(len(self._moves)):
             move = self._moves[number]
             if self._write:
@@ -169,7 +169,7 @@ class Transfer(Request):
                     self._under_way = None
                     request.wait()
                     if not self._write:
-                        _store(move, self._g_a)
+                        _store(move, self.g_a)
                 if self._next == len(self._moves):
                     return True
                 self._begin_next()
@@ -181,7 +181,7 @@ class Transfer(Request):
         move, array = self._moves[self._next], self.handle.array
         self._next += 1
         if self._write:
-            _load(move, self._g_a)
+            _load(move, self.g_a)
             self._under_way = move, array.iwrite(move.disk, move.block)
         else:
             self._under_way = move, array.iread(move.disk, move.block)
@@ -209,7 +209,7 @@ class Transfer(Request):
         if step.numbers[0]:
             return False
         self._end()
-        self._g_a.sync()
+        self.g_a.sync()
         return True
 
 

@@ -149,6 +149,7 @@ PEXTA = {
     "delete": "d_a",
     "copy": "d_a name filename mode reqdims",
     "extend": "d_a edims odims",
+    "refresh": "d_a",
     "inquire": "d_a",
     "distribution": "d_a rank",
     "print_internals": "d_a",

@@ -145,3 +145,90 @@ with raises(xa.ArgumentTypeError, "GlobalArray"):
     pexta.create(pexta.C_DBL, 1, (9,), "C", folder / "c", pexta.RW, (3,), (1, 1))
 pexta.terminate()
 g_a.destroy()
+
+# Reads follow what a writer outside grows: its bounds, and those of the global array.
+pexta.init()
+place = folder / "outside"
+model = np.arange(30.0).reshape(5, 6)
+if rank == 0:
+    xa.from_array(model, place, chunks=(2, 2)).close()
+comm.Barrier()
+
+
+def grown_outside(*steps):
+    """What an array is after a writer of its own has appended to it."""
+    if rank == 0:
+        with xa.open(place, "r+") as a:
+            for values, axis, side in steps:
+                a.append(values, axis, side)
+            whole = a[...]
+    else:
+        whole = None
+    return comm.bcast(whole)
+
+
+d_a = pexta.open(place, pexta.R)
+assert not pexta.refresh(d_a)
+g_a = GlobalArray.create(model.shape, "f8", comm, ghosts=1)
+for read in (pexta.read, pexta.iread):
+    pexta.wait(read(g_a, d_a))
+    assert np.array_equal(g_a.get(), model)
+    g_a.sync()
+    model = grown_outside((np.full((4, 6 if read is pexta.read else 9), 7.0), 0, "end"))
+    model = grown_outside((np.full((model.shape[0], 3), 8.0), 1, "start"))
+    pexta.wait(read(g_a, d_a))
+    assert g_a.shape == pexta.inquire(d_a).dims == model.shape
+    assert g_a.ghosts == (1, 1)
+    assert np.array_equal(g_a.get(), model)
+    zones = [g_a.distribution(r) for r in range(size)]
+    assert sum(z[0].stop * z[1].stop == model.size for z in zones) == 1
+    g_a.sync()
+
+# A transfer that is under way has its memory until it is over; what is next finds its own bounds.
+g_b = g_a.duplicate()
+earlier = pexta.iread(g_b, d_a)
+model = grown_outside((np.full((1, model.shape[1]), 9.0), 0, "end"))
+later = pexta.iread(g_b, d_a)
+pexta.wait(earlier)
+pexta.wait(later)
+assert np.array_equal(g_b.get(), model)
+g_b.sync()
+n, m = model.shape
+pexta.read_section(False, g_b, (0, 0), (0, m - 1), d_a, (n - 1, 0), (n - 1, m - 1))
+model = grown_outside((np.full((2, m), 5.0), 0, "end"))
+pexta.read_section(False, g_b, (0, 0), (0, m - 1), d_a, (n + 1, 0), (n + 1, m - 1))
+assert (g_b.get(0) == 5).all()
+g_b.sync()
+assert np.array_equal(d_a.array.read(), model)
+
+# It was larger from the beginning: that is no growth.  Nor does a global array become smaller.
+small = GlobalArray.create((2, 2), "f8", comm)
+large = GlobalArray.create((n + 3, m), "f8", comm)
+for other in (small, large):
+    for read in (pexta.read, pexta.iread):
+        with raises(xa.ShapeError, "use sections"):
+            read(other, d_a)
+model = grown_outside((np.full((2, m), 4.0), 0, "end"))
+assert pexta.refresh(d_a)
+assert pexta.inquire(d_a).dims == model.shape
+assert not pexta.refresh(d_a)
+assert np.array_equal(d_a.array.read(), model)
+pexta.close(d_a)
+with raises(xa.ClosedError, "refresh"):
+    pexta.refresh(d_a)
+
+# What this program grows, its own reads follow; writes do not.
+d_a = pexta.open(place, pexta.RW)
+assert not pexta.refresh(d_a)
+g_c = GlobalArray.create(model.shape, "f8", comm)
+pexta.extend(d_a, (1, 1), (1, 0))
+with raises(xa.ShapeError, "use sections"):
+    pexta.write(g_c, d_a)
+pexta.wait(pexta.iread(g_c, d_a))
+assert np.array_equal(g_c.get(), np.pad(model, ((0, 1), (0, 1))))
+g_c.sync()
+pexta.write(g_c, d_a)
+for g in (g_a, g_b, g_c, small, large):
+    g.destroy()
+pexta.delete(d_a)
+pexta.terminate()
