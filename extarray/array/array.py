@@ -8,7 +8,7 @@ transfers from `ArrayCore`.  The docstrings make it longer than other modules.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray._core._array import ArrayCore
 from extarray._core._state import verify_reads
@@ -722,32 +722,22 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         h5py_compat.write_direct(self, source, source_sel, dest_sel)
 
-    @overload
-    def iter_chunks(
-        self, sel: None = None, order: Literal["address", "grid"] = "address"
-    ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]: ...
-    @overload
-    def iter_chunks(
-        self, sel: Any, order: Literal["address", "grid"] = "address"
-    ) -> Iterator[tuple[slice, ...]]: ...
     def iter_chunks(
         self, sel: Any = None, order: Literal["address", "grid"] = "address"
-    ) -> Iterator[Any]:
-        """Iterate over the chunks that hold elements, or over those that meet a selection.
+    ) -> Iterator[tuple[slice, ...]]:
+        """Iterate over the chunks that meet a selection, as h5py does: over their elements.
 
         Parameters
         ----------
         sel : int, slice, Ellipsis, or tuple of them, optional
-            A box of elements: slices have a step of 1.
+            A box of elements: slices have a step of 1.  None: all of them.
         order : {"address", "grid"}
             Order of the addresses (of the file), or row-major order of the indices.
 
         Yields
         ------
-        index, view : tuple of int, ndarray
-            Without a selection: a chunk index, and what `chunk` returns for it.
         selection : tuple of slice
-            With one, as in h5py: the part of the selection that lies in a chunk.
+            The part of the selection that lies in a chunk; an entry for each axis.
 
         Raises
         ------
@@ -756,6 +746,10 @@ class ExtArray(ArrayCore, NumpyMixin):
         ShapeError
             A ValueError: the array has gained an axis meanwhile.
         ClosedError
+
+        See Also
+        --------
+        chunk_views : the chunks themselves, without a copy
 
         Notes
         -----
@@ -767,14 +761,56 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> import extarray as xa
         >>> a = xa.zeros((2, 2), chunks=(2, 1))
         >>> a.extend(0, 2)
-        >>> [index for index, view in a.iter_chunks()]
-        [(0, 0), (0, 1), (1, 0), (1, 1)]
+        >>> for part in a.iter_chunks():
+        ...     a[part] += part[0].start
         >>> for part in a.iter_chunks((slice(1, 4), 0)):
         ...     a[part] = 5
-        >>> a[:, 0]
-        array([0., 5., 5., 5.])
+        >>> a[...]
+        array([[0., 0.],
+               [5., 0.],
+               [5., 2.],
+               [5., 2.]])
         """
         return h5py_compat.iter_chunks(self, sel, order)
+
+    def chunk_views(
+        self, order: Literal["address", "grid"] = "address"
+    ) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
+        """Iterate over the chunks that hold elements: views of them, without a copy.
+
+        Parameters
+        ----------
+        order : {"address", "grid"}
+            Order of the addresses (of the file), or row-major order of the indices.
+
+        Yields
+        ------
+        index : tuple of int
+            A chunk index.
+        view : ndarray
+            What `chunk` returns for it.
+
+        Raises
+        ------
+        ShapeError
+            A ValueError: the array has gained an axis meanwhile.
+        ClosedError
+
+        Notes
+        -----
+        As for `iter_chunks`.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((2, 2), chunks=(2, 1))
+        >>> a.extend(0, 2)
+        >>> for index, view in a.chunk_views():
+        ...     view[:] = index[0]
+        >>> a[:, 1]
+        array([0., 0., 1., 1.])
+        """
+        return h5py_compat.chunk_views(self, order)
 
     def record_access(self) -> AbstractContextManager[access_log.AccessLog]:
         """Sample what is read of the array, for `extarray.advise_chunks`.

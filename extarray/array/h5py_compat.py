@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-__all__ = ["Chunked", "iter_chunks", "read_direct", "write_direct"]
+__all__ = ["Chunked", "chunk_views", "iter_chunks", "read_direct", "write_direct"]
 
 
 class Chunked(Stored, Protocol):
@@ -68,22 +68,25 @@ def write_direct(
     array._put(... if dest_sel is None else dest_sel, values)
 
 
+def chunk_views(
+    array: Chunked, order: Literal["address", "grid"] = "address"
+) -> Iterator[tuple[tuple[int, ...], NDArray[Any]]]:
+    """Iterate over views of the chunks; see `ExtArray.chunk_views`."""
+    shape, chunks, offset = _grid_now(array, order)
+    # Those that the bounds need.
+    first = tuple(map(operator.floordiv, offset, chunks))
+    last = grid_of(tuple(map(operator.add, offset, shape)), chunks)
+    indices = chunk_indices(array.axial, first, last if array.size else first, order)
+    return ((index, array.chunk(index)) for index in _while_axes_stay(array, indices, len(shape)))
+
+
 def iter_chunks(
     array: Chunked, sel: Any = None, order: Literal["address", "grid"] = "address"
-) -> Iterator[Any]:
-    """Iterate over chunks; see `ExtArray.iter_chunks`."""
-    if order not in ("address", "grid"):
-        raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
-    array._check()
-    shape, chunks, offset = array.shape, array.chunks, array._store.offset
+) -> Iterator[tuple[slice, ...]]:
+    """Iterate over chunks that meet a selection; see `ExtArray.iter_chunks`."""
+    shape, chunks, offset = _grid_now(array, order)
     if sel is None:
-        # Those that the bounds need.
-        first = tuple(map(operator.floordiv, offset, chunks))
-        last = grid_of(tuple(map(operator.add, offset, shape)), chunks)
-        indices = chunk_indices(array.axial, first, last if array.size else first, order)
-        return (
-            (index, array.chunk(index)) for index in _while_axes_stay(array, indices, len(shape))
-        )
+        sel = ...
     start, stop = (tuple(map(operator.add, edge, offset)) for edge in region(sel, shape))
     first = tuple(map(operator.floordiv, start, chunks))
     # An empty selection meets no chunk.
@@ -98,6 +101,16 @@ def iter_chunks(
             array, chunk_indices(array.axial, first, last, order), len(shape)
         )
     )
+
+
+def _grid_now(
+    array: Chunked, order: str
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return shape, chunks and the elements before index 0, for an order that there is."""
+    if order not in ("address", "grid"):
+        raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
+    array._check()
+    return array.shape, array.chunks, array._store.offset
 
 
 def _while_axes_stay(

@@ -236,7 +236,7 @@ def test_names(factory):
 def test_what_was_made_before_says_so(factory):
     array, _ = grown(factory)
     view, transposed, late = array.lazy[1:, ::2], array.T, array.astype("f8")
-    rows, chunks, parts = iter(array), array.iter_chunks(), array.iter_chunks(...)
+    rows, chunks, parts = iter(array), array.chunk_views(), array.iter_chunks()
     news = array.follow(timeout=0)
     for it in (rows, chunks, parts):
         next(it)

@@ -90,9 +90,9 @@ def test_a_view_of_a_hole(factory):
 def test_writable_in_r_plus_only(disk):
     with disk.array((4,), "i4", chunks=2) as array:
         assert array.chunk((0,)).flags.writeable
-        assert all(view.flags.writeable for _, view in array.iter_chunks())
+        assert all(view.flags.writeable for _, view in array.chunk_views())
         with disk.open(array) as reader:
-            for view in (reader.chunk((0,)), *(view for _, view in reader.iter_chunks())):
+            for view in (reader.chunk((0,)), *(view for _, view in reader.chunk_views())):
                 assert not view.flags.writeable
                 with pytest.raises(ValueError, match="read-only"):
                     view[...] = 1
@@ -103,7 +103,7 @@ def test_writable_in_r_plus_only(disk):
 def test_views_outlive_growth(factory):
     """Growth neither moves nor unmaps what a view looks at."""
     with factory.array((4, 4), "i4", chunks=(2, 2), fill_value=1) as array:
-        views = dict(array.iter_chunks())
+        views = dict(array.chunk_views())
         places = {index: view.ctypes.data for index, view in views.items()}
         for axis in (0, 1) * 20:
             array.extend(axis, 7)
@@ -172,9 +172,9 @@ def test_views_of_a_reader_outlive_it(disk):
 def test_iteration_over_chunks(factory, case):
     with built(factory, case) as (array, model):
         held = [index for index in np.ndindex(*model.grid) if model.chunk(index).size]
-        by_address = dict(array.iter_chunks())
+        by_address = dict(array.chunk_views())
         assert list(by_address) == sorted(held, key=array.axial.address)
-        by_grid = dict(array.iter_chunks(order="grid"))
+        by_grid = dict(array.chunk_views(order="grid"))
         assert list(by_grid) == held
         for index, view in (*by_address.items(), *by_grid.items()):
             assert all(type(i) is int for i in index)
@@ -185,11 +185,11 @@ def test_iteration_is_by_address_unless_asked(memory):
     with memory.array((1, 1), "u1", chunks=1) as array:
         for axis in (1, 0, 1):
             array.extend(axis, 1)
-        default = [index for index, _ in array.iter_chunks()]
+        default = [index for index, _ in array.chunk_views()]
         assert default == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2)]
-        assert default == [index for index, _ in array.iter_chunks(order="address")]
+        assert default == [index for index, _ in array.chunk_views(order="address")]
         with pytest.raises(xa.ArgumentError, match="order"):
-            array.iter_chunks(order="C")
+            array.chunk_views(order="C")
 
 
 @pytest.mark.parametrize("index", [(2, 0), (0, 3), (-1, 0), (2**62, 0)])
@@ -229,4 +229,4 @@ def test_chunk_of_rank_zero(factory):
         assert view.shape == ()
         view[...] = 4.5
         assert array[()] == 4.5
-        assert [index for index, _ in array.iter_chunks()] == [()]
+        assert [index for index, _ in array.chunk_views()] == [()]

@@ -193,6 +193,7 @@ def test_chunks_of_a_selection_as_h5py_gives_them(memory, tmp_path):
         for sel in [np.s_[1:9, 2:7], np.s_[:, :], np.s_[3, 0:5], np.s_[2:3, 4:5]]:
             assert list(array.iter_chunks(sel)) == list(dataset.iter_chunks(sel))
         assert list(array.iter_chunks(...)) == list(dataset.iter_chunks())
+        assert list(array.iter_chunks()) == list(dataset.iter_chunks())
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ def test_views_in_numba(filled):
                 result += x[i, j]
         return result
 
-    found = sum(total(view) for _, view in filled.iter_chunks())
+    found = sum(total(view) for _, view in filled.chunk_views())
     assert found == sum(range(60))
 
 

@@ -219,6 +219,7 @@ READING = [
     ("iter", lambda a: next(iter(a))),
     ("chunk", lambda a: a.chunk((0, 0))),
     ("iter_chunks", lambda a: next(iter(a.iter_chunks()))),
+    ("chunk_views", lambda a: next(iter(a.chunk_views()))),
     ("iter_chunks of a part", lambda a: next(iter(a.iter_chunks(0)))),
     ("pickle", lambda a: pickle.dumps(a)),
     ("flush", lambda a: a.flush()),

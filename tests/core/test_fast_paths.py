@@ -22,7 +22,7 @@ def assembled(array, offset) -> np.ndarray:
     """All elements, from the stored chunks alone; the grid has `offset` elements before them."""
     whole = np.empty(array.shape, array.dtype)
     place = positions(array.chunks, array.order).reshape(array.chunks)
-    for index, view in array.iter_chunks():
+    for index, view in array.chunk_views():
         low = [i * c - b for i, c, b in zip(index, array.chunks, offset, strict=True)]
         inside = [slice(max(0, i), i + c) for i, c in zip(low, array.chunks, strict=True)]
         target = whole[(*inside, ...)]
@@ -45,7 +45,7 @@ def scattered(array, selection, values) -> None:
 
 def assert_stored_alike(array, other) -> None:
     """Every chunk of both, with what lies outside the bounds for "Z" and "H"."""
-    for (_, view), (_, expected) in zip(array.iter_chunks(), other.iter_chunks(), strict=True):
+    for (_, view), (_, expected) in zip(array.chunk_views(), other.chunk_views(), strict=True):
         assert_same(view.copy(), expected.copy())
 
 
@@ -310,7 +310,7 @@ def test_affine_sub_boxes(memory, cuts, box):
     with memory.array((2, 2, 2), "i8", chunks=1) as array:
         for axis in cuts:
             array.extend(axis, 2)
-        for index, view in array.iter_chunks():
+        for index, view in array.chunk_views():
             view[...] = array.axial.address(index)
         window = tuple(slice(min(pair), max(pair)) for pair in box)
         got = array[window]

@@ -157,7 +157,7 @@ def test_readers_that_refresh_together(disk):
                 reader.refresh()
                 rows = reader[...]
                 assert (rows == np.arange(len(rows))[:, None]).all()
-                for index, view in reader.iter_chunks():
+                for index, view in reader.chunk_views():
                     assert reader.axial.index(reader.axial.address(index)) == index
                     assert view[0, 0] == 3 * index[0]
 

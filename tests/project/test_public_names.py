@@ -56,6 +56,7 @@ METHODS = {
     "write_direct": "source source_sel dest_sel",
     "chunk": "index",
     "iter_chunks": "sel order",
+    "chunk_views": "order",
     "info": "",
     "flush": "",
     "refresh": "",

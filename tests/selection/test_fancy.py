@@ -115,7 +115,7 @@ def test_only_what_is_selected_is_written(factory, case, data):
         array[selection] = values
         for at in np.ndindex(np.shape(numbers)):
             other.write(np.unravel_index(int(numbers[at]), array.shape), values[at])
-        for (_, view), (_, expected) in zip(array.iter_chunks(), other.iter_chunks(), strict=True):
+        for (_, view), (_, expected) in zip(array.chunk_views(), other.chunk_views(), strict=True):
             assert_same(view.copy(), expected.copy())
 
 
@@ -338,11 +338,11 @@ def test_a_field_is_written_alone(factory, order):
     with factory.array((5, 6), RECORD, chunks=(3, 4), order=order) as array:
         array[...] = sample(RECORD, (5, 6))
         raw = f"V{RECORD.itemsize}"  # copies of records leave padding behind
-        before = {index: view.view(raw).tobytes() for index, view in array.iter_chunks()}
+        before = {index: view.view(raw).tobytes() for index, view in array.chunk_views()}
         array["b"] = [[1.5, 2.5]]
         inside = np.zeros(RECORD.itemsize, bool)
         inside[3:11] = True
-        for index, view in array.iter_chunks():
+        for index, view in array.chunk_views():
             old = np.frombuffer(before[index], "u1").reshape(-1, RECORD.itemsize)
             new = np.frombuffer(view.view(raw).tobytes(), "u1").reshape(-1, RECORD.itemsize)
             assert (old[:, ~inside] == new[:, ~inside]).all()

@@ -60,7 +60,7 @@ def test_the_first_of_very_many(sparse):
     array[0] = 7
     with xa.config.set(max_memory=2**16):
         assert next(iter(xa.ndenumerate(array))) == ((0,), 7)
-    assert next(iter(array.iter_chunks(order="grid"))) == ((0,), [7])
+    assert next(iter(array.chunk_views(order="grid"))) == ((0,), [7])
 
 
 # -- points --------------------------------------------------------------------------------------
