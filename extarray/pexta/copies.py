@@ -1,11 +1,25 @@
-"""Copies of disk arrays for other requests: chunks of another shape, or the transpose."""
+"""Copies of disk arrays for other requests: other chunks, or the axes in another order."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 import extarray as xa
-from extarray.pexta.diskarrays import NAME, Mode, check_mode, check_name, check_open, open
+from extarray import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from extarray.common.arguments import as_ints
+from extarray.grid.tiles import tiles
+from extarray.mpi.zones import extents
+from extarray.pexta.diskarrays import (
+    NAME,
+    DiskArray,
+    Mode,
+    check_mode,
+    check_name,
+    check_open,
+    open,
+)
 from extarray.pexta.hints import chunks_for
 from extarray.pexta.session import current
 from extarray.storage.filesystem import resolve_path
@@ -14,49 +28,57 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from extarray.pexta.diskarrays import DiskArray
+    from extarray.mpi import ParallelArray
+    from extarray.pexta.session import Session
 
 __all__ = ["copy"]
 
 
 def copy(
     d_a: DiskArray,
-    name: str,
-    filename: str | PathLike[str],
-    mode: Mode | int,
-    reqdims: Sequence[SupportsIndex],
+    name: str | DiskArray,
+    filename: str | PathLike[str] | None = None,
+    mode: Mode | int | None = None,
+    reqdims: Sequence[SupportsIndex] | None = None,
     *,
-    transp: bool = False,
+    transp: bool | Sequence[SupportsIndex] = False,
 ) -> DiskArray:
-    """Copy a disk array into a new one that is laid out for other requests; collective.
+    """Copy a disk array into a new one, laid out for other requests, or another; collective.
 
     Parameters
     ----------
     d_a : DiskArray
         In mode `R` or `RW`.
-    name, filename, mode
+    name : str or DiskArray
+        Of the new array, as for `create`; or an array in mode `W` or `RW`, of the same dtype and
+        of the bounds of the copy, whose elements are replaced.  With it comes no other argument but
+        `transp`.
+    filename, mode
         Of the new array, as for `create`.
     reqdims : sequence of int
         Of the new array, as for `create`; where nothing is specified, chunks stay as they are.
-    transp : bool
-        Whether to copy the transpose, the axes in reverse.
+    transp : bool or sequence of int
+        Whether to copy the transpose, the axes in reverse; or the axes in another order, as
+        `numpy.transpose` takes them: axis j of the copy is axis ``transp[j]`` of `d_a`.
 
     Returns
     -------
     DiskArray
-        The new one.
+        The new one, or the other one that was given.
 
     Raises
     ------
-    ArgumentError
-        A ValueError: the `max_memory` of `init` is too little for a chunk of each.
-    ExistsError, ReadOnlyError, ChunksError, ClosedError, StorageError
+    ArgumentError, ArgumentTypeError
+        A ValueError or a TypeError: no such order of axes, or the `max_memory` of `init` is too
+        little for a chunk of each.
+    ExistsError, ReadOnlyError, ChunksError, ShapeError, DTypeError, ClosedError, StorageError
         On all ranks, where one has a reason.
 
     Notes
     -----
-    By `extarray.rechunk`; each rank has the `max_memory` of `init` for it at most.  Transfers of
-    the array that are under way come to their end before.
+    A new array is made by `extarray.rechunk`; of another one, each rank writes its zone, and a copy
+    that fails may have replaced some elements.  Each rank has the `max_memory` of `init` for it at
+    most.  Transfers of the arrays that are under way come to their end before.
 
     References
     ----------
@@ -65,20 +87,38 @@ def copy(
     Examples
     --------
     >>> d_b = pexta.copy(d_a, "B", "b", pexta.RW, (20, 20, 2))  # doctest: +SKIP
+    >>> d_c = pexta.copy(d_a, d_c, transp=(2, 0, 1))  # doctest: +SKIP
     """
     session = current()
     session.end_growth(d_a)
+    if isinstance(name, DiskArray):
+        session.end_growth(name)
+        _copy_into(session, d_a, name, transp, (filename, mode, reqdims))
+        return name
+    return _copy_to_files(session, d_a, name, filename, mode, reqdims, transp)
+
+
+def _copy_to_files(
+    session: Session, d_a: DiskArray, name: str, filename: Any, mode: Any, reqdims: Any, transp: Any
+) -> DiskArray:
+    """Copy a disk array into new files."""
     with session.agreement.step() as step:
         array = check_open(d_a, "copy", Mode.R, Mode.RW)
         session.check_handles()
+        if filename is None or mode is None or reqdims is None:
+            raise ArgumentTypeError(
+                "a new array needs a file name, a mode and reqdims; to copy into another one, give "
+                "its handle in place of the name"
+            )
         permitted = check_mode(mode)
         check_name(name)
-        axes = tuple(range(array.ndim))[:: -1 if transp else 1]
+        axes = _as_axes(transp, array.ndim)
         shape = tuple(array.shape[j] for j in axes)
         chunks = chunks_for(reqdims, shape, array.itemsize)
         session.check_room(array.nbytes)
         step.arguments = (
-            f"copy {d_a.filename!r} to '{resolve_path(filename)}' in mode {permitted}, as {name!r}"
+            f"copy {d_a.filename!r} to '{resolve_path(filename)}' in mode {permitted}, as "
+            f"{name!r}, axes {axes}"
         )
     session.finish(d_a)
     if d_a.mode is not Mode.R:
@@ -95,3 +135,76 @@ def copy(
     with new:
         new.attrs[NAME] = name
     return open(filename, permitted)
+
+
+def _copy_into(
+    session: Session, d_a: DiskArray, d_b: DiskArray, transp: Any, others: tuple[Any, ...]
+) -> None:
+    """Copy a disk array into another one, each rank what its zone of that has."""
+    with session.agreement.step() as step:
+        source = check_open(d_a, "copy", Mode.R, Mode.RW)
+        target = check_open(d_b, "copy to", Mode.W, Mode.RW)
+        if others != (None, None, None):
+            raise ArgumentTypeError(
+                f"'{d_b.filename}' has its file, mode and chunks already; give only transp"
+            )
+        axes = _as_axes(transp, source.ndim)
+        shape = tuple(source.shape[j] for j in axes)
+        if shape != target.shape:
+            raise ShapeError(
+                f"a copy of shape {shape} does not fit '{d_b.filename}' of shape {target.shape}; "
+                "extend it, or copy into new files"
+            )
+        if source.dtype != target.dtype:
+            raise DTypeError(
+                f"elements of {source.dtype} in '{d_a.filename}' and of {target.dtype} in "
+                f"'{d_b.filename}'; copies cast nothing"
+            )
+        if d_a._path.resolve() == d_b._path.resolve():
+            raise ArgumentError(
+                f"'{d_a.filename}' and '{d_b.filename}' are the same files; copy into others"
+            )
+        step.arguments = f"copy {d_a.filename!r} into {d_b.filename!r}, axes {axes}"
+    session.finish(d_a)
+    session.finish(d_b)
+    if d_a.mode is not Mode.R:
+        source.flush()
+    with session.agreement.step():
+        _move_zones(source, target, axes, session.buffer_bytes)
+    target.flush()
+
+
+def _move_zones(
+    source: ParallelArray, target: ParallelArray, axes: tuple[int, ...], most: int
+) -> None:
+    """Write what this rank's zones of a target have of a source, in blocks of so many bytes."""
+    zones = target.zone() if target.ndim else [()]
+    for zone in zones if isinstance(zones, list) else [zones]:
+        low = [s.start for s in zone]
+        for part in tiles(extents(zone), target.chunks, target.itemsize, limit=most // 2):
+            box = [slice(s.start + a, s.stop + a) for s, a in zip(part, low, strict=True)]
+            place = tuple(box[axes.index(j)] for j in range(len(axes)))
+            block = source.read(place, collective=False)
+            target.write(tuple(box), block.transpose(axes), collective=False)
+
+
+def _as_axes(transp: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes of an array in the order in which a copy has them.
+
+    >>> _as_axes(True, 3), _as_axes(False, 2), _as_axes([2, 0, -2], 3)
+    ((2, 1, 0), (0, 1), (2, 0, 1))
+    """
+    if isinstance(transp, (bool, np.bool_)):
+        return tuple(range(ndim))[:: -1 if transp else 1]
+    if not hasattr(transp, "__len__") or isinstance(transp, (str, bytes)):
+        raise ArgumentTypeError(
+            f"transp must be a bool, or the axes in their new order, not {transp!r}"
+        )
+    given = as_ints(transp, "transp")
+    axes = tuple(j + ndim if j < 0 else j for j in given)
+    if sorted(axes) != list(range(ndim)):
+        raise ArgumentError(
+            f"transp {given} is no order of {ndim} axes; give each of them once, as to "
+            "numpy.transpose"
+        )
+    return axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from extarray import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.array.resizing import count
-from extarray.common.arguments import as_axis, as_int, as_ints
+from extarray.common.arguments import as_axis, as_ints
 from extarray.mpi.array import has_news, resize_in_order
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Request
@@ -25,7 +25,7 @@ __all__ = ["extend", "refresh", "take_up_growth"]
 
 def extend(
     d_a: DiskArray,
-    edims: Sequence[SupportsIndex] | SupportsIndex,
+    edims: Sequence[SupportsIndex] | SupportsIndex | str,
     odims: Sequence[SupportsIndex] | SupportsIndex,
 ) -> Request:
     """Begin to grow axes of an array at their ends, all by one commit; collective.
@@ -61,8 +61,8 @@ def extend(
 
     The thesis leaves open whether `odims` is indexed by axes or by steps; here, by axes.
 
-    Of two ints, the first is an axis, which may count from the end, and the second what is added to
-    it: it grows at once, and the request is over.
+    Of two ints, the first is an axis, which may count from the end (or be a name of one), and the
+    second what is added to it: it grows at once, and the request is over.
 
     References
     ----------
@@ -80,10 +80,10 @@ def extend(
     session.end_growth(d_a)
     with session.agreement.step() as step:
         array = check_open(d_a, "extend", Mode.W, Mode.RW)
-        axes, by = _as_growths(edims, odims, array.ndim)
+        axes, by = _as_growths(edims, odims, array)
         _check_room(session, array, by)
         step.arguments = f"extend {d_a.filename!r} by {by}, axes {axes} in turn"
-        is_single = not hasattr(edims, "__len__")
+        is_single = _is_one(edims)
     growth = Growth(session, d_a, axes, by)
     if is_single:
         growth.wait()
@@ -145,17 +145,23 @@ def take_up_growth(d_a: Any, reads: bool) -> None:
         array.refresh()
 
 
-def _as_growths(edims: Any, odims: Any, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _is_one(value: Any) -> bool:
+    return isinstance(value, str) or not hasattr(value, "__len__")
+
+
+def _as_growths(edims: Any, odims: Any, array: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the axes that grow, in their order, and by how much each axis of an array grows.
 
-    >>> _as_growths((3, 0, 2), (1, -1, 0), 3), _as_growths(-1, 4, 2)
-    (((2, 0), (3, 0, 2)), ((1,), (0, 4)))
+    >>> import extarray as xa
+    >>> a = xa.zeros((4, 3, 2))
+    >>> _as_growths((3, 0, 2), (1, -1, 0), a), _as_growths(-1, 4, a)
+    (((2, 0), (3, 0, 2)), ((2,), (0, 0, 4)))
     """
-    are_sequences = hasattr(edims, "__len__"), hasattr(odims, "__len__")
-    if are_sequences == (False, False):
-        axis, n = as_axis(edims, ndim), count(as_int(odims, "by"))
+    ndim, are_single = array.ndim, (_is_one(edims), _is_one(odims))
+    if all(are_single):
+        axis, n = as_axis(edims, ndim, array), count(odims)
         return (axis,), tuple(n if j == axis else 0 for j in range(ndim))
-    if are_sequences != (True, True):
+    if any(are_single):
         raise ArgumentTypeError(
             f"edims {edims!r} and odims {odims!r} do not fit: give what is added to each axis and "
             "its place in the sequence, or an axis and what is added to it"

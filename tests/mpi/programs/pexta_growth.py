@@ -71,7 +71,8 @@ pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
 pexta.write_section(False, g_a, (0, 0, 0), (0, 2, 1), d_a, (7, 0, 0), (7, 2, 1))
 assert pexta.inquire(d_a).dims == (8, 4, 4)
 pexta.extend(d_a, (0, 1, 0), (0, 1, 2))
-assert pexta.probe(pexta.extend(d_a, 2, 1))  # of one axis, at once
+d_a.array.dims = ("z", "y", "x")
+assert pexta.probe(pexta.extend(d_a, "x", 1))  # of one axis, at once
 assert pexta.inquire(d_a).dims == (8, 5, 5)
 pexta.extend(d_a, (1, 0, 0), (0, -1, -1))
 d_b = pexta.copy(d_a, "B", folder / "b", pexta.RW, (-1, -1, -1))
@@ -93,6 +94,7 @@ for kind, match, edims, odims in [
     (xa.ArgumentError, "at least 0", 1, -1),
     (xa.ArgumentTypeError, "do not fit", (1, 1, 1), 0),
     (xa.ArgumentTypeError, "do not fit", 0, (1, 1, 1)),
+    (xa.AxisError, "'w'", "w", 1),
     (xa.ArgumentTypeError, "odims must be", (1, 1, 1), (0, 1, 2.5)),
 ]:
     with raises(kind, match):

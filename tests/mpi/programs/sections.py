@@ -121,6 +121,52 @@ with contextlib.redirect_stdout(text):
     pexta.print_internals(d_a)
 assert ("cube" in text.getvalue() and "(3, 2, 4)" in text.getvalue()) == (rank == 0)
 
+# Copies with the axes in another order, as NumPy's, into new arrays and into others.
+ORDERS = [(2, 0, 1), (1, 2, 0), (0, -1, 1)]
+for transp, axes in [(False, (0, 1, 2)), (True, (2, 1, 0)), *((axes, axes) for axes in ORDERS)]:
+    wanted = disk.transpose(axes)
+    new = pexta.copy(d_a, "C", folder / "copy", pexta.RW, (-1, -1, -1), transp=transp)
+    assert new.array.chunks == tuple(np.array((3, 2, 4))[list(axes)])
+    assert np.array_equal(new.array.read(), wanted)
+    pexta.delete(new)
+    other = pexta.create("f8", 3, wanted.shape, "D", folder / "copy", pexta.RW, (5, 3, 2))
+    assert pexta.copy(d_a, other, transp=transp) is other
+    assert np.array_equal(other.array.read(), wanted)
+    with xa.open(folder / "copy") as seen:
+        assert np.array_equal(seen[...], wanted)
+    if transp == (2, 0, 1):
+        # With a growth and a transfer under way, and dealt out in turn.
+        pexta.extend(other, (0, 1, 0), (-1, 0, -1))
+        with pytest.raises(xa.ShapeError, match="extend it"):
+            pexta.copy(d_a, other, transp=transp)
+        twin = pexta.create("f8", 3, disk.shape, "T", folder / "twin", pexta.RW, (4, 4, 5))
+        twin.array.distribute("block_cyclic", 1)
+        request = pexta.iwrite_section(False, g_a, (0,) * 3, (6, 5, 4), twin, (0,) * 3, (6, 5, 4))
+        pexta.copy(d_a, twin)
+        assert pexta.probe(request)
+        assert np.array_equal(twin.array.read(), disk)
+        pexta.delete(twin)
+    pexta.delete(other)
+same = pexta.create("f8", 3, disk.shape, "S", folder / "same", pexta.W, (5, 3, 2))
+ints = pexta.create("i8", 3, disk.shape, "I", folder / "ints", pexta.RW, (5, 3, 2))
+new = ("N", folder / "new", pexta.RW, (-1, -1, -1))
+for kind, match, arguments, transp in [
+    *((xa.ArgumentError, "no order of 3 axes", new, t) for t in [(0, 1), (0, 0, 1), (0, 1, 3), ()]),
+    *((xa.ArgumentTypeError, "transp must be", new, t) for t in [2, None, "210", (0, 1, 2.0)]),
+    (xa.ArgumentError, "no order of 3 axes", (same,), (0, 1)),
+    (xa.ArgumentTypeError, "only transp", (same, folder / "new"), False),
+    (xa.ArgumentTypeError, "file name", ("N",), False),
+    (xa.DTypeError, "cast nothing", (ints,), False),
+    (xa.ArgumentError, "same files", (d_a,), False),
+]:
+    with pytest.raises(kind, match=match):
+        pexta.copy(d_a, *arguments, transp=transp)
+with pytest.raises(xa.ArgumentError, match="mode W"):
+    pexta.copy(same, ints)
+assert not list(folder.glob("new*"))
+pexta.delete(same)
+pexta.delete(ints)
+
 # What debugging says.
 pexta.set_debug(True)
 text = io.StringIO()
