@@ -36,7 +36,7 @@ from extarray.mpi.zones import extents
 from extarray.selection.brackets import as_query
 from extarray.selection.execution import check_values
 from extarray.selection.factors import Progression
-from extarray.selection.fields import dtype_of_fields, field_of, names_of
+from extarray.selection.fields import dtype_of_fields, field_of, split_names
 from extarray.selection.query import Query
 from extarray.storage.filesystem import family
 from extarray.storage.lock import holding
@@ -315,8 +315,8 @@ def _parsed_write(
 
 def _parsed(array: ExtArray, selection: Any) -> tuple[Query, list[str] | None]:
     """Parse a selection, and the names where it is a list of fields."""
-    fields = names_of(selection, array.dtype)
-    query = as_query(selection if fields is None else ..., array.shape, array.dtype)
+    rest, fields = split_names(selection, array.dtype)
+    query = as_query(rest, array.shape, array.dtype)
     if isinstance(fields, str):
         return replace(query, field=field_of(array.dtype, fields)), None
     return query, None if fields is None else list(fields)

@@ -10,21 +10,43 @@ import numpy as np
 from extarray.common.errors import ArgumentError, FieldError
 from extarray.selection.query import Field
 
-__all__ = ["Fields", "dtype_of_fields", "field_of", "names_of"]
+__all__ = ["Fields", "dtype_of_fields", "field_of", "split_names"]
 
 #: A name gives the field alone, names give records of these fields; none: whole elements.
 Fields: TypeAlias = str | Sequence[str] | None
 
 
-def names_of(key: Any, dtype: np.dtype[Any]) -> Fields:
-    """Return the key, where it is the name of a field or a list of names of a dtype."""
+def split_names(key: Any, dtype: np.dtype[Any]) -> tuple[Any, Fields]:
+    """Return an index without names of fields, and the names in it.
+
+    They stand alone, as in NumPy, or anywhere among the other parts of the index, as in h5py.
+
+    Examples
+    --------
+    >>> point = np.dtype([("x", "f4"), ("y", "f4")])
+    >>> split_names("x", point), split_names((2, ["y", "x"]), point), split_names(("x", "y"), point)
+    ((Ellipsis, 'x'), ((2,), ['y', 'x']), ((), ['x', 'y']))
+    """
     if dtype.names is None:
-        return None
-    if isinstance(key, str):
-        return key
-    if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
-        return key
-    return None
+        return key, None
+    if _is_names(key):
+        return ..., key
+    if type(key) is not tuple or len(key) < 2:  # a name in a tuple of its own is refused by NumPy
+        return key, None
+    found = [item for item in key if _is_names(item)]
+    if not found:
+        return key, None
+    rest = tuple([item for item in key if not _is_names(item)])
+    if len(found) == 1:
+        return rest, found[0]
+    return rest, [name for item in found for name in ([item] if isinstance(item, str) else item)]
+
+
+def _is_names(item: Any) -> bool:
+    """Tell whether a part of an index is the name of a field, or a list of names."""
+    return isinstance(item, str) or (
+        isinstance(item, list) and bool(item) and all(isinstance(name, str) for name in item)
+    )
 
 
 def field_of(dtype: np.dtype[Any], name: str) -> Field:

@@ -9,7 +9,7 @@ import numpy as np
 
 from extarray.selection.brackets import as_query
 from extarray.selection.execution import check_values
-from extarray.selection.fields import dtype_of_fields, field_of, names_of
+from extarray.selection.fields import dtype_of_fields, field_of, split_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,11 @@ def read_index(
     frame: Any = None,
 ) -> NDArray[Any]:
     """Read by an index of any kind, given for `frame`, or for what the array is now."""
-    return read_fields(array, *_query_of(array, key, frame), out, order)
+    query, fields = _query_of(array, key, frame)
+    result = read_fields(array, query, fields, out, order)
+    # Of one record, a field: brackets give it as a scalar, as those without a name do.
+    is_scalar = fields is not None and out is None and not result.ndim
+    return result[()] if is_scalar and isinstance(key, tuple) and ... not in key else result
 
 
 def write_index(array: Indexable, key: Any, value: Any, frame: Any = None) -> None:
@@ -73,9 +77,8 @@ def write_index(array: Indexable, key: Any, value: Any, frame: Any = None) -> No
 
 def _query_of(array: Indexable, key: Any, frame: Any) -> tuple[Query, Fields]:
     """Make the query of an index, and tell which fields it names."""
-    fields = names_of(key, array.dtype)
-    whole = key if fields is None else ...
-    return query_on(array, as_query, whole, array.dtype, frame=frame), fields
+    rest, fields = split_names(key, array.dtype)
+    return query_on(array, as_query, rest, array.dtype, frame=frame), fields
 
 
 def read_fields(
