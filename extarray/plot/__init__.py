@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extarray.common.arguments import axis_named
-from extarray.common.errors import ArgumentError, ShapeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.common.extras import require
 from extarray.grid.drawing import (
     Panel,
@@ -91,6 +91,8 @@ def growth_map(
     ------
     MissingExtraError
         Matplotlib is not installed.
+    ArgumentTypeError
+        `a` is a view, which has no chunks of its own: give its ``base``.
     ArgumentError
         The array has no chunk, or no axis, or more than three axes that `at` does not hold, or
         the panels or their chunks are too many to be seen, or `ax` has too few axes.
@@ -105,6 +107,11 @@ def growth_map(
     """
     figure_module = require("matplotlib.figure", "plot", "extarray.plot.growth_map")
     axial = getattr(a, "axial", a)
+    if not hasattr(axial, "grid"):
+        raise ArgumentTypeError(
+            f"a {type(a).__name__} has no chunks of its own to draw; give an array, which is the "
+            "base of a view, or its axial"
+        )
     grid = tuple(int(n) for n in axial.grid)
     dims = getattr(a, "dims", None)
     names = axis_titles(dims if names is None else names, len(grid))

@@ -16,7 +16,7 @@ from extarray.selection.orthogonal import block_query, orthogonal_query
 from extarray.selection.pointwise import coordinate_query, mask_query, pointwise_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class Viewable(Protocol):
 
 
 class Lazy:
-    """Brackets that give a view, and read nothing: ``a.lazy``.
+    """Brackets that give a view, and read nothing: ``a.lazy``; iteration gives views of rows.
 
     Parameters
     ----------
@@ -97,6 +97,16 @@ class Lazy:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self[key].write(..., value)
+
+    def __len__(self) -> int:
+        if not self._view.shape:
+            raise TypeError("len() of unsized object")
+        return self._view.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._view.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self._view.shape[0]))
 
     @property
     def oindex(self) -> Accessor:

@@ -147,3 +147,9 @@ class TestGrowthMap:
         assert figure.axes[0].get_xlabel() == "c"
         with pytest.raises(xa.AxisError, match="the axes are"):
             growth_map(named, at={"z": 1})
+
+    @pytest.mark.parametrize("make", [lambda a: a.lazy[1:], lambda a: a.T, lambda a: a[...]])
+    def test_what_has_no_chunks_says_so(self, named, make):
+        pytest.importorskip("matplotlib")
+        with pytest.raises(xa.ArgumentTypeError, match="no chunks of its own"):
+            growth_map(make(named))

@@ -761,3 +761,22 @@ def test_memory_is_bounded(disk):
                 assert peak(call) < 3 * limit
         assert (target[...] == 1).all()
         assert not array[...].any()
+
+
+def test_iteration_gives_rows_that_write_through():
+    model = np.arange(24).reshape(4, 3, 2)
+    a = xa.from_array(model, chunks=2)
+    assert len(a.lazy) == 4
+    for row, expected in zip(a.lazy, model, strict=True):
+        row[:] += 1
+        expected[:] += 1
+    for row, expected in zip(a.lazy[1:, ::-1].lazy, model[1:, ::-1], strict=True):
+        row[0] = 0
+        expected[0] = 0
+    np.testing.assert_array_equal(a[...], model)
+    for element in xa.from_array([1, 2]).lazy:
+        assert element.shape == ()
+    scalar = xa.from_array(np.array(1.0))
+    for use in (iter, len):
+        with pytest.raises(TypeError):
+            use(scalar.lazy)
