@@ -8,8 +8,10 @@ Its modules, from the top down; each uses some of those below it:
 ``xarray``
     xarray: arrays as datasets, and datasets as arrays.
 ``xarray_write``
-    From xarray to files: variables are encoded, everything is checked, and then it is
-    written.
+    From xarray to files: everything is checked, and then it is written.
+``xarray_encode``
+    Variables as they are stored: encoded by the CF conventions, or like those that are
+    there.
 ``xarray_store``
     Stored arrays as xarray's variables: one array with its coordinates, or a folder of
     arrays.

@@ -30,6 +30,8 @@ __all__ = ["ExtArrayBackend", "ExtArrayDataArray", "ExtArrayDataset"]
 
 xr: Any = require("xarray", "xarray", "the xarray backend")
 
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
+
 
 class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     """The engine "extarray" of `xarray.open_dataset`.
@@ -118,6 +120,7 @@ class ExtArrayDataArray:
         mode: Literal["w-", "w"] | str = "w-",
         append_dim: str | None = None,
         encoding: Mapping[Any, Any] | None = None,
+        casting: Casting | None = None,
     ) -> None:
         """Write to an array, or append to it along any dimension.
 
@@ -135,6 +138,9 @@ class ExtArrayDataArray:
         encoding : mapping, optional
             Encodings by the names of the array and of its coordinates, as for
             `xarray.Dataset.to_netcdf`, and ``"chunks"``.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
+            What may be lost where what is appended has another dtype than what is stored, by
+            NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
 
         Raises
         ------
@@ -162,7 +168,7 @@ class ExtArrayDataArray:
         ...     level.sum("x").values, level.t.values
         (array([0., 0., 3., 3.]), array([0, 1, 2, 3]))
         """
-        write_array(self._array, path, mode, append_dim, chunks, encoding)
+        write_array(self._array, path, mode, append_dim, chunks, encoding, casting)
 
 
 @xr.register_dataset_accessor("extarray")
@@ -180,6 +186,7 @@ class ExtArrayDataset:
         mode: Literal["w-", "w", "a"] | str = "w-",
         append_dim: str | None = None,
         encoding: Mapping[Any, Any] | None = None,
+        casting: Casting | None = None,
     ) -> None:
         """Write to a folder of arrays, or append to them along any dimension.
 
@@ -198,6 +205,9 @@ class ExtArrayDataset:
             have to be as they are stored.
         encoding : mapping, optional
             Encodings by names of variables, as for `xarray.Dataset.to_netcdf`, and ``"chunks"``.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
+            What may be lost where what is appended has another dtype than what is stored, by
+            NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
 
         Raises
         ------
@@ -223,4 +233,4 @@ class ExtArrayDataset:
         ...     weather.sizes["t"], weather.rain.values
         (4, array([0, 1, 0, 1]))
         """
-        write_dataset(self._dataset, folder, mode, append_dim, chunks, encoding)
+        write_dataset(self._dataset, folder, mode, append_dim, chunks, encoding, casting)

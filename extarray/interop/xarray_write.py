@@ -1,4 +1,4 @@
-"""From xarray to files: variables are encoded, everything is checked, and then it is written.
+"""From xarray to files: everything is checked, and then it is written.
 
 A `Variable` of xarray is sliced like any array, so `from_array` and `ExtArray.append` read it block
 by block: what dask computes, or another file holds, is never in memory as a whole.
@@ -13,14 +13,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 import extarray as xa
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
-    CastingError,
     ExistsError,
     MissingError,
     ShapeError,
@@ -29,6 +26,13 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.format.labels import DATASET_ORIGIN
+from extarray.interop.xarray_encode import (
+    CASTINGS,
+    as_dtype,
+    encode_like,
+    encode_variables,
+    with_encoding,
+)
 from extarray.interop.xarray_store import (
     DATASET,
     RESERVED,
@@ -48,83 +52,9 @@ __all__ = ["write_array", "write_dataset"]
 xr: Any = require("xarray", "xarray", "the xarray backend")
 conventions: Any = require("xarray.conventions", "xarray")
 common: Any = require("xarray.backends.common", "xarray")
-strings: Any = require("xarray.coding.strings", "xarray")
 
 #: Elements of a coordinate that attributes hold: each commit of them writes all.
 MOST_COORDS = 1 << 16
-
-#: Encodings that make xarray turn dates and truth values into numbers.
-_PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset"}
-
-
-# -- encoding ------------------------------------------------------------------------------------
-
-
-def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the variables as they are stored: by the CF conventions, of dtypes that arrays have.
-
-    Dates, time differences and truth values stay what they are, unless the encoding asks for
-    numbers: with units, for example.  Appending to numbers of a unit that is too coarse would lose
-    what is finer.
-    """
-    bounds = {v.attrs.get("bounds") for v in variables.values() if "units" in v.encoding}
-    kept = {
-        name: _keep(v) for name, v in variables.items() if _stays(v) and name not in bounds - {None}
-    }
-    coded, _ = conventions.cf_encoder({n: v for n, v in variables.items() if n not in kept}, {})
-    coded = {name: _of_fixed_size(v, name) for name, v in coded.items()}
-    return {name: kept[name] if name in kept else coded[name] for name in variables}
-
-
-def _stays(variable: Any) -> bool:
-    """Tell whether xarray would encode a variable that arrays hold as it is."""
-    kind = variable.dtype.kind
-    dtype = variable.encoding.get("dtype") or variable.dtype
-    return (
-        kind in "mMb"
-        and np.dtype(dtype).kind == kind
-        and not _packing(variable.encoding)
-        and not _packing(variable.attrs)
-    )
-
-
-def _packing(encoding: Mapping[str, Any]) -> set[str]:
-    return {key for key in _PACKING if encoding.get(key) is not None}
-
-
-def _keep(variable: Any) -> Any:
-    """Return a variable that is stored as it is, with the attributes that its encoding has."""
-    variable = variable.copy(deep=False)
-    encoding = {key: value for key, value in variable.encoding.items() if key != "dtype"}
-    for key in conventions.CF_RELATED_DATA:
-        if key in encoding:
-            variable.attrs.setdefault(key, encoding.pop(key))
-    variable.encoding = encoding
-    return variable
-
-
-def _of_fixed_size(variable: Any, name: Any) -> Any:
-    """Return a variable whose texts and byte strings have a fixed size."""
-    variable = common.ensure_dtype_not_object(variable, name)
-    variable = strings.EncodedStringCoder(allows_unicode=True).encode(variable, name)
-    variable = strings.ensure_fixed_length_bytes(variable)
-    if strings.check_vlen_dtype(variable.dtype) is str:
-        variable = variable.copy(data=np.asarray(variable.data).astype(str))
-    if variable.dtype.kind in "SU":
-        variable.encoding = {k: v for k, v in variable.encoding.items() if k != "dtype"}
-    return variable
-
-
-def _with_encoding(variables: dict[Any, Any], encoding: Mapping[Any, Any] | None) -> set[Any]:
-    """Set the encodings that a user gives; returns the names."""
-    given = dict(encoding or {})
-    unknown = sorted(map(repr, set(given) - set(variables)))
-    if unknown:
-        raise VariableError(f"encoding names variables that are not there: {', '.join(unknown)}")
-    for name, each in given.items():
-        variables[name].encoding = each
-    return set(given)
-
 
 # -- what is to be made --------------------------------------------------------------------------
 
@@ -211,9 +141,18 @@ def _check_chunks(chunks: Any, dims: Iterable[Any]) -> None:
             raise ArgumentError(f"chunks names dimensions that are not there: {unknown}")
 
 
-def _check_mode(mode: str, modes: tuple[str, ...], append_dim: Any, **others: Any) -> None:
+def _check_mode(
+    mode: str, modes: tuple[str, ...], append_dim: Any, casting: str | None, **others: Any
+) -> None:
     """Refuse options that are not possible, alone or together."""
     check_choice(mode, "mode", modes)
+    if casting is not None:
+        check_choice(casting, "casting", CASTINGS)
+        if append_dim is None:
+            raise ArgumentError(
+                "casting is a rule for appending, and needs append_dim; a new array gets the dtype "
+                "of the variable, or that of encoding={name: {'dtype': ...}}"
+            )
     if append_dim is not None:
         given = [name for name, value in others.items() if value is not None]
         if mode != modes[0]:
@@ -226,27 +165,6 @@ def _check_mode(mode: str, modes: tuple[str, ...], append_dim: Any, **others: An
 
 
 # -- what is to be appended ----------------------------------------------------------------------
-
-
-def _encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the variables encoded as those with the same names are."""
-    decoded, _, _ = conventions.decode_cf_variables(dict(stored), {}, concat_characters=False)
-    alike = {}
-    for name, variable in variables.items():
-        encoding = dict(decoded[name].encoding)
-        packing = _packing(encoding)
-        if stored[name].dtype.kind not in "iu":
-            packing -= {"_FillValue", "missing_value"}
-        if not packing:
-            # Nothing asks for a cast: where one loses something, `_check_cast` says so.
-            encoding.pop("dtype", None)
-            if variable.dtype.kind in "biu":
-                # Integers miss nothing, and may not have what says so: NaN.
-                encoding.pop("_FillValue", None)
-                encoding.pop("missing_value", None)
-        alike[name] = variable.copy(deep=False)
-        alike[name].encoding = encoding
-    return encode_variables(alike)
 
 
 def _aligned(name: Any, new: Any, stored: Any, dim: str) -> Any:
@@ -265,20 +183,6 @@ def _aligned(name: Any, new: Any, stored: Any, dim: str) -> Any:
     if dim not in stored.dims and not new.equals(stored):
         raise ArgumentError(f"{name!r} differs from what is stored; it has no dimension {dim!r}")
     return new
-
-
-def _check_cast(name: Any, new: Any, dtype: np.dtype[Any]) -> None:
-    """Refuse a cast that loses more than digits."""
-    if np.can_cast(new.dtype, dtype, "safe"):
-        return
-    if not np.can_cast(new.dtype, dtype, "same_kind"):
-        raise CastingError(f"cannot append {name!r}: {new.dtype} to an array of {dtype}")
-    if dtype.kind not in "fc":
-        values = new.to_numpy()
-        if not np.array_equal(values.astype(dtype), values, equal_nan=values.dtype.kind in "mM"):
-            raise CastingError(
-                f"cannot append {name!r}: its values of {new.dtype} do not fit into {dtype}"
-            )
 
 
 def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
@@ -322,9 +226,10 @@ def write_array(
     append_dim: str | None,
     chunks: Any,
     encoding: Mapping[Any, Any] | None,
+    casting: str | None,
 ) -> None:
     """Write a DataArray; `ExtArrayDataArray.to_extarray` says how."""
-    _check_mode(mode, ("w-", "w"), append_dim, chunks=chunks, encoding=encoding)
+    _check_mode(mode, ("w-", "w"), append_dim, casting, chunks=chunks, encoding=encoding)
     variables = {name: c.variable.copy(deep=False) for name, c in array.coords.items()}
     if array.name in variables and not variables.pop(array.name).equals(array.variable):
         raise ArgumentError(
@@ -334,10 +239,10 @@ def write_array(
         check_name(name)
     variables[array.name] = array.variable.copy(deep=False)
     if append_dim is not None:
-        _append_array(array.name, variables, Path(path), append_dim)
+        _append_array(array.name, variables, Path(path), append_dim, casting)
         return
     _check_chunks(chunks, array.dims)
-    given = _with_encoding(variables, encoding)
+    given = with_encoding(variables, encoding)
     variables = encode_variables(variables)
     main = variables.pop(array.name)
     extra: dict[str, Any] = {}
@@ -362,7 +267,9 @@ def _coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
     return {**form, "attrs": fixed_attrs(variable.attrs)} if variable.attrs else form
 
 
-def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) -> None:
+def _append_array(
+    name: Any, variables: dict[Any, Any], path: Path, dim: str, casting: str | None
+) -> None:
     stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
     if not (path.exists() or _metadata(stem).exists()):
         raise _nothing_there("array", path, dim)
@@ -375,10 +282,10 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, dim: str) ->
         if dim not in entry.dims:
             raise ArgumentError(f"cannot append along {dim!r}: '{path}' has the axes {entry.dims}")
         encoded = {
-            n: _aligned(n, v, stored[n], dim) for n, v in _encode_like(variables, stored).items()
+            n: _aligned(n, v, stored[n], dim) for n, v in encode_like(variables, stored).items()
         }
         main = encoded.pop(entry.name)
-        _check_cast(entry.name, main, a.dtype)
+        main = as_dtype(entry.name, main, a.dtype, casting)
         grown = {}
         origin = dict(zip(entry.dims, entry.origin, strict=True))
         for n, new in encoded.items():
@@ -401,17 +308,18 @@ def write_dataset(
     append_dim: str | None,
     chunks: Any,
     encoding: Mapping[Any, Any] | None,
+    casting: str | None,
 ) -> None:
     """Write a Dataset; `ExtArrayDataset.to_extarray` says how."""
-    _check_mode(mode, ("w-", "w", "a"), append_dim, chunks=chunks, encoding=encoding)
+    _check_mode(mode, ("w-", "w", "a"), append_dim, casting, chunks=chunks, encoding=encoding)
     target = Path(folder)
     variables, attrs = conventions.encode_dataset_coordinates(dataset)
     variables = {_name_of(name): v for name, v in variables.items()}
     if append_dim is not None:
-        _append_dataset(variables, target, append_dim)
+        _append_dataset(variables, target, append_dim, casting)
         return
     _check_chunks(chunks, dataset.dims)
-    given = _with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
+    given = with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
     form = fixed_attrs(attrs)
     there, lows = _what_is_there(target, mode, variables)
     places = _places(target, mode, variables, there)
@@ -559,7 +467,7 @@ def _check_extents(entry: Any, store: FolderStore, dim: str) -> None:
             )
 
 
-def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
+def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str, casting: str | None) -> None:
     if not (arrays_in(folder) or (folder / DATASET).exists()):
         raise _nothing_there("dataset", folder, dim)
     with ExitStack() as stack:
@@ -577,7 +485,7 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
         stored = store.get_variables()
         _check_names(set(variables), stored, dim, f"'{folder}'")
         encoded = {
-            n: _aligned(n, v, stored[n], dim) for n, v in _encode_like(variables, stored).items()
+            n: _aligned(n, v, stored[n], dim) for n, v in encode_like(variables, stored).items()
         }
         for name in store.coords:
             if name in stored and dim in stored[name].dims:
@@ -586,7 +494,8 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str) -> None:
                 )
         growing = [entry for entry in store.entries if dim in entry.dims]
         for entry in growing:
-            _check_cast(entry.name, encoded[entry.name], entry.dtype)
+            new = encoded[entry.name]
+            encoded[entry.name] = as_dtype(entry.name, new, entry.dtype, casting)
             _check_extents(entry, store, dim)
         with xa.commit([arrays[entry.path] for entry in growing]):
             for entry in growing:

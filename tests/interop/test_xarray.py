@@ -292,6 +292,68 @@ def test_values_that_would_be_cut_are_refused(path, first, more):
             np.testing.assert_array_equal(a[1:], more)
 
 
+@pytest.mark.parametrize(
+    ("stored", "more"),
+    [
+        ("f4", np.array([0.1, np.nan])),
+        ("f4", np.array([1e300])),
+        ("f4", np.array([2**24 + 1])),
+        ("f8", np.array([2**53 + 1])),
+        ("c8", np.array([0.1 + 1j])),
+        ("i2", np.array([100_000])),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_what_an_append_may_lose_is_said(path, folder, stored, more, whole):
+    """By default nothing is rounded; by a rule of NumPy it is as NumPy does it."""
+    first = xr.DataArray(np.ones(2, stored), dims="x", name="v")
+    new = xr.DataArray(more, dims="x", name="v")
+    if whole:
+        first, new, path = first.to_dataset(), new.to_dataset(), folder
+    first.extarray.to_extarray(path)
+    safe = np.can_cast(more.dtype, stored, "safe")
+    for rule in (None, "safe", "equiv", "no"):
+        if not (safe and rule in (None, "safe")):
+            with pytest.raises(xa.CastingError, match="give casting='same_kind'"):
+                new.extarray.to_extarray(path, append_dim="x", casting=rule)
+    for rule in ("same_kind", "unsafe"):
+        new.extarray.to_extarray(path, append_dim="x", casting=rule)
+    with xa.open(path / "v" if whole else path) as a:
+        np.testing.assert_array_equal(
+            a[...], np.concatenate([np.ones(2), more, more]).astype(stored)
+        )
+
+
+@pytest.mark.parametrize(("stored", "more"), [("f4", np.array([0.5, 2.0])), ("i2", [-7])])
+def test_values_that_fit_are_appended(path, stored, more, monkeypatch):
+    monkeypatch.setattr(xa.config, "max_memory", 1)
+    xr.DataArray(np.ones((2, 3), stored)).extarray.to_extarray(path)
+    new = np.resize(more, (3, 3))
+    xr.DataArray(new).extarray.to_extarray(path, append_dim="dim_0")
+    new[2, 2] = 2**25 + 1
+    with pytest.raises(xa.CastingError, match="without loss"):
+        xr.DataArray(new).extarray.to_extarray(path, append_dim="dim_0")
+    with xa.open(path) as a:
+        assert a.shape == (5, 3)
+        np.testing.assert_array_equal(a[2:], np.resize(more, (3, 3)))
+
+
+def test_another_kind_is_cast_when_it_is_said(path):
+    xr.DataArray(np.ones(1, "i2"), dims="x").extarray.to_extarray(path)
+    new = xr.DataArray([1.5, -2.7], dims="x")
+    for rule in (None, "same_kind"):
+        with pytest.raises(xa.CastingError, match="give casting='unsafe'"):
+            new.extarray.to_extarray(path, append_dim="x", casting=rule)
+    new.extarray.to_extarray(path, append_dim="x", casting="unsafe")
+    with xa.open(path) as a:
+        assert a[...].tolist() == [1, 1, -2]
+    with pytest.raises(xa.ArgumentError, match="needs append_dim"):
+        new.extarray.to_extarray(path, mode="w", casting="unsafe")
+    with pytest.raises(xa.ArgumentError, match="casting"):
+        new.extarray.to_extarray(path, append_dim="x", casting="any")
+
+
 def test_packed_values_are_appended_alike(path):
     da = xr.DataArray([0.5, np.nan], dims="x", name="p")
     da.extarray.to_extarray(
