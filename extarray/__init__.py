@@ -38,7 +38,7 @@ from extarray.numpy_api import dlpack
 
 if TYPE_CHECKING:
     from extarray.array.fromfile import fromfile
-    from extarray.array.group import commit, refresh
+    from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _later = LazyImports(
     {
         "extarray.array.fromfile": "fromfile",
-        "extarray.array.group": "commit refresh",
+        "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
@@ -87,6 +87,7 @@ __all__ = [
     "Report",
     "advise_chunks",
     "check",
+    "close_all",
     "commit",
     "config",
     "create",

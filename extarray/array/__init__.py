@@ -5,7 +5,7 @@ From the top down; each module uses some of those below it, and none above:
 ``fromfile``
     Arrays from raw files, which have elements and nothing else.
 ``group``
-    Several arrays that change together: one commit for all, and one look at all.
+    Several arrays together: one commit for all, one look at all, and the end of all.
 ``rechunk``
     Other chunks, permuted axes, another order or dtype: of a whole array, in bounded
     memory.

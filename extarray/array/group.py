@@ -1,4 +1,4 @@
-"""Several arrays that change together: one commit for all, and one look at all."""
+"""Several arrays together: one commit for all, one look at all, and the end of all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uuid import uuid4
 from extarray._core._history import mark_of, roll_back
 from extarray._core._state import abandon
 from extarray.array.array import ExtArray
-from extarray.array.life import attach_store, replaced_error, show_store
+from extarray.array.life import attach_store, open_in_files, replaced_error, show_store
 from extarray.array.resizing import give_back_freed
 from extarray.common.errors import (
     ArgumentError,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from extarray.storage.following import News
     from extarray.storage.group_member import GroupShare
 
-__all__ = ["commit", "refresh"]
+__all__ = ["close_all", "commit", "refresh"]
 
 _of_thread = threading.local()
 
@@ -167,6 +167,39 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
                 if array.replaced:
                     raise replaced_error(array)
         return is_new
+
+
+def close_all() -> None:
+    """Close all arrays in files that this process has open.
+
+    Raises
+    ------
+    ArgumentError
+        One is inside a block of `extarray.commit`, and stays open; all others are closed.
+    TruncatedError
+        A ValueError: another program has cut the file of a writer off.  All are closed.
+
+    Notes
+    -----
+    Those that other threads use are closed, too: their transfers end in their data or in a
+    `ClosedError`, and what is in the midst of a change of bounds is waited for.  Arrays in memory
+    stay open, as their elements are nowhere else.  Arrays under a communicator are closed in the
+    order in which they were opened; all of their ranks must call this.
+
+    Python does the same at its exit, with arrays of one process that no thread is changing then; a
+    writer among them is a ``ResourceWarning``, as when it is forgotten before.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> a = xa.create("scene", (2, 3))
+    >>> xa.close_all()
+    >>> a.closed
+    True
+    """
+    with contextlib.ExitStack() as steps:  # all of them, whatever fails
+        for array in reversed(open_in_files()):
+            steps.callback(array.close)
 
 
 def _checked(arrays: Iterable[ExtArray]) -> list[ExtArray]:

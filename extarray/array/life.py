@@ -7,6 +7,7 @@ Here is also what the compiled core asks of it meanwhile, as the one object of `
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import functools
@@ -33,7 +34,7 @@ from extarray.common.errors import (
     ReplacedError,
     ReserveError,
 )
-from extarray.common.forks import in_children
+from extarray.common.forks import heirs, in_children
 from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.format.constants import LIMIT
@@ -66,6 +67,7 @@ __all__ = [
     "held",
     "is_replaced",
     "let_go",
+    "open_in_files",
     "place_elements",
     "places_of",
     "publish",
@@ -555,6 +557,22 @@ def close(array: Living) -> None:
                     array._flush(last=True)
         finally:
             let_go(array)
+
+
+def open_in_files() -> list[Any]:
+    """Return the arrays in files that this process has open, the first opened first."""
+    return [a for a in heirs(_inherit) if a._store.files is not None and not a.closed]
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    with contextlib.ExitStack() as steps:  # all of them, whatever fails
+        for array in open_in_files():
+            # Nothing waits for ranks, which may end for reasons of their own, nor for threads in
+            # the midst of a change, which never come to its end.
+            if not hasattr(array, "comm") and array._is_still():
+                steps.callback(array.close)
+                steps.callback(array._store.warn_if_writer)  # before it
 
 
 def let_go(array: Living) -> None:

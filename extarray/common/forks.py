@@ -1,4 +1,4 @@
-"""The conduct of open arrays in a forked child.
+"""The conduct of open arrays in a forked child, and which ones there are.
 
 Of the threads of the parent, only the one that forked goes on there.  So a lock that another one
 held is never let go, and what that was about stays half done.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["in_children"]
+__all__ = ["heirs", "in_children"]
 
 _T = TypeVar("_T")
 
@@ -31,6 +31,12 @@ def in_children(heir: _T, method: Callable[[_T], None]) -> None:
     """
     number = next(_numbers)
     _heirs[number] = weakref.ref(heir, lambda _: _heirs.pop(number, None)), method
+
+
+def heirs(method: Callable[[Any], None]) -> list[Any]:
+    """Return the objects that live and were given with a method, the first given first."""
+    found = [reference() for reference, given in list(_heirs.values()) if given is method]
+    return [heir for heir in found if heir is not None]
 
 
 def _after_fork_in_child() -> None:

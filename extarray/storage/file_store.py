@@ -540,18 +540,21 @@ class FileStore(Allocator):
                 lock.release(self._metadata)
 
     def __del__(self) -> None:
-        if not getattr(self, "_metadata", File()).closed and self.mode == "r+":
-            try:
-                warnings.warn(
-                    f"'{self.path}' was not closed; use close() or a with block",
-                    ResourceWarning,
-                    stacklevel=2,
-                    source=self,
-                )
-            finally:
-                self._close_quietly()
-        else:
+        try:
+            if not getattr(self, "_metadata", File()).closed:
+                self.warn_if_writer()
+        finally:
             self._close_quietly()
+
+    def warn_if_writer(self) -> None:
+        """Warn of a writer that nobody has closed."""
+        if self.mode == "r+":
+            warnings.warn(
+                f"'{self.path}' was not closed; use close() or a with block",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
     def _close_quietly(self) -> None:
         with contextlib.suppress(Exception):

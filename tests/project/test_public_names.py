@@ -34,6 +34,7 @@ FUNCTIONS = {
     "from_array": "x path chunks fill_value overwrite attrs dims checksum",
     "fromfile": "file dtype count sep offset shape path chunks",
     "ndenumerate": "a",
+    "close_all": "",
     "commit": "arrays",
     "refresh": "arrays",
     "rechunk": "src path chunks axes order dtype max_memory workers in_place resume progress",

@@ -234,3 +234,12 @@ for g in (g_a, g_b, g_c, small, large):
     g.destroy()
 pexta.delete(d_a)
 pexta.terminate()
+
+# All arrays under a communicator are closed by all ranks, in the order in which they were opened.
+pexta.init()
+arrays = [xa.create(folder / name, (4,), comm=comm) for name in "xyz"]
+d_a = pexta.create("f8", 1, (4,), "d", folder / "d", pexta.RW, (2,))
+arrays.reverse()
+xa.close_all()
+assert all(a.closed for a in (*arrays, d_a.array))
+pexta.terminate()
