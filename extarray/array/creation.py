@@ -12,6 +12,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, write_values
+from extarray.array.h5py_compat import options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
@@ -504,7 +505,7 @@ def from_array(
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
     *,
-    fill_value: Any = 0,
+    fill_value: Any = None,
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
@@ -521,8 +522,13 @@ def from_array(
     path : str, PathLike, or None
         Of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
-        As for `create`.
-    fill_value, overwrite, attrs, dims, checksum
+    fill_value : scalar, optional
+    attrs : mapping, optional
+    dims : sequence of str, optional
+        As for `create`; None: of a dataset of h5py or zarr those that it has, as far as they have a
+        form here: chunks of at most ``config.max_memory`` bytes, attributes that are no references,
+        the labels or scales of all axes.
+    overwrite, checksum
         As for `create`.
 
     Returns
@@ -553,17 +559,15 @@ def from_array(
             f"cannot make an array of {x!r}: of a file give what the library for it opens, of a "
             "text give np.array of it"
         )
-    source = as_source(x, None, lambda: fill_value)
+    source = as_source(x, None, lambda: 0 if fill_value is None else fill_value)
+    dtype = _dtype_of(source)
+    given = {"chunks": chunks, "fill_value": fill_value, "attrs": attrs, "dims": dims}
+    options = {
+        **options_of(source, dtype),
+        **{name: value for name, value in given.items() if value is not None},
+    }
     with filled(
-        path,
-        tuple(source.shape),
-        _dtype_of(source),
-        chunks=chunks,
-        fill_value=fill_value,
-        overwrite=overwrite,
-        attrs=attrs,
-        dims=dims,
-        checksum=checksum,
+        path, tuple(source.shape), dtype, overwrite=overwrite, checksum=checksum, **options
     ) as new:
         if isinstance(source, (ExtArray, LazyView)):
             _later.fill(new, source)

@@ -1,9 +1,10 @@
-"""Habits of users of h5py's datasets, where NumPy has no word for it."""
+"""Habits of users of h5py, where NumPy has no word for it; and what a dataset says of itself."""
 
 # ruff: noqa: D102 -- members of protocols
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -11,7 +12,10 @@ import numpy as np
 
 from extarray._core._array import ArrayCore
 from extarray.array.facts import Stored
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ExtArrayError, ShapeError
+from extarray.format.attrs import encode_attrs
+from extarray.format.labels import known_dims
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of
 
@@ -21,7 +25,23 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-__all__ = ["Chunked", "chunk_views", "iter_chunks", "read_direct", "write_direct"]
+__all__ = ["Chunked", "chunk_views", "iter_chunks", "options_of", "read_direct", "write_direct"]
+
+
+# Attributes by which HDF5 ties datasets to their scales, and zarr 2 names axes.
+_INTERNAL = frozenset(
+    {
+        "CLASS",
+        "DIMENSION_LABELS",
+        "DIMENSION_LIST",
+        "NAME",
+        "REFERENCE_LIST",
+        "_ARRAY_DIMENSIONS",
+        "_Netcdf4Coordinates",
+        "_Netcdf4Dimid",
+        "_NCProperties",
+    }
+)
 
 
 class Chunked(Stored, Protocol):
@@ -101,6 +121,55 @@ def iter_chunks(
             array, chunk_indices(array.axial, first, last, order), len(shape)
         )
     )
+
+
+# -- datasets of others --------------------------------------------------------------------------
+
+
+def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return what a dataset of h5py or zarr says of itself, as options of `create`.
+
+    `dtype` is that of the elements as they are read.  Nothing is said for what has no form here:
+    chunks that memory does not hold, attributes that are references.
+    """
+    package = type(x).__module__.partition(".")[0]
+    if package not in ("h5py", "zarr"):
+        return {}
+    found: dict[str, Any] = {}
+    chunks = getattr(x, "chunks", None)
+    if chunks and math.prod(chunks) * dtype.itemsize <= config.max_memory:
+        found["chunks"] = chunks
+    fill = getattr(x, "fillvalue" if package == "h5py" else "fill_value", None)
+    if fill is not None and x.dtype == dtype:
+        found["fill_value"] = fill
+    given = {name: x.attrs[name] for name in x.attrs if name not in _INTERNAL}
+    found["attrs"] = {name: value for name, value in given.items() if _has_form(name, value)}
+    dims = _names_in_h5py(x) if package == "h5py" else _names_in_zarr(x)
+    names = known_dims(dims, len(x.shape))
+    if names is not None and all(names):
+        found["dims"] = names
+    return found
+
+
+def _has_form(name: str, value: Any) -> bool:
+    """Tell whether a value can be an attribute here."""
+    try:
+        encode_attrs({name: value})
+    except ExtArrayError:
+        return False
+    return True
+
+
+def _names_in_h5py(x: Any) -> list[str]:
+    """Return the label of each axis, or the name of its scale."""
+    return [
+        dim.label or (str(dim[0].name).rpartition("/")[2] if len(dim) else "")
+        for dim in getattr(x, "dims", ())
+    ]
+
+
+def _names_in_zarr(x: Any) -> Any:
+    return getattr(x.metadata, "dimension_names", None) or x.attrs.get("_ARRAY_DIMENSIONS")
 
 
 def _grid_now(

@@ -122,3 +122,70 @@ def test_from_array_takes_the_options_of_create(path):
             a.extend(0, 1)
             np.testing.assert_array_equal(a[...], [[1] * 3, [1] * 3, [5] * 3])
             assert dict(a.attrs) == {"unit": "K", "dims": ["y", "x"]}
+
+
+# -- what a dataset says of itself ---------------------------------------------------------------
+
+
+@pytest.fixture
+def hdf5(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        yield file
+
+
+def test_a_dataset_of_h5py_keeps_what_it_says(hdf5, place):
+    x = np.arange(60, dtype="f4").reshape(10, 6)
+    dataset = hdf5.create_dataset("t", data=x, chunks=(4, 3), fillvalue=-9)
+    dataset.attrs.update({"unit": "K", "levels": np.arange(3, dtype="i2"), "scale": np.float32(2)})
+    dataset.attrs["other"] = dataset.ref  # a reference has no form here
+    dataset.dims[0].label = "time"
+    hdf5["band"] = np.arange(6)
+    hdf5["band"].make_scale()
+    dataset.dims[1].attach_scale(hdf5["band"])
+    with xa.from_array(dataset, place) as a:
+        np.testing.assert_array_equal(a[...], x)
+        assert (a.chunks, a.fill_value, a.dims) == ((4, 3), -9, ("time", "band"))
+        assert a.attrs["unit"] == "K"
+        assert a.attrs["scale"] == 2
+        assert a.attrs["levels"].dtype == np.int16
+        assert set(a.attrs) == {"unit", "levels", "scale", "dims"}
+        a.extend("time", 1)
+        assert (a[10] == -9).all()
+    options = {"chunks": (5, 6), "fill_value": 1, "attrs": {}, "dims": ("a", "b")}
+    with xa.from_array(dataset, place, overwrite=place is not None, **options) as a:
+        assert (a.chunks, a.fill_value, a.dims) == ((5, 6), 1, ("a", "b"))
+        assert set(a.attrs) == {"dims"}
+
+
+def test_a_dataset_without_chunks_and_names(hdf5):
+    x = np.arange(60).reshape(10, 6)
+    hdf5["t"] = x
+    hdf5["t"].dims[0].label = "time"  # the other axis has no name
+    a, b = xa.from_array(hdf5["t"]), xa.from_array(x)
+    assert (a.chunks, a.fill_value, a.dims, dict(a.attrs)) == (b.chunks, 0, None, {})
+    large = hdf5.create_dataset("large", (100, 100), "f8", chunks=(100, 100))
+    with xa.config.set(max_memory=8 * 100 * 99):
+        assert xa.from_array(large).chunks == xa.zeros((100, 100)).chunks
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_array_of_zarr_keeps_what_it_says(tmp_path, place, version):
+    zarr = pytest.importorskip("zarr")
+    names = {"dimension_names": ("y", "x")} if version == 3 else {}
+    z = zarr.create_array(
+        tmp_path / "z",
+        shape=(10, 6),
+        dtype="i4",
+        chunks=(4, 3),
+        fill_value=7,
+        zarr_format=version,
+        **names,
+    )
+    z.attrs["unit"] = "K"
+    if version == 2:
+        z.attrs["_ARRAY_DIMENSIONS"] = ["y", "x"]
+    with xa.from_array(z, place) as a:
+        assert (a.chunks, a.fill_value, a.dims) == ((4, 3), 7, ("y", "x"))
+        assert dict(a.attrs) == {"unit": "K", "dims": ["y", "x"]}
+        assert (a[...] == 7).all()
