@@ -12,7 +12,7 @@ From the top down; each module uses some of those below it, and none above:
 ``creation``
     Making and opening arrays.
 ``shared``
-    One of several writers of an array.
+    The policy of several writers of an array.
 ``together``
     Arrays that the ranks of a communicator make, open and relay together.
 ``array``
@@ -35,7 +35,8 @@ From the top down; each module uses some of those below it, and none above:
 ``resizing``
     A change of bounds, carried out step by step or taken back whole.
 ``facts``
-    Facts of an array by its store: mode, path, attributes, whether it may be used; `info`.
+    Facts of an array by its store: mode, path, attributes, whether it may be used; `info`; what
+    a policy of writers answers.
 
 May use: maintenance, selection, numpy_api, and the rooms below them.
 """

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray._core._axial import Axial
+    from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.common.formatting import Info
     from extarray.format.header import Header
@@ -59,6 +60,35 @@ if TYPE_CHECKING:
 __all__ = ["ExtArray"]
 
 _later = LazyImports({"extarray.storage.file_store": "FileStore"})
+
+
+class Alone:
+    """The policy of an array with one writer: its changes are steps for the threads of a process.
+
+    Growth, and what reads before it writes, is one step: three times the same lock.
+    """
+
+    __slots__ = ("commits", "growth", "steady")
+
+    of_files = None
+    append = staticmethod(growth.append)
+    refresh = staticmethod(life.refresh)
+    flush = staticmethod(life.flush)
+    close = staticmethod(life.close)
+
+    def __init__(self) -> None:
+        self.make_locks()
+
+    def serve(self, array: Any) -> None:
+        """Do without the array."""
+
+    def make_locks(self) -> None:
+        """Make a fresh lock."""
+        self.growth = self.commits = self.steady = threading.RLock()
+
+    def is_still(self) -> bool:
+        """Tell whether no other thread holds the lock, and take it."""
+        return self.steady.acquire(blocking=False)
 
 
 class ExtArray(ArrayCore, NumpyMixin):
@@ -94,14 +124,10 @@ class ExtArray(ArrayCore, NumpyMixin):
            [0., 0., 0., 0., 0.]])
     """
 
-    __slots__ = ("__weakref__", "_commits", "_filling", "_growth", "_handle", "_steady", "_store")
+    __slots__ = ("__weakref__", "_filling", "_handle", "_store", "_writers")
 
     _store: FileStore | MemoryStore
-    # Growth, and what reads before it writes, is one step for threads: three times the same lock,
-    # unless other writers share the array.
-    _growth: AbstractContextManager[Any]  # for changes of the bounds
-    _commits: AbstractContextManager[Any]  # for commits that leave the bounds
-    _steady: threading.RLock  # to see bounds that stay
+    _writers: Writers
     _handle: str  # no other array has it, not even one on the same files
     _filling: bool  # by an append, which may run any code
 
@@ -132,7 +158,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         store, axial = life.fresh_store(
             path, shape, header, attrs, engine, overwrite, durability, growth, hidden
         )
-        return cls._from_store(store, axial)
+        return cls._from_store(store, axial, Alone())
 
     @classmethod
     def _open(
@@ -143,16 +169,20 @@ class ExtArray(ArrayCore, NumpyMixin):
         engine: str,
         durability: str = "flush",
         verify: str | None = None,
+        writers: Writers | None = None,
     ) -> Self:
-        """Open a pair of files."""
-        store, axial = _later.FileStore.open(path, mode, timeout, engine, durability, verify)
-        return cls._from_store(store, axial)
+        """Open a pair of files, whose writers get along by a policy; None: there is one."""
+        writers = writers or Alone()
+        store, axial = _later.FileStore.open(
+            path, mode, timeout, engine, durability, verify, writers.of_files
+        )
+        return cls._from_store(store, axial, writers)
 
     @classmethod
-    def _from_store(cls, store: FileStore | MemoryStore, axial: Axial) -> Self:
+    def _from_store(cls, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> Self:
         """Make an array on an open store."""
         self = cls.__new__(cls)
-        life.start(self, store, axial)
+        life.start(self, store, axial, writers)
         return self
 
     # -- life ----------------------------------------------------------------------------------
@@ -176,7 +206,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> import extarray as xa
         >>> xa.zeros((2, 2)).flush()
         """
-        life.flush(self)
+        self._writers.flush(self)
 
     def close(self) -> None:
         """Let go of the files and of the writer's lock.  Views of chunks stay valid.
@@ -202,7 +232,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.closed
         True
         """
-        life.close(self)
+        self._writers.close(self)
 
     def __enter__(self) -> Self:
         self._check()
@@ -221,12 +251,12 @@ class ExtArray(ArrayCore, NumpyMixin):
     @property
     def path(self) -> Path | None:
         """Path of the pair of files, without suffix; None for a memory-resident array."""
-        return self._store.path
+        return self._store.now.path
 
     @property
     def mode(self) -> str:
         """The mode: "r" or "r+"."""
-        return self._store.mode
+        return self._store.now.mode
 
     @property
     def durability(self) -> str | None:
@@ -922,7 +952,7 @@ class ExtArray(ArrayCore, NumpyMixin):
                [1, 2, 5],
                [3, 4, 6]])
         """
-        growth.append(self, data, axis, side)
+        self._writers.append(self, data, axis, side)
 
     def resize(
         self,
@@ -1124,7 +1154,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((31, 31), (33, 33), 4)
         >>> a.growth = "exact"
         """
-        return decode_policy(self._store.growth).growth
+        return decode_policy(self._store.now.growth).growth
 
     @growth.setter
     def growth(self, growth: Growth) -> None:
@@ -1353,7 +1383,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> xa.zeros((2, 2)).refresh()
         False
         """
-        return life.refresh(self, on_replaced)
+        return self._writers.refresh(self, on_replaced)
 
     @property
     def replaced(self) -> bool:
@@ -1524,7 +1554,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     @property
     def _origin(self) -> bytes:
         """The uuid, which tells the elements from those of other arrays."""
-        return self._store.header.uuid
+        return self._store.now.header.uuid
 
     def _check(self, what: str | None = None) -> None:
         """Raise where the array is closed, or `what` would change a read-only one."""
@@ -1539,20 +1569,13 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def _load_attrs(self) -> str:
         self._check()
-        return self._store.attrs
+        return self._store.now.attrs
 
     def _save_attrs(self, change: Callable[[], str | None]) -> None:
         facts.save_attrs(self, change)
 
     def _set_policy(self, growth: Growth) -> None:
         facts.set_policy(self, growth)
-
-    def _make_locks(self) -> None:
-        self._growth = self._commits = self._steady = threading.RLock()
-
-    def _is_still(self) -> bool:
-        """Tell whether no other thread holds a lock of the array."""
-        return self._steady.acquire(blocking=False)
 
     def _place_elements(self) -> None:
         life.place_elements(self)

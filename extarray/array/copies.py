@@ -103,7 +103,7 @@ def copy(
         )
     if checksum and path is None:
         raise ArgumentError("checksums are kept in files; give a path too")
-    header = array._store.header
+    header = array._store.now.header
     if checksum is None:
         checksum = header.checksum and path is not None
     source = array._verified()  # other threads may move the bounds
@@ -117,7 +117,8 @@ def copy(
         work=b"",
     )
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
-    made, attrs, growth = Made(array._plain_kind()), _attrs_of_copy(array), array._store.growth
+    made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
+    growth = array._store.now.growth
     elements, memory = elements_of(source), config.max_memory
     work = _later.Transformation(
         made, source, elements, shape, header, attrs, passes, memory, growth=growth
@@ -164,21 +165,22 @@ def reduced(array: Copied) -> tuple[Any, ...]:
     """Return what pickles an array: a path, or the elements."""
     array._check()
     store, files = array._store, array._store.files
+    now = store.now
     if files is not None:
-        return array._reopen, (files.absolute, files.header.uuid, files.engine)
-    return array._restore, (store.header, _attrs_of_copy(array), array.read(), store.growth)
+        return array._reopen, (files.now.absolute, files.now.header.uuid, files.now.engine)
+    return array._restore, (now.header, _attrs_of_copy(array), array.read(), now.growth)
 
 
 def _attrs_of_copy(array: Copied) -> str:
     """Return the attributes, as they are right for an array that never moved at the start."""
-    with array._steady:
-        return attrs_of_whole(array._store.attrs, array.dims, array.origin)
+    with array._writers.steady:
+        return attrs_of_whole(array._store.now.attrs, array.dims, array.origin)
 
 
 def reopened(kind: Any, path: str, uuid: bytes, engine: str) -> Any:
     """Open an array in files that was pickled, for reading."""
     array = kind._open(_later.Path(path), "r", 0, engine)
-    if array._store.header.uuid != uuid:
+    if array._store.now.header.uuid != uuid:
         array.close()
         raise MissingError(
             errno.ENOENT,
@@ -200,8 +202,8 @@ def token(array: Copied) -> tuple[Any, ...]:
     """Return what names the elements in dask's graphs: it changes when they may have changed."""
     array._check()
     files = array._store.files
-    if files is not None and files.mode == "r":
-        return ("extarray", files.header.uuid.hex(), *files.generation)
+    if files is not None and files.now.mode == "r":
+        return ("extarray", files.now.header.uuid.hex(), *files.generation)
     changes = array._changes
     return ("extarray", array._handle, uuid4().hex if changes is None else changes)
 

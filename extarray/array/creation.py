@@ -49,7 +49,7 @@ __all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "z
 
 _later = LazyImports(
     {
-        "extarray.array.shared": "SharedArray",
+        "extarray.array.shared": "Shared",
         "extarray.maintenance.transform": "fill",
         "extarray.storage.filesystem": "resolve_path",
     }
@@ -363,8 +363,8 @@ def open(
     if comm is not None:
         return together().open(comm, info, check)
     _check_alone(engine, info)
-    kind: type[ExtArray] = _later.SharedArray if share else ExtArray
-    return kind._open(*check())
+    asked = check()
+    return ExtArray._open(*asked, _later.Shared() if share else None)
 
 
 def zeros(

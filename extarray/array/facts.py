@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import RLock
 
+    from numpy.typing import ArrayLike
+
     from extarray._core._axial import Axial
     from extarray.format.attrs import Attributes
     from extarray.grid.policy import Growth
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Shown",
     "Stored",
+    "Writers",
     "check",
     "check_sole",
     "fill_value",
@@ -48,22 +51,65 @@ __all__ = [
 _later = LazyImports({"html": "escape", "extarray.grid.html": "describe"})
 
 
+class Writers(Protocol):
+    """A policy: how the writers of an array get along.
+
+    An array is handed one when it is opened.  Its three locks are one, where a writer is alone.
+
+    Attributes
+    ----------
+    of_files : storage.file_store.Writers or None
+        What the array's store is handed; None: a store's own policy, of one writer.
+    growth : context manager
+        For changes of the bounds.
+    commits : context manager
+        For commits that leave the bounds.
+    steady : RLock
+        To see bounds that stay.
+    """
+
+    @property
+    def of_files(self) -> Any: ...
+    @property
+    def growth(self) -> AbstractContextManager[Any]: ...
+    @property
+    def commits(self) -> AbstractContextManager[Any]: ...
+    @property
+    def steady(self) -> RLock: ...
+    def serve(self, array: Any) -> None:
+        """Be the policy of an array, which has its store."""
+
+    def make_locks(self) -> None:
+        """Make fresh locks: in a forked child, a thread of the parent may have held them."""
+
+    def is_still(self) -> bool:
+        """Tell whether no other thread holds a lock of the array, and take them."""
+
+    def append(self, array: Any, data: ArrayLike, axis: SupportsIndex | str, side: Any) -> None:
+        """Grow an axis by data."""
+
+    def refresh(self, array: Any, on_replaced: Literal["raise", "reopen"]) -> bool:
+        """Take up what others have committed; return whether anything was new."""
+
+    def flush(self, array: Any) -> None:
+        """Bring everything to the disk."""
+
+    def close(self, array: Any) -> None:
+        """Let go of the files, and of the writer's locks."""
+
+
 class Stored(Protocol):
     """An array with a store, as the functions of this room see it.
 
     What a module needs beside this, it says in a protocol of its own.
     """
 
-    _steady: RLock  # to see bounds that stay
+    _writers: Writers
     _handle: str  # no other array has it, not even one on the same files
     _filling: bool  # by an append, which may run any code
 
     @property
     def _store(self) -> FileStore | MemoryStore: ...
-    @property
-    def _growth(self) -> AbstractContextManager[Any]: ...  # for changes of the bounds
-    @property
-    def _commits(self) -> AbstractContextManager[Any]: ...  # for commits that leave the bounds
     @property
     def axial(self) -> Axial: ...
     @property
@@ -107,7 +153,7 @@ class Stored(Protocol):
 
 def fill_value(array: Stored) -> Any:
     """Return the value of elements that were never written; see `ExtArray.fill_value`."""
-    header = array._store.header
+    header = array._store.now.header
     return np.frombuffer(header.fill, header.dtype)[0]
 
 
@@ -118,7 +164,7 @@ def check(array: Stored, what: str | None = None) -> None:
     """Raise where an array is closed, or `what` would change a read-only one."""
     if array.closed:
         raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
-    if what is not None and array._store.mode != "r+":
+    if what is not None and array._store.now.mode != "r+":
         raise array._read_only(what)
 
 
@@ -127,7 +173,7 @@ def check_sole(array: Stored, what: str) -> None:
 
     `what` has the array's name in it.
     """
-    if array._store.shared and array.mode == "r+":  # not in a forked child, which reads
+    if array._store.now.others is not None:
         raise ArgumentError(f"cannot {what} while writers share it; open it alone")
 
 
@@ -153,7 +199,7 @@ def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
 def set_policy(array: Stored, growth: Growth) -> None:
     """Take a growth policy: one commit."""
     value = encode_policy(growth)
-    with array._growth:
+    with array._writers.growth:
         array._check("change the growth policy of")
         array._store.set_growth(value)
 
@@ -161,7 +207,7 @@ def set_policy(array: Stored, growth: Growth) -> None:
 def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
     """Commit the attributes that `change` gives; None: they stay."""
     # Threads lose none of each other's changes.
-    with array._commits:
+    with array._writers.commits:
         attrs = change()
         if attrs is not None:
             array._check("change the attributes of")
@@ -187,6 +233,7 @@ def info(array: Shown) -> Info:
     """Return facts of an array; see `ExtArray.info`."""
     array._check()
     store, axial = array._store, array.axial
+    now = store.now
     logical = array.nbytes
     allocated = axial.size * array.chunk_bytes
     facts = Info(
@@ -197,10 +244,10 @@ def info(array: Shown) -> Info:
         dtype=array.dtype,
         chunks=array.chunks,
         grid=array.grid,
-        offset=store.offset,
+        offset=now.state.offset,
         order=array.order,
         fill_value=array.fill_value,
-        engine=store.engine,
+        engine=now.engine,
         mode=array.mode,
         segments=axial.segments,
         records=tuple(len(axial.records(j)[0]) for j in range(array.ndim)),
@@ -212,9 +259,9 @@ def info(array: Shown) -> Info:
     files = store.files
     if files is not None:
         facts.update(
-            sparse=files.header.sparse,
-            checksum=files.header.checksum,
-            uuid=files.header.uuid.hex(),
+            sparse=files.now.header.sparse,
+            checksum=files.now.header.checksum,
+            uuid=files.now.header.uuid.hex(),
             file_bytes=files.file_bytes,
             disk_bytes=files.disk_bytes,
             metadata_bytes=files.metadata_bytes,
@@ -235,9 +282,18 @@ def text(array: Shown) -> str:
     )
 
 
+class Grown(Protocol):
+    """Axial vectors that tell how they grew."""
+
+    @property
+    def segments(self) -> int: ...
+    def _growth(self, segment: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]: ...
+
+
 def html(array: Shown) -> str:
     """Return what shows an array in a notebook: a table, its chunks, and how it grew."""
     if array.closed:
         return f"<code>{_later.escape(repr(array))}</code>"
-    shown: str = _later.describe(array.info(), array.axial.segments, array.axial._growth)
+    axial: Grown = array.axial
+    shown: str = _later.describe(array.info(), axial.segments, axial._growth)
     return shown

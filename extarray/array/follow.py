@@ -55,7 +55,7 @@ def follow(
 
 def _ends(array: Followed, axis: int, ndim: int) -> tuple[int, int]:
     """Return the bounds of one of `ndim` axes, counted from where index 0 was at first."""
-    with array._steady:
+    with array._writers.steady:
         array._check_axes(ndim)
         first = -array.origin[axis]
         return first, first + array.shape[axis]
@@ -104,7 +104,7 @@ def _read_parts(
 ) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
     """Read elements low ... high - 1 of an axis, in parts that memory has room for."""
     while True:
-        with array._steady:
+        with array._writers.steady:
             # Another thread may have cut some off, or shift the indices meanwhile.
             array._check_axes(ndim)
             zero, shape = array.origin[axis], array.shape

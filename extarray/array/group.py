@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from extarray.storage.file_store import FileStore
-    from extarray.storage.following import News
+    from extarray.storage.following import Update
     from extarray.storage.group_member import GroupShare
 
 __all__ = ["close_all", "commit", "refresh"]
@@ -155,7 +155,7 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
         for _ in range(ATTEMPTS):
             # An axis more is taken up alone: nothing that arrays have in common changes with it.
             for array in members:
-                if _files(array).was_superseded():
+                if _files(array).states.was_superseded():
                     is_new |= array.refresh()
             with contextlib.suppress(_Superseded):
                 is_new |= _refresh(members)
@@ -225,7 +225,7 @@ def _locked(members: list[ExtArray]) -> contextlib.ExitStack:
     """Growth locks of arrays; in one order for all threads, which so cannot wait in a circle."""
     with contextlib.ExitStack() as locks:
         for array in sorted(members, key=lambda array: array._handle):
-            locks.enter_context(array._growth)
+            locks.enter_context(array._writers.growth)
         return locks.pop_all()
 
 
@@ -300,11 +300,12 @@ class _Block:
         marks, self.marks = self.marks, []
         for array, mark in itertools.zip_longest(self.members, marks):
             store = array._store
-            if store.held is None:  # or another thread's, and the files were read anew
+            now = store.now
+            if now.held is None:  # or another thread's, and the files were read anew
                 continue
             if store.group.forget():
                 roll_back(array.axial, mark)
-                array._set_bounds(store.shape, store.offset)
+                array._set_bounds(now.state.shape, now.state.offset)
 
 
 def _decide(first: GroupShare, *others: GroupShare) -> None:
@@ -322,11 +323,12 @@ def _decide(first: GroupShare, *others: GroupShare) -> None:
 def _take_back(array: ExtArray, mark: Any) -> None:
     """Restore an array to its state at a mark."""
     store = array._store
-    if store.held is None:  # the block could not even begin
+    now = store.now
+    if now.held is None:  # the block could not even begin
         return
     grown = store.group.roll_back()
     roll_back(array.axial, mark)
-    array._set_bounds(store.shape, store.offset)
+    array._set_bounds(now.state.shape, now.state.offset)
     if grown:
         store.group.take_back(partial(abandon, array))
         array._forget_touched()
@@ -351,55 +353,56 @@ def _refresh(members: list[ExtArray]) -> bool:
     """Take up states of readers that existed together."""
     readers = [(array, _files(array)) for array in members]
     with contextlib.ExitStack() as stack:
-        found = _news(readers, stack)
+        found = _updates(readers, stack)
     replayed: list[tuple[ExtArray, Any]] = []
     try:
-        for array, store, news in found:
+        for array, store, update in found:
             replayed.append((array, mark_of(array.axial)))
-            store.replay(news, array.axial)
+            store.following.replay(update, array.axial)
     except BaseException:
         for array, mark in replayed:
             roll_back(array.axial, mark)
         raise
-    for array, store, news in found:
-        store.adopt(news)
+    for array, store, update in found:
+        store.following.adopt(update)
         show_store(array, array.axial)
     return bool(found)
 
 
-def _news(
+def _updates(
     readers: list[tuple[ExtArray, FileStore]], stack: contextlib.ExitStack
-) -> list[tuple[ExtArray, FileStore, News]]:
+) -> list[tuple[ExtArray, FileStore, Update]]:
     """Return what is new in arrays, at one moment; coordinators to ask go to the stack."""
     coordinators: dict[tuple[str, bytes], StateReader] = {}
-    looks: list[Callable[[], Any]] = [store.look for _, store in readers]
-    stores = [store for _, store in readers]
+    looks: list[Callable[[], Any]] = [store.following.look for _, store in readers]
+    own = [store.states for _, store in readers]
     failures = 0
     for seen in _moments(looks):
         asked = len(coordinators)
         found = []
         try:
             for array, store in readers:
-                state, pendings = store.parse(seen[store.look])
+                state, pendings = store.following.parse(seen[store.following.look])
                 for pending in pendings:
-                    key = store.coordinator_of(pending), pending.coordinator
+                    key = store.states.coordinator_of(pending), pending.coordinator
                     if key not in coordinators:
-                        coordinators[key] = stack.enter_context(store.probe(*key))
+                        coordinators[key] = stack.enter_context(store.states.probe(*key))
                         looks.append(coordinators[key].newest_group)
                     elif seen.get(coordinators[key].newest_group) == pending.group:
                         state = pending.state
                         break
-                if state.sequence > store.state.sequence:
-                    with family("cannot refresh '{}' together with others", store.path):
-                        news = store.read_news(state, array.axial, seen[store.look][0])
-                    found.append((array, store, news))
+                if state.sequence > store.now.state.sequence:
+                    with family("cannot refresh '{}' together with others", store.now.path):
+                        cuts = seen[store.following.look][0]
+                        update = store.following.read_update(state, array.axial, cuts)
+                    found.append((array, store, update))
         except FormatError:  # damaged, or overtaken by a writer
             failures += 1
             if failures == ATTEMPTS:
                 raise
             continue
         if len(coordinators) == asked:
-            if any(store.was_superseded() for store in (*coordinators.values(), *stores)):
+            if any(states.was_superseded() for states in (*coordinators.values(), *own)):
                 raise _Superseded
             return found
     raise StorageError(

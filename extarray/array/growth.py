@@ -74,10 +74,10 @@ def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
     j = array._axis(axis)
     n = count(by)
     first = is_start(side)
-    with array._growth:
+    with array._writers.growth:
         array._check("extend")
         if n:
-            carry_out(array, along_axis(array._store.state, array.chunks, j, n, first, LIMIT))
+            carry_out(array, along_axis(array._store.now.state, array.chunks, j, n, first, LIMIT))
 
 
 def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: Side) -> None:
@@ -86,7 +86,7 @@ def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: S
     j = array._axis(axis)
     first = is_start(side)
     values = as_source(data, array.dtype, lambda: array.fill_value)
-    with array._growth:
+    with array._writers.growth:
         array._check("append to")
         by = length_of(array, values, j)
         box = beside(array.shape, j, by, first)
@@ -107,7 +107,7 @@ def resize(
     j = None if axis is None else array._axis(axis)
     if j is not None and len(new) != 1:
         raise ShapeError(f"cannot resize axis {j} to {new}: give one extent")
-    with array._growth:
+    with array._writers.growth:
         array._check("resize")
         old = array.shape
         if j is not None:
@@ -116,7 +116,7 @@ def resize(
             raise ShapeError(f"cannot resize {old} to {new}: the array has {len(old)} axes")
         if new != old:
             zeros = (0,) * len(old)
-            state, chunks = array._store.state, array.chunks
+            state, chunks = array._store.now.state, array.chunks
             carry_out(array, to_box(state, chunks, zeros, new, LIMIT, order=order))
 
 
@@ -125,7 +125,7 @@ def shrink(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
     j = array._axis(axis)
     n = count(by)
     first = is_start(side)
-    with array._growth:
+    with array._writers.growth:
         array._check("shrink")
         if n > array.shape[j]:
             raise ArgumentError(
@@ -137,14 +137,14 @@ def shrink(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side:
 def reserve(array: Resizable, shape: SupportsIndex | Sequence[SupportsIndex]) -> None:
     """Make the grid large enough for a shape; see `ExtArray.reserve`."""
     new = check_shape(shape)
-    with array._growth:
+    with array._writers.growth:
         array._check("reserve room for")
         old = array.shape
         if len(new) != len(old):
             raise ShapeError(f"cannot reserve {new}: the array has {len(old)} axes")
         zeros = (0,) * len(old)
         room = tuple(map(max, new, old))
-        change = to_box(array._store.state, array.chunks, zeros, old, LIMIT, (zeros, room))
+        change = to_box(array._store.now.state, array.chunks, zeros, old, LIMIT, (zeros, room))
         carry_out(array, change, exactly=True)
 
 
@@ -166,7 +166,7 @@ def grow(
         Writes the new elements; none: they have the fill value.
     """
     if by:
-        change = along_axis(array._store.state, array.chunks, axis, by, at_start, LIMIT)
+        change = along_axis(array._store.now.state, array.chunks, axis, by, at_start, LIMIT)
         carry_out(array, change, fill)
 
 
@@ -304,10 +304,10 @@ def add_axis(
 ) -> None:
     """Add an axis of extent 1; see `ExtArray.add_axis`."""
     at, extent = as_int(position, "position"), as_int(chunk, "chunk")
-    with array._growth:
+    with array._writers.growth:
         array._check("add an axis to")
         check_free(array, "add an axis to")
-        if array._store.shared:
+        if array._store.now.others is not None:
             raise ArgumentError(
                 f"cannot add an axis to {array._name()} while writers share it; open it alone"
             )
@@ -336,23 +336,23 @@ def add_axis(
             )
         # All that may fail comes before the commit.
         places = places_of(chunks, array.order) if old else None
-        shape, offset = _inserted(array.shape, at, 1), _inserted(store.offset, at, 0)
+        shape, offset = _inserted(array.shape, at, 1), _inserted(store.now.state.offset, at, 0)
         if new > old and old:
             array._verify_all()  # its sum is made anew, of more elements
         try:
             if new > old:
                 store.reserve(old, new)
-                if store.region is not array._region:
+                if store.now.region is not array._region:
                     attach_store(array)
-            if store.sums is not None:
+            if store.now.sums is not None:
                 array._flush()  # the sums go with the chunks
             store.add_axis(chunks, axial, shape, offset, attrs)
         finally:
-            if store.header.chunks == chunks:  # also where it was interrupted when all was done
+            if store.now.header.chunks == chunks:  # also where it was interrupted when all was done
                 take_layout(array, axial, places)
-                if store.sums is not None:
+                if store.now.sums is not None:
                     attach_store(array)
-                    if new > old or store.sums.lost:
+                    if new > old or store.now.sums.lost:
                         core: Any = array
                         note_written(core, np.arange(axial.size))
             elif new > old:
@@ -381,7 +381,7 @@ def _check_chunk(array: Widened, at: int, extent: int) -> None:
 
 def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
     """Return the attributes, with a name more in ``dims`` where the axes have names."""
-    values = with_new_axis(decode_attrs(array._store.attrs), array.dims, array.ndim, at)
+    values = with_new_axis(decode_attrs(array._store.now.attrs), array.dims, array.ndim, at)
     dims = () if array.ndim == 0 and name is not None else array.dims
     if dims is None:
         if name is None:

@@ -179,7 +179,7 @@ def _grid_now(
     if order not in ("address", "grid"):
         raise ArgumentError(f"order {order!r} is not possible; use 'address' or 'grid'")
     array._check()
-    return array.shape, array.chunks, array._store.offset
+    return array.shape, array.chunks, array._store.now.state.offset
 
 
 def _while_axes_stay(

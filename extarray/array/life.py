@@ -3,8 +3,6 @@
 Here is also what the compiled core asks of it meanwhile, as the one object of `Host`.
 """
 
-# ruff: noqa: D102 -- members of protocols
-
 from __future__ import annotations
 
 import atexit
@@ -22,7 +20,7 @@ from extarray._core._axial import Axial
 from extarray._core._history import claim
 from extarray._core._state import hold
 from extarray._core._transfers import note_shown
-from extarray.array.facts import Stored
+from extarray.array.facts import Stored, Writers
 from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
     ArgumentError,
@@ -127,11 +125,7 @@ class Living(Stored, Resizable, Protocol):
     def _serve(self, host: Host) -> None: ...
     def _asked(self, addresses: Iterable[int]) -> list[int]: ...
     def _know(self, addresses: NDArray[np.int64]) -> None: ...
-    # Where several processes have it open together, these are of all.
-    def _make_locks(self) -> None: ...
-    def _is_still(self) -> bool: ...
-    def _flush(self, last: bool = False) -> None: ...
-    def close(self) -> None: ...
+    def _flush(self, last: bool = False) -> None: ...  # of all ranks, where several have it open
 
 
 # -- beginnings ----------------------------------------------------------------------------------
@@ -168,10 +162,11 @@ def fresh_store(
     return store, axial
 
 
-def start(array: Any, store: FileStore | MemoryStore, axial: Axial) -> None:
-    """Put a new array on an open store."""
+def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Writers) -> None:
+    """Put a new array on an open store; its writers get along by a policy."""
     array._store = store
-    array._make_locks()
+    array._writers = writers
+    writers.serve(array)
     array._handle = uuid4().hex
     array._filling = False
     array._serve(_HOST)
@@ -186,8 +181,8 @@ def _inherit(array: Living) -> None:
 
     Where the array has files, it is open for reading.  If what counts cannot be told it is closed.
     """
-    still = array._is_still()
-    array._make_locks()
+    still = array._writers.is_still()
+    array._writers.make_locks()
     if not still or array.mode == "r":
         array._filling = False
     if array.closed:
@@ -210,13 +205,13 @@ def take_layout(array: Living, axial: Axial, places: NDArray[np.int64] | None = 
 
     `places` are those of the elements of a chunk, if they are known already.
     """
-    store = array._store
-    header = store.header
+    now = array._store.now
+    header = now.header
     if places is None and axial.size:
         places = places_of(header.chunks, header.order)
     claim(axial)
     array._setup(
-        axial, header.dtype, header.chunks, header.order, places, store.shape, store.offset
+        axial, header.dtype, header.chunks, header.order, places, now.state.shape, now.state.offset
     )
 
 
@@ -244,37 +239,37 @@ def place_elements(array: Living) -> None:
 
 def attach_store(array: Living) -> None:
     """Use the store's region, as the store may be used now."""
-    store = array._store
-    writable, sparse = store.mode == "r+", store.header.sparse
+    now = array._store.now
+    writable, sparse = now.mode == "r+", now.header.sparse
     array._attach(
-        store.region,
+        now.region,
         writable,
         sparse,
-        store.hollow,
-        store.is_durable,
-        store.sums,
-        store.users,
-        store.trust,
-        store.verify == "read",
+        now.hollow,
+        now.is_durable,
+        now.sums,
+        now.users,
+        now.trust,
+        now.verify == "read",
     )
 
 
 def watch_cuts(array: Living) -> None:
     """Watch the store's counter of cuts, if it has one."""
-    store = array._store
-    if store.cuts is not None:
-        fill = np.frombuffer(store.header.fill, array.dtype).reshape(())
-        array._watch(store.cuts, store.cuts_known, fill)
+    now = array._store.now
+    if now.cuts is not None:
+        fill = np.frombuffer(now.header.fill, array.dtype).reshape(())
+        array._watch(now.cuts, now.cuts_known, fill)
 
 
 def show_store(array: Living, axial: Axial) -> None:
     """Show the region and the bounds that the store has; other axial vectors: axes, too."""
-    store = array._store
-    if store.region is not array._region:
+    now = array._store.now
+    if now.region is not array._region:
         attach_store(array)
     if axial is array.axial:
-        array._set_bounds(store.shape, store.offset)
-        array._know_cuts(store.cuts_known, None)
+        array._set_bounds(now.state.shape, now.state.offset)
+        array._know_cuts(now.cuts_known, None)
         if axial.size and not array._has_places:
             place_elements(array)
     else:
@@ -343,7 +338,7 @@ class Host:
 
     def read_only(self, array: Stored, what: str) -> ReadOnlyError:
         """Return the error for what would change an array that is open for reading."""
-        if not array._store.is_forked:
+        if not array._store.now.is_forked:
             return ReadOnlyError(
                 f"cannot {what} {array._name()}: opened with mode 'r'; reopen with mode='r+'"
             )
@@ -355,7 +350,7 @@ class Host:
 
     def shares(self, array: Stored, value: Source) -> bool:
         """Tell whether an array that is read late has elements of this one."""
-        return getattr(value, "_origin", None) == array._store.header.uuid
+        return getattr(value, "_origin", None) == array._store.now.header.uuid
 
     def elements(self, value: Source) -> NDArray[Any]:
         """Return all elements of an array that is read late, verified."""
@@ -392,28 +387,28 @@ class Host:
         """Bring the elements that were written to the disk."""
         files = array._store.files
         if files is not None:
-            files.sync_elements()
+            files.commits.sync_elements()
 
     def look_at_cuts(self, array: Living) -> None:
         """Take up all cuts that were counted before this call."""
-        with array._growth:  # or a refresh comes in between
+        with array._writers.growth:  # or a refresh comes in between
             array._check()
-            number, inner = _files(array).inner_box(array.axial)
+            number, inner = _files(array).following.inner_box(array.axial)
             watch_cuts(array)  # another counter, perhaps
             array._know_cuts(number, inner)
 
     def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return which chunks do not fit their checksums; None where nobody can tell."""
-        return _files(array).unfit_chunks(addresses)
+        return _files(array).chunk_sums.unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
         """Give the fill value to those chunks that do not fit their checksums, and know all."""
         store = _files(array)
-        with store.healing:
+        with store.chunk_sums.healing:
             addresses = np.array(array._asked(addresses), np.int64)
-            wrong = store.unfit_chunks(addresses)
+            wrong = store.chunk_sums.unfit_chunks(addresses)
             for address in () if wrong is None else wrong:
-                store.empty_chunk(int(address))
+                store.chunk_sums.empty_chunk(int(address))
             array._know(addresses)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
@@ -452,16 +447,16 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
     """Take up what a writer has committed; see `ExtArray.refresh`."""
     if on_replaced not in ("raise", "reopen"):
         raise ArgumentError(f"on_replaced {on_replaced!r} is not possible; use 'raise' or 'reopen'")
-    with array._steady:
+    with array._writers.steady:
         array._check()
         files = array._store.files
-        axial = None if files is None else files.refresh(array.axial)
+        axial = None if files is None else files.following.refresh(array.axial)
         if axial is not None:
             show_store(array, axial)
         reopen = on_replaced == "reopen"
-        if files is None or files.mode != "r":
+        if files is None or files.now.mode != "r":
             return axial is not None
-        if (axial is None or reopen) and files.replaced:
+        if (axial is None or reopen) and files.following.replaced:
             if not reopen:
                 raise replaced_error(array)
             _become_successor(array)
@@ -473,7 +468,7 @@ def is_replaced(array: Living) -> bool:
     """Tell whether the files were replaced; see `ExtArray.replaced`."""
     array._check()
     files = array._store.files
-    return files is not None and files.replaced
+    return files is not None and files.following.replaced
 
 
 def replaced_error(array: Living) -> ReplacedError:
@@ -490,10 +485,9 @@ def replaced_error(array: Living) -> ReplacedError:
 def _become_successor(array: Any) -> None:
     """Be the array that has the path now, in place of the one whose files were replaced."""
     before = _files(array)
+    now = before.now
     try:
-        store, axial = _later.FileStore.open(
-            before.path, "r", 0, before.engine, "flush", before.verify
-        )
+        store, axial = _later.FileStore.open(now.path, "r", 0, now.engine, "flush", now.verify)
     except MissingError:
         raise replaced_error(array) from None
     array._store = store
@@ -509,7 +503,7 @@ def _become_successor(array: Any) -> None:
 
 def check_free(array: Living, what: str) -> None:
     """Raise in the midst of a commit of several arrays."""
-    if array._store.held is not None:
+    if array._store.now.held is not None:
         raise ArgumentError(
             f"cannot {what} {array._name()} inside a block of extarray.commit; do it behind"
         )
@@ -517,7 +511,7 @@ def check_free(array: Living, what: str) -> None:
 
 def flush(array: Living) -> None:
     """Bring everything to the disk; see `ExtArray.flush`."""
-    with array._commits:
+    with array._writers.commits:
         array._check()
         check_free(array, "flush")
         array._flush()
@@ -528,27 +522,25 @@ def flush_store(array: Living, last: bool) -> None:
     store = array._store.files
     if store is None:
         return
-    if (
-        store.sums is None
-        or not store.sums.in_doubt
-        or not store.sums.alone  # all that write bring them up to date together
-    ):
+    sums = store.now.sums
+    # Where several ranks write, they bring sums up to date together.
+    if sums is None or not sums.in_doubt or not sums.alone:
         store.flush()
         return
     core: Any = array
     note_shown(core, last)
-    quiet = store.renew_sums(core)
+    quiet = store.chunk_sums.renew_sums(core)
     store.flush()
-    store.sums.settle(core, quiet)
+    sums.settle(core, quiet)
 
 
 def close(array: Living) -> None:
     """Let go of the files and of the writer's lock; see `ExtArray.close`."""
-    with array._growth:
+    with array._writers.growth:
         check_free(array, "close")
-        sums = array._store.sums
+        sums = array._store.now.sums
         try:
-            if not array.closed and array._store.mode == "r+":
+            if not array.closed and array._store.now.mode == "r+":
                 with contextlib.suppress(OSError):
                     give_back_freed(array)
             if not array.closed and sums is not None and sums.in_doubt:
@@ -570,7 +562,7 @@ def _close_at_exit() -> None:
         for array in open_in_files():
             # Nothing waits for ranks, which may end for reasons of their own, nor for threads in
             # the midst of a change, which never come to its end.
-            if not hasattr(array, "comm") and array._is_still():
+            if not hasattr(array, "comm") and array._writers.is_still():
                 steps.callback(array.close)
                 steps.callback(array._store.warn_if_writer)  # before it
 

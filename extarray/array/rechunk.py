@@ -191,7 +191,7 @@ def rechunk(
             if array is not src:
                 opened.enter_context(array)
             # Nobody can grow what is about to be replaced.
-            stack.enter_context(array._growth)
+            stack.enter_context(array._writers.growth)
         else:
             array = _readable(src, stack)
         in_memory = path is None
@@ -249,7 +249,7 @@ def _work(
     passes = passes_between(
         source, shape, header.chunks, header.dtype, budget, in_memory, tables=tables
     )
-    growth, memory = _base(array)._store.growth, budget - sum(tables)
+    growth, memory = _base(array)._store.now.growth, budget - sum(tables)
     made, elements = Made(ExtArray), elements_of(source)
     return Transformation(
         made, source, elements, shape, header, attrs, passes, memory, progress, verify, growth
@@ -297,7 +297,7 @@ def _writable(src: Any) -> ExtArray:
             return src
         files = src._store.files
         assert files is not None
-        array = open_array(files.absolute, "r+")
+        array = open_array(files.now.absolute, "r+")
         src.close()
         return array
     return open_array(src, "r+")
@@ -318,7 +318,7 @@ def _wanted(
         array if axes is None else np.transpose(array, _permutation(axes, array.ndim, array.dims))
     )
     kind = source.dtype if dtype is None else check_dtype(dtype)
-    old = base._store.header
+    old = base._store.now.header
     extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
     header = replace(
         old,
@@ -357,19 +357,19 @@ def _record(
 
 def _has_done(array: ExtArray, work: Transformation) -> bool:
     """Tell whether an array in its place was made by work with the same arguments."""
-    return array._store.header.work[16:] == work.header.work[16:]
+    return array._store.now.header.work[16:] == work.header.work[16:]
 
 
 def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
     """Return the attributes, with the labels of what the source shows."""
-    with base._steady:
+    with base._writers.steady:
         taken = (
             [Taken(None, j) for j in range(base.ndim)]
             if isinstance(source, ExtArray)
             else list(map(_taken, source._factors, base.shape))
         )
         names, new_names = axis_names(base.dims, base.ndim), axis_names(source.dims, source.ndim)
-        values = decode_attrs(base._store.attrs)
+        values = decode_attrs(base._store.now.attrs)
         return attrs_of_copy(values, names, base.origin, taken, new_names)
 
 

@@ -29,14 +29,15 @@ from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
     from extarray._core._mapping import Region
+    from extarray.array.facts import Writers
     from extarray.grid.bounds import Index
+    from extarray.storage.store import Store
 
     Box = tuple[Index, Index]
     Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # the last is not one of a run
@@ -64,11 +65,12 @@ MANY = 1 << 16
 class Resizable(Protocol):
     """An array whose bounds move, as far as that concerns its store and its core."""
 
-    _store: Any
     _filling: bool
 
+    _writers: Writers
+
     @property
-    def _growth(self) -> AbstractContextManager[Any]: ...
+    def _store(self) -> Store: ...
     @property
     def axial(self) -> Axial: ...  # noqa: D102
     @property
@@ -187,7 +189,8 @@ def carry_out(
     if array._filling:  # by what reads the data that are being appended
         raise filling_error(array)
     store, axial = array._store, array.axial
-    was_unclean = store.unclean
+    now = store.now
+    was_unclean = now.unclean
     mark = mark_of(axial) if change.steps else None
     old = size = array._grid_bytes
     is_append = False
@@ -198,19 +201,19 @@ def carry_out(
             renew(array, change, clean=fill is None)
         if fill is not None:
             is_append = True
-            if store.files is not None:
-                store.files.begin_append()
-            store.unclean = array._filling = True
+            if store.commits is not None:
+                store.commits.begin_append()
+            now.unclean = array._filling = True
             fill()
-        store.unclean = change.cuts or (was_unclean and not change.fills)
+        now.unclean = change.cuts or (was_unclean and not change.fills)
         store.commit(change.after, axial, size, change.cuts)
         _publish(array, change)
     except BaseException:
-        state, after = store.state, change.after
+        state, after = now.state, change.after
         if (state.shape, state.offset, state.grid) == (after.shape, after.offset, axial.grid):
             _publish(array, change)  # interrupted when all was done
         else:
-            store.unclean = was_unclean or is_append
+            now.unclean = was_unclean or is_append
             if mark is not None:
                 _take_back_room(array, mark, old)
         raise
@@ -225,7 +228,7 @@ def carry_out(
 def _publish(array: Resizable, change: Change) -> None:
     """Show new bounds, which count: nobody takes up what they cut off from now on."""
     if change.cuts:
-        array._store.users.turn()
+        array._store.now.users.turn()
     array._set_bounds(change.after.shape, change.after.offset)
 
 
@@ -240,6 +243,7 @@ def _make_room(
     Returns the change as it is then, and the bytes of the grid.
     """
     store, size = array._store, array.chunk_bytes
+    now = store.now
     new = math.prod(change.after.grid) * size
     if new >= LIMIT:
         raise LimitError(
@@ -249,18 +253,18 @@ def _make_room(
     if new and not old:
         array._place_elements()
     ahead = None
-    if not exactly and store.growth != EXACT:
+    if not exactly and now.growth != EXACT:
         ahead = _make_room_ahead(array, change, mark, old)
     if ahead is None:
         _take(array, change, old, new)
-    if store.region is not array._region:
+    if now.region is not array._region:
         array._attach_store()
     return (change, new) if ahead is None else (ahead, array._grid_bytes)
 
 
 def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> Change | None:
     """Grow the grid as the policy says, if there is room for that; returns the change then."""
-    ahead = change.ahead(decode_policy(array._store.growth), LIMIT)
+    ahead = change.ahead(decode_policy(array._store.now.growth), LIMIT)
     if ahead is None or (new := math.prod(ahead.after.grid) * array.chunk_bytes) >= LIMIT:
         return None
     try:
@@ -276,10 +280,11 @@ def _take(array: Resizable, change: Change, old: int, new: int) -> None:
     grow_by(array.axial, change.steps)
     if new > old:
         store, runs = array._store, None
-        if store.unclean:
+        now = store.now
+        if now.unclean:
             runs = _runs_needed(array, change, (new - old) // array.chunk_bytes)
         store.reserve(old, new, runs)
-        if runs is not None and store.sums is not None and any(store.header.fill):
+        if runs is not None and now.sums is not None and any(now.header.fill):
             _note_bytes(array, old, new)  # some are holes, which hold no fill value
 
 
@@ -314,7 +319,7 @@ def _runs_needed(
 
 def _grows_by_holes(array: Resizable) -> bool:
     """Tell whether new chunks need nothing: there may be far more than anybody could go through."""
-    header = array._store.header
+    header = array._store.now.header
     return header.sparse and not any(header.fill)
 
 
@@ -332,14 +337,15 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
         The new parts are to have the fill value.
     """
     store = array._store
-    held = store.held
+    now = store.now
+    held = now.held
     if held is not None and not held.cut.isdisjoint(change.sides(outwards=True)):
         raise ArgumentError(
             f"cannot grow {array._name()} where this block of extarray.commit has cut it: what was "
             "cut off is needed until the end of the block; grow behind it"
         )
-    if store.files is not None:
-        store.files.begin_renewal()
+    if store.commits is not None:
+        store.commits.begin_renewal()
     array._forget_touched()
     parts = list(change.old_chunks_of_new_parts())
     if not parts:
@@ -352,13 +358,13 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
         boxes = outside(*change.chunks_of(start, stop), *known)
         if _grows_by_holes(array):
             # Between may lie what the block has cut off, and what other writers append.
-            far = not store.shared and (held is None or not held.cut)
+            far = now.others is None and (held is None or not held.cut)
             pieces = _addresses_around(array, boxes, known, far)
         else:
             pieces = _addresses(array, boxes)
         for run in _in_bytes(array, pieces):
-            store.keep(*run)
-            if clean and needs_none and store.sums is not None:
+            now.keep(*run)
+            if clean and needs_none and now.sums is not None:
                 _note_bytes(array, *run)
             store.renew(*run, clean and needs_none)
         if clean:
@@ -371,12 +377,12 @@ def renew(array: Resizable, change: Change, clean: bool) -> None:
 
 def _give_back(array: Resizable, change: Change) -> None:
     """Let the store give back what a change has cut off, or leave that to its last writer."""
-    store = array._store
-    if store.shared:  # writers that do not know of the cut may store to these chunks
-        array._forget_touched()
-        store.note_seen()
-    else:
+    others = array._store.now.others
+    if others is None:
         give_back_chunks(array, change)
+    else:  # writers that do not know of the cut may store to these chunks
+        array._forget_touched()
+        others.note_seen()
 
 
 def give_back_chunks(array: Resizable, change: Change) -> None:
@@ -388,21 +394,22 @@ def give_back_chunks(array: Resizable, change: Change) -> None:
     change : Change
     """
     store = array._store
-    if store.held is not None:
-        store.held.cut |= change.sides(outwards=False)
+    now = store.now
+    if now.held is not None:
+        now.held.cut |= change.sides(outwards=False)
     needed = change.chunks_needed
     boxes = list(change.chunks_cut())
     if boxes:
-        if store.files is not None:
-            store.files.settle()
+        if store.commits is not None:
+            store.commits.settle()
         array._forget_touched()
         start = stop = 0
         for run in _in_bytes(array, _addresses_with_pages(array, boxes, needed)):
             if not start <= run[0] <= run[1] <= stop:  # or it was around the one before
                 start, stop = _with_unneeded(array, *run, needed)
-                if store.sums is not None:
+                if now.sums is not None:
                     _note_bytes(array, start, stop)
-                store.give_back(start, stop)
+                now.give_back(start, stop)
         give_back_freed(array)
 
 
@@ -462,11 +469,12 @@ def _addresses_with_pages(array: Resizable, boxes: Iterable[Box], needed: Box) -
 def give_back_freed(array: Resizable) -> None:
     """Let the store give back what was cut off and nobody uses any more."""
     store = array._store
-    if store.freed.ready:
-        if store.files is not None:
-            store.files.begin_cut()
-        runs = store.freed.take()
-        if store.sums is not None:  # what was noted before may have been flushed since
+    now = store.now
+    if now.freed.ready:
+        if store.commits is not None:
+            store.commits.begin_cut()
+        runs = now.freed.take()
+        if now.sums is not None:  # what was noted before may have been flushed since
             for run in runs:
                 _note_bytes(array, *run)
         store.punch(runs)
@@ -479,7 +487,7 @@ def _with_unneeded(array: Resizable, start: int, stop: int, needed: Box) -> tupl
     hole in which one was written.  So the last chunk that is cut off of a piece of them gives
     back all of it.
     """
-    size, piece = array.chunk_bytes, array._store.given_back_together
+    size, piece = array.chunk_bytes, array._store.now.given_back_together
     low = max(start - start % piece, start - LOOKED_AT * size)
     high = min(stop + -stop % piece, stop + LOOKED_AT * size, array.axial.size * size)
     # Mostly something is needed near by, or nothing at all.
@@ -519,9 +527,9 @@ def _note_bytes(array: Resizable, start: int, stop: int) -> None:
     """Note as written the chunks in which bytes start ... stop - 1 of the file lie."""
     first, last = start // array.chunk_bytes, -(-stop // array.chunk_bytes)
     core: Any = array
-    sums = array._store.sums
+    sums = array._store.now.sums
     assert sums is not None
-    if not any(array._store.header.fill):  # beyond the table are holes: their sums stay right
+    if not any(array._store.now.header.fill):  # beyond the table are holes: their sums stay right
         last = min(last, sums.reach)
     for low in range(first, last, MANY):
         note_written(core, np.arange(low, min(last, low + MANY)))
@@ -538,8 +546,8 @@ def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:
     """Give the fill value back to a box of allocated elements, which may be empty."""
     if not all(map(operator.lt, start, stop)):
         return
-    fill = np.frombuffer(array._store.header.fill, array.dtype).reshape(())
-    wanted = np.frombuffer(array._store.header.fill, np.uint8)
+    fill = np.frombuffer(array._store.now.header.fill, array.dtype).reshape(())
+    wanted = np.frombuffer(array._store.now.header.fill, np.uint8)
     extents = [high - low for low, high in zip(start, stop, strict=True)]
     limit = config.max_memory // 4
     for part in tiles(extents, array.chunks, array.itemsize, limit=limit, split=False):
@@ -550,7 +558,7 @@ def _restore_fill(array: Resizable, start: Index, stop: Index) -> None:
         differ = (found != wanted).any(axis=1).reshape(block.shape)
         if not differ.any():
             continue
-        if not array._store.header.sparse:
+        if not array._store.now.header.sparse:
             array._write_box(low, high, fill)
             continue
         # Elements that differ have disk space; holes around them may have none left.

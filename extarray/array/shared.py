@@ -1,13 +1,14 @@
-"""One of several writers of an array."""
+"""The policy of several writers of an array, as one of them follows it."""
 
 from __future__ import annotations
 
 import contextlib
 import operator
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
-from extarray.array.array import ExtArray
+from extarray.array import life
 from extarray.array.growth import as_source, length_of, write_values
 from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
@@ -23,20 +24,18 @@ from extarray.format.constants import LIMIT
 from extarray.format.writers import WriterKind
 from extarray.grid.bounds import Bounds, to_box
 from extarray.grid.tiles import tiles
-from extarray.storage.shared_store import SharedFileStore
+from extarray.storage.sharing import Sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from pathlib import Path
-    from typing import Self
 
     from numpy.typing import ArrayLike
 
     from extarray.array.resizing import Side
     from extarray.grid.bounds import Index
 
-__all__ = ["SharedArray"]
+__all__ = ["Shared"]
 
 
 class _Appending(threading.local):
@@ -48,60 +47,42 @@ class _Appending(threading.local):
 _appending = _Appending()
 
 
-class SharedArray(ExtArray):
-    """An array in files that other writers have open, too.
+class Shared:
+    """The policy of an array in files that other writers have open, too.
 
-    Made by `extarray.open` with ``share=True``.
+    Each change is a step of this writer, on the newest state, while the others wait; but the
+    elements of an append are written between two steps.
     """
 
-    __slots__ = ("_inside", "_turn")
+    def __init__(self) -> None:
+        self.of_files = self._others = Sharing()
+        self._array: Callable[[], Any] = lambda: None
+        self.make_locks()
 
-    _store: SharedFileStore
-    _turn: threading.RLock  # one thread of the process at a time changes bounds or attributes
-    _inside: bool  # it is in a step
+    def serve(self, array: Any) -> None:
+        """Be the policy of an array, which keeps it alive."""
+        self._array = weakref.ref(array)
 
-    @classmethod
-    def _plain_kind(cls) -> type[ExtArray]:  # type: ignore[override]
-        return ExtArray
+    def make_locks(self) -> None:
+        """Make fresh locks: in a forked child, a thread of the parent may have held them."""
+        self._turn = threading.RLock()  # one thread at a time changes bounds or attributes
+        self._inside = False  # it is in a step
+        self.steady = self._others.steady
 
-    @classmethod
-    def _open(
-        cls,
-        path: Path,
-        mode: str,
-        timeout: float | None,
-        engine: str,
-        durability: str = "flush",
-        verify: str | None = None,  # of what has no checksums
-    ) -> Self:
-        store, axial = SharedFileStore.open(path, mode, timeout, engine, "flush")
-        store.is_durable = durability == "commit"
-        self = cls._from_store(store, axial)
-        if store.is_durable:
-            # What is built on must not be less durable than what is built.
-            try:
-                self.flush()
-            except BaseException:
-                self.close()
-                raise
-        return self
-
-    def _make_locks(self) -> None:
-        self._inside = False
-        self._turn = threading.RLock()
-        self._steady = self._store.steady
-
-    def _is_still(self) -> bool:
-        return self._turn.acquire(blocking=False) and super()._is_still()
+    def is_still(self) -> bool:
+        """Tell whether no other thread holds a lock of the array, and take them."""
+        return self._turn.acquire(blocking=False) and self.steady.acquire(blocking=False)
 
     # -- steps -------------------------------------------------------------------------------
 
     @property
-    def _growth(self) -> AbstractContextManager[Any]:  # type: ignore[override]
+    def growth(self) -> AbstractContextManager[Any]:
+        """A step that changes the bounds: not before all appends that others have begun."""
         return self._step(alone=True)
 
     @property
-    def _commits(self) -> AbstractContextManager[Any]:  # type: ignore[override]
+    def commits(self) -> AbstractContextManager[Any]:
+        """A step that leaves the bounds."""
         return self._step(alone=False)
 
     def _step(self, alone: bool) -> AbstractContextManager[Any]:
@@ -109,266 +90,254 @@ class SharedArray(ExtArray):
 
         If `alone`, not before all appends that others have begun are committed.
         """
-        return self._steady if self.mode == "r" else self._as_writer(alone)  # a forked child
+        array = self._array()
+        return self.steady if array.mode == "r" else self._as_writer(array, alone)  # forked child
 
     @contextlib.contextmanager
-    def _as_writer(self, alone: bool) -> Iterator[None]:
+    def _as_writer(self, array: Any, alone: bool) -> Iterator[None]:
         with self._turn:
             if self._inside:
                 # By what reads the data that are being appended, or a signal's handler.
-                if not self._store.is_committing() and not self.closed:
+                if not self._others.is_committing() and not array.closed:
                     raise ArgumentError(
-                        f"cannot commit to {self._name()} in the midst of an append to it, which "
+                        f"cannot commit to {array._name()} in the midst of an append to it, which "
                         "other writers share"
                     )
                 yield
                 return
             try:
                 self._inside = True
-                if not self.closed:
-                    self._lock()
-                    if alone and self._store.queue:
-                        self._wait()
+                if not array.closed:
+                    self._lock(array)
+                    if alone and self._others.queue:
+                        self._wait(array)
                 yield
-                self._conclude()
+                self._conclude(array)
                 self._leave()
             except BaseException:
                 # Again, if these two were interrupted: nothing may be left that others wait for.
                 try:
-                    self._conclude()
+                    self._conclude(array)
                 finally:
                     self._leave()
                 raise
 
-    def _conclude(self) -> None:
+    def _conclude(self, array: Any) -> None:
         """See to what a step has left."""
-        if self._store.ticket:
-            self._give_up()
-        if self._store.is_committing():
+        if self._others.ticket:
+            self._give_up(array)
+        if self._others.is_committing():
             with contextlib.suppress(OSError):  # a later step does it
-                self._give_back_all()
+                self._give_back_all(array)
 
     def _leave(self) -> None:
         """End a step."""
         self._inside = False
-        if self._store.is_committing():
-            self._store.end_commit()
+        if self._others.is_committing():
+            self._others.end_commit()
 
-    def _give_up(self) -> None:
+    def _give_up(self, array: Any) -> None:
         """End a turn that has come to nothing, and see to what it has left."""
-        self._store.give_up()
+        self._others.give_up()
         with contextlib.suppress(ExtArrayError):  # or else the next writer does
-            if self._store.is_committing():
-                self._take_up()
+            if self._others.is_committing():
+                self._take_up(array)
             else:
-                self._lock()
+                self._lock(array)
 
-    def _lock(self) -> None:
+    def _lock(self, array: Any) -> None:
         """Take the lock of commits, and take up what others have committed."""
-        self._check()
-        self._store.begin_commit()
-        self._take_up()
+        array._check()
+        self._others.begin_commit()
+        self._take_up(array)
 
-    def _take_up(self) -> bool:
-        store = self._store
-        news = store.take_up(self.axial)
-        if news:
-            store.users.turn()
-            show_store(self, self.axial)
-            if store.unclean:
-                self._forget_touched()  # others may have cut off, and given back
-        store.note_seen()
-        return news
+    def _take_up(self, array: Any) -> bool:
+        is_new = self._others.take_up(array.axial)
+        if is_new:
+            now = array._store.now
+            now.users.turn()
+            show_store(array, array.axial)
+            if now.unclean:
+                array._forget_touched()  # others may have cut off, and given back
+        self._others.note_seen()
+        return is_new
 
-    def _wait(self) -> None:
+    def _wait(self, array: Any) -> None:
         """Wait for all whose turn comes before that of this writer, which begins now at last."""
-        store = self._store
-        if not store.ticket:
-            store.begin_turn(WriterKind.WAITS)
-        while ticket := store.ahead():
-            if self._origin in _appending.origins:
-                raise filling_error(self)  # this thread waits for itself
-            store.end_commit()
-            store.wait_turn(ticket)
-            self._lock()
+        others = self._others
+        if not others.ticket:
+            others.begin_turn(WriterKind.WAITS)
+        while ticket := others.ahead():
+            if array._origin in _appending.origins:
+                raise filling_error(array)  # this thread waits for itself
+            others.end_commit()
+            others.wait_turn(ticket)
+            self._lock(array)
 
     # -- appends -----------------------------------------------------------------------------
 
-    def append(self, data: ArrayLike, axis: SupportsIndex | str = 0, side: Side = "end") -> None:
+    def append(self, array: Any, data: ArrayLike, axis: SupportsIndex | str, side: Side) -> None:
         """Grow an axis by data; other writers may append at the same time.
 
-        Parameters, errors and examples are those of `ExtArray.append`.
-
-        Notes
-        -----
         Each append has a place from when it begins, behind those that began before; all write at
         the same time, without a lock.  They are committed in this order, each whole.  Where one
         fails, or its writer dies, those behind it close the gap.
         """
-        j = self._axis(axis)
+        j = array._axis(axis)
         at_start = is_start(side)
-        values = as_source(data, self.dtype, lambda: self.fill_value)
-        with self._commits:
-            self._check("append to")
+        values = as_source(data, array.dtype, lambda: array.fill_value)
+        with self.commits:
+            array._check("append to")
             beside = WriterKind.APPENDS, j, at_start
-            if any((w.kind, w.axis, w.at_start) != beside for w in self._store.queue):
-                self._wait()
-            by = length_of(self, values, j)
+            if any((w.kind, w.axis, w.at_start) != beside for w in self._others.queue):
+                self._wait(array)
+            by = length_of(array, values, j)
             if by:
-                first = self._begin_append(j, at_start, by)
-                self._store.end_commit()
-                self._fill_place(j, first, by, values)
-                self._lock()
-                self._wait()
-                self._end_append(j, at_start, first, by)
+                first = self._begin_append(array, j, at_start, by)
+                self._others.end_commit()
+                self._fill_place(array, j, first, by, values)
+                self._lock(array)
+                self._wait(array)
+                self._end_append(array, j, at_start, first, by)
 
-    def _begin_append(self, axis: int, at_start: bool, by: int) -> int:
+    def _begin_append(self, array: Any, axis: int, at_start: bool, by: int) -> int:
         """Get a place for elements, and the grid and the space that it needs.
 
         Returns where the place begins, in elements from the start of the initial grid.
         """
-        store, shape = self._store, self.shape
+        now, shape = array._store.now, array.shape
         zeros = (0,) * len(shape)
-        before = [w for w in store.queue if w.kind == WriterKind.APPENDS]
-        first = self._next_place(axis, at_start, by)
+        before = [w for w in self._others.queue if w.kind == WriterKind.APPENDS]
+        first = self._next_place(array, axis, at_start, by)
         if before:
             first = min(w.start for w in before) - by if at_start else max(w.stop for w in before)
-        start, stop = self._box(axis, first, by)
+        start, stop = self._box(array, axis, first, by)
         low, high = (start, shape) if at_start else (zeros, stop)
-        if not self._grid_holds(start, stop):
-            room = to_box(store.state, self.chunks, zeros, shape, LIMIT, (low, high))
-            carry_out(self, room, exactly=True)
-        store.begin_append()
-        if store.unclean:
-            renew(self, to_box(store.state, self.chunks, low, high, LIMIT), clean=False)
-        store.begin_turn(
+        if not self._grid_holds(array, start, stop):
+            room = to_box(now.state, array.chunks, zeros, shape, LIMIT, (low, high))
+            carry_out(array, room, exactly=True)
+        array._store.commits.begin_append()
+        if now.unclean:
+            renew(array, to_box(now.state, array.chunks, low, high, LIMIT), clean=False)
+        self._others.begin_turn(
             WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
         )
         return first
 
-    def _next_place(self, axis: int, at_start: bool, by: int) -> int:
+    def _next_place(self, array: Any, axis: int, at_start: bool, by: int) -> int:
         """Return where a place beside the bounds begins."""
-        zero = -self.origin[axis]
-        return zero - by if at_start else zero + self.shape[axis]
+        zero: int = -array.origin[axis]
+        end: int = zero + array.shape[axis]
+        return zero - by if at_start else end
 
-    def _box(self, axis: int, first: int, by: int) -> tuple[Index, Index]:
+    def _box(self, array: Any, axis: int, first: int, by: int) -> tuple[Index, Index]:
         """A place as a box, in elements as they are counted now."""
-        shape = self.shape
-        at = first + self.origin[axis]
+        shape = array.shape
+        at = first + array.origin[axis]
         start = tuple(at if j == axis else 0 for j in range(len(shape)))
         return start, tuple(at + by if j == axis else n for j, n in enumerate(shape))
 
-    def _grid_holds(self, start: Index, stop: Index) -> bool:
+    def _grid_holds(self, array: Any, start: Index, stop: Index) -> bool:
         return all(
             a + b >= 0 and z + b <= g * c
             for a, z, b, g, c in zip(
-                start, stop, self._store.offset, self.grid, self.chunks, strict=True
+                start, stop, array._store.now.state.offset, array.grid, array.chunks, strict=True
             )
         )
 
-    def _fill_place(self, axis: int, first: int, by: int, values: Any) -> None:
+    def _fill_place(self, array: Any, axis: int, first: int, by: int, values: Any) -> None:
         """Write the elements of an append, while others commit theirs."""
-        with self._steady:  # other threads of this process must not move the bounds
+        with self.steady:  # other threads of this process must not move the bounds
             before = _appending.origins
             try:
-                self._filling = True
-                _appending.origins = (*before, self._origin)
-                write_values(self, values, *self._box(axis, first, by))
-                self._filling, _appending.origins = False, before
+                array._filling = True
+                _appending.origins = (*before, array._origin)
+                write_values(array, values, *self._box(array, axis, first, by))
+                array._filling, _appending.origins = False, before
             except BaseException:
-                self._filling, _appending.origins = False, before
+                array._filling, _appending.origins = False, before
                 raise
 
-    def _end_append(self, axis: int, at_start: bool, first: int, by: int) -> None:
+    def _end_append(self, array: Any, axis: int, at_start: bool, first: int, by: int) -> None:
         """Commit an append; all before it are committed, or are no more."""
-        store = self._store
-        place = self._next_place(axis, at_start, by)
+        store, now = array._store, array._store.now
+        place = self._next_place(array, axis, at_start, by)
         if place != first:
             # Nobody changes the bounds now, and no place that was given meets these two.
-            store.end_commit()
-            with self._steady:
-                self._move_place(axis, first, place, by)
-            self._lock()
-        start, stop = self._box(axis, place, by)
-        zeros, shape = (0,) * self.ndim, self.shape
+            self._others.end_commit()
+            with self.steady:
+                self._move_place(array, axis, first, place, by)
+            self._lock(array)
+        start, stop = self._box(array, axis, place, by)
+        zeros, shape = (0,) * array.ndim, array.shape
         low, high = (start, shape) if at_start else (zeros, stop)
-        change = to_box(store.state, self.chunks, low, high, LIMIT)
-        store.unclean = store.unclean and not change.fills
+        change = to_box(now.state, array.chunks, low, high, LIMIT)
+        now.unclean = now.unclean and not change.fills
         try:
-            store.commit(change.after, self.axial, store.state.data_bytes, False)
+            store.commit(change.after, array.axial, now.state.data_bytes, False)
         finally:
-            self._set_bounds(store.shape, store.offset)  # also if interrupted when all was done
-        store.end_turn()
+            # Also if it was interrupted when all was done.
+            array._set_bounds(now.state.shape, now.state.offset)
+        self._others.end_turn()
 
-    def _move_place(self, axis: int, first: int, place: int, by: int) -> None:
+    def _move_place(self, array: Any, axis: int, first: int, place: int, by: int) -> None:
         """Copy elements to a place nearer to the bounds, which may overlap the old one."""
-        start, _ = self._box(axis, first, by)
-        extents = [by if j == axis else n for j, n in enumerate(self.shape)]
+        start, _ = self._box(array, axis, first, by)
+        extents = [by if j == axis else n for j, n in enumerate(array.shape)]
         limit = config.max_memory // 4
-        parts = list(tiles(extents, self.chunks, self.itemsize, limit=limit, split=False))
+        parts = list(tiles(extents, array.chunks, array.itemsize, limit=limit, split=False))
         shift = place - first
         # Those that are nearest first: no part is overwritten before it was read.
         for part in parts if shift < 0 else reversed(parts):
             low = [n + s.start for n, s in zip(start, part, strict=True)]
             high = [n + s.stop for n, s in zip(start, part, strict=True)]
-            values = self._read_box(low, high)
+            values = array._read_box(low, high)
             low[axis] += shift
             high[axis] += shift
-            self._write_box(low, high, values)
+            array._write_box(low, high, values)
 
     # -- what was cut off --------------------------------------------------------------------
 
-    def _give_back_all(self) -> None:
+    def _give_back_all(self, array: Any) -> None:
         """Let the store give back all chunks that hold nothing of the bounds or of appends."""
-        store, zeros = self._store, (0,) * self.ndim
-        if not store.may_give_back or store.users.are_left(store.users.ended):
+        now, zeros = array._store.now, (0,) * array.ndim
+        if not self._others.may_give_back or now.users.are_left(now.users.ended):
             return
-        low = list(store.offset)
-        high = list(map(operator.add, store.offset, self.shape))
-        for writer in store.queue:
+        low = list(now.state.offset)
+        high = list(map(operator.add, now.state.offset, array.shape))
+        for writer in self._others.queue:
             if writer.kind == WriterKind.APPENDS:
-                shift = self.origin[writer.axis] + store.offset[writer.axis]
+                shift = array.origin[writer.axis] + now.state.offset[writer.axis]
                 low[writer.axis] = min(low[writer.axis], writer.start + shift)
                 high[writer.axis] = max(high[writer.axis], writer.stop + shift)
-        if store.unclean:  # or else the bounds have filled the grid since
-            whole = tuple(map(operator.mul, self.grid, self.chunks))
-            bounds = Bounds(whole, zeros, self.grid)
-            give_back_chunks(self, to_box(bounds, self.chunks, tuple(low), tuple(high), LIMIT))
-        store.note_given_back()
+        if now.unclean:  # or else the bounds have filled the grid since
+            whole = tuple(map(operator.mul, array.grid, array.chunks))
+            bounds = Bounds(whole, zeros, array.grid)
+            give_back_chunks(array, to_box(bounds, array.chunks, tuple(low), tuple(high), LIMIT))
+        self._others.note_given_back()
 
     # -- life --------------------------------------------------------------------------------
 
-    def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool:
-        """Take up what others have committed since.
-
-        Parameters
-        ----------
-        on_replaced : {"raise", "reopen"}
-            Of no effect: nobody replaces an array that has writers.
-
-        Returns
-        -------
-        bool
-            Whether anything was new.
-        """
-        with self._steady:
-            if self.closed or self.mode == "r":
-                return super().refresh(on_replaced)
-            if self._filling:
+    def refresh(self, array: Any, on_replaced: Literal["raise", "reopen"]) -> bool:
+        """Take up what others have committed since; nobody replaces an array that has writers."""
+        with self.steady:
+            if array.closed or array.mode == "r":
+                return life.refresh(array, on_replaced)
+            if array._filling:
                 return False  # by what reads the data that are being appended
-            with self._store.committing():
-                return self._take_up()
+            with self._others.committing():
+                return self._take_up(array)
 
-    def flush(self) -> None:
+    def flush(self, array: Any) -> None:
         """Bring everything to the disk, also what others have written."""
-        self._check()
-        self._store.flush_data()  # most of it, while others commit
-        super().flush()
+        array._check()
+        self._others.flush_data()  # most of it, while others commit
+        life.flush(array)
 
-    def close(self) -> None:
+    def close(self, array: Any) -> None:
         """Let go of the files and of the writer's locks."""
         with self._turn:
-            with contextlib.suppress(ExtArrayError), self._commits:
+            with contextlib.suppress(ExtArrayError), self.commits:
                 pass  # the last moment to give back what was cut off
-            with self._steady:
-                let_go(self)
+            with self.steady:
+                let_go(array)

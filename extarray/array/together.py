@@ -79,7 +79,7 @@ class Joined(Living, Protocol):
 
 def grow_by(array: Joined, axis: int, by: int, at_start: bool, fill: Callable[[], None]) -> None:
     """Grow one axis by what `fill` writes, when there is room and before it is committed."""
-    with array._growth:
+    with array._writers.growth:
         grow(array, axis, by, at_start, fill)
 
 
@@ -102,7 +102,7 @@ def show_state(array: Joined, axial: Axial) -> None:
 
 def take_room(array: Joined) -> None:
     """Use the room that another process has made for an append."""
-    if array._store.region is not array._region:
+    if array._store.now.region is not array._region:
         attach_store(array)
     if array.axial.size and not array._has_places:
         place_elements(array)

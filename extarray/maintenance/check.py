@@ -13,7 +13,7 @@ from extarray.maintenance.inspect import Survey
 from extarray.maintenance.repair import Repair
 from extarray.storage import lock
 from extarray.storage.filesystem import absolute_names, family, real_name, resolve_path
-from extarray.storage.orphans import remove_left_overs
+from extarray.storage.names import remove_left_overs
 from extarray.storage.report import Report
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def _notes(job: dict[str, Any], done: int, complete: bool) -> str:
 
 def has_notes(store: FileStore) -> bool:
     """Tell whether a pass has made an array."""
-    return _KEY in decode_attrs(store.attrs)
+    return _KEY in decode_attrs(store.now.attrs)
 
 
 class Journal:
@@ -48,7 +48,7 @@ class Journal:
         self._last = time.monotonic()
         # Of this work; with so many templates done; or with all of them done, on the disk, so that
         # what they came from may be gone.
-        notes = decode_attrs(store.attrs).get(_KEY, {})  # only this module uses the key
+        notes = decode_attrs(store.now.attrs).get(_KEY, {})  # only this module uses the key
         self.is_of_this = notes.get("job") == self._job
         self.done: int = notes["done"] if self.is_of_this else 0
         self.is_complete: bool = self.is_of_this and notes.get("complete", False)

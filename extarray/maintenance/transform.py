@@ -33,7 +33,7 @@ from extarray.maintenance.rechunk_pass import Pass, Task, check_memory, least_me
 from extarray.maintenance.rechunk_plan import MOST_PASSES, plan_passes
 from extarray.maintenance.workers import Crew
 from extarray.storage.filesystem import family, file_names
-from extarray.storage.orphans import remove_left_overs
+from extarray.storage.names import remove_left_overs
 from extarray.streaming.blocks import hold, lead_of, read_elements
 from extarray.streaming.mapped_pages import Passing
 
@@ -216,7 +216,7 @@ class Transformation:
         """Tell whether there is a pair of files at a path that this work makes."""
         try:
             with self.arrays.open(path, "r") as found:
-                return self.arrays.store(found).header.work == self.header.work != b""
+                return self.arrays.store(found).now.header.work == self.header.work != b""
         except (MissingError, FormatError):
             return False
 
@@ -299,8 +299,8 @@ class Transformation:
 
     def _has_made(self, store: FileStore) -> bool:
         """Tell whether a pass made an array: it has notes until it is complete."""
-        header = replace(store.header, uuid=self.header.uuid)
-        return has_notes(store) or (header, store.attrs) == (self.header, self.attrs)
+        header = replace(store.now.header, uuid=self.header.uuid)
+        return has_notes(store) or (header, store.now.attrs) == (self.header, self.attrs)
 
     def _left(self, paths: list[Path]) -> tuple[int, Any] | None:
         """Return what earlier work of the same kind left: the pass to go on with, and its array."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from extarray._core._history import mark_of, roll_back
 from extarray.array import life, together
-from extarray.array.array import ExtArray
+from extarray.array.array import Alone, ExtArray
 from extarray.array.growth import as_source, length_of
 from extarray.array.resizing import count, is_start
-from extarray.common.arguments import as_int
+from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, CastingError, FormatError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
@@ -108,10 +108,10 @@ class ParallelArray(ParallelIO):
         stage: int,
     ) -> ParallelArray:
         """Make the array of all ranks, given the store of each."""
-        if store.sums is not None:
-            store.sums.alone = False
+        if store.now.sums is not None:
+            store.now.sums.alone = False
         self = cls.__new__(cls)
-        life.start(self, store, axial)
+        life.start(self, store, axial, Alone())
         self.comm = agreement.comm
         self._adding = threading.Lock()
         self._agreement = agreement
@@ -156,7 +156,7 @@ class ParallelArray(ParallelIO):
         >>> a.extend(axis=1, by=4)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n = self._axis(axis), count(by)
+            j, n = as_axis(axis, self.ndim, self), count(by)
             is_start(side)
             self._check("extend")
             step.arguments = f"extend axis {j} by {n} at the {side}"
@@ -176,7 +176,7 @@ class ParallelArray(ParallelIO):
         >>> a.append(np.ones((2, 12)))  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, first = self._axis(axis), is_start(side)
+            j, first = as_axis(axis, self.ndim, self), is_start(side)
             values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")
             n = length_of(self, values, j)
@@ -223,7 +223,7 @@ class ParallelArray(ParallelIO):
         >>> a.append_zone(local, axis=0, by=8)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n, first = self._axis(axis), count(by), is_start(side)
+            j, n, first = as_axis(axis, self.ndim, self), count(by), is_start(side)
             self._check("append to")
             zones = self._zones_of_growth(j, n, first)
             ranges = zones.ranges(self.comm.rank)
@@ -274,7 +274,7 @@ class ParallelArray(ParallelIO):
         """
         with self._step_of_change() as step:
             new = check_shape(shape)
-            j = None if axis is None else self._axis(axis)
+            j = None if axis is None else as_axis(axis, self.ndim, self)
             self._check("resize")
             step.arguments = f"resize to {new}" + ("" if j is None else f" along axis {j}")
         self._change(lambda: ExtArray.resize(self, new, j))
@@ -292,7 +292,7 @@ class ParallelArray(ParallelIO):
         >>> a.shrink(axis=0, by=2)  # doctest: +SKIP
         """
         with self._step_of_change() as step:
-            j, n = self._axis(axis), count(by)
+            j, n = as_axis(axis, self.ndim, self), count(by)
             is_start(side)
             self._check("shrink")
             step.arguments = f"shrink axis {j} by {n} at the {side}"
@@ -371,14 +371,14 @@ class ParallelArray(ParallelIO):
                 )
             step.arguments = "refresh"
         store = self._pair
-        before, ndim = store.state.sequence, self.ndim
+        before, ndim = store.now.state.sequence, self.ndim
         self._change(lambda: ExtArray.refresh(self))
         if self.ndim != ndim:
             with self._agreement.step():
                 if self._replica is not None:
                     self._replica.watch_file()
                     life.watch_cuts(self)
-        return store.state.sequence != before
+        return store.now.state.sequence != before
 
     def flush(self) -> None:
         """Bring what all ranks have written to the disk; collective.
@@ -510,7 +510,7 @@ class ParallelArray(ParallelIO):
             self._follow(self._replica, fill)
             return
         store = self._pair
-        axial, attrs = self.axial, store.attrs
+        axial, attrs = self.axial, store.now.attrs
         self._known = axial.segments
         error = None
         try:
@@ -567,7 +567,7 @@ class ParallelArray(ParallelIO):
         def plan() -> Transfer:
             if self._replica is not None:
                 allocation.growth.replay(self.axial)
-                self._replica.cover(allocation.data_bytes)
+                self._replica.now.cover(allocation.data_bytes)
                 together.take_room(self)
             return fill()
 
@@ -580,13 +580,13 @@ def has_news(array: ParallelArray) -> bool:
     Only rank 0 looks.
     """
     store = array._pair
-    if array._replica is not None or store.mode != "r":
+    if array._replica is not None or store.now.mode != "r":
         return False
     try:
-        newest, pendings = store.parse(store.look())
+        newest, pendings = store.following.parse(store.following.look())
     except FormatError:  # in the midst of a commit; `refresh` reads again
         return True
-    return newest.sequence > store.state.sequence or bool(pendings)
+    return newest.sequence > store.now.state.sequence or bool(pendings)
 
 
 def resize_in_order(array: ParallelArray, shape: tuple[int, ...], order: Sequence[int]) -> None:

@@ -169,13 +169,13 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
                 store, axial = making.make(own)
                 pair = pair_of(store, axial)
                 if engine == "auto":
-                    through_mpi = through_mpi or is_remote(store._data)
+                    through_mpi = through_mpi or is_remote(store.now.data)
         pair, through_mpi = comm.bcast((pair, through_mpi))
         with agreement.step():
             if store is None:
                 store = replica = ReplicaStore(making.path, pair, own)
                 axial = replica.axial
-        file = store._data
+        file = store.now.data
         hints = {**default_hints(file), **hints}
         with agreement.step():
             if through_mpi:

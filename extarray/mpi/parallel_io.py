@@ -328,13 +328,13 @@ class ParallelIO(ZonedArray):
         MPI-IO knows nothing of holes that do not hold the fill value; the engine of this rank does.
         """
         transfer, store = plan(self._io), self._pair
-        cuts = store.cuts
-        if self._views is None or cuts is None or store.mode == "r+":
+        cuts = store.now.cuts
+        if self._views is None or cuts is None or store.now.mode == "r+":
             return transfer
 
         def finish() -> Any:
             result = transfer.finish()
-            return result if cuts.value == store.cuts_known else plan(OwnEngine(self)).finish()
+            return result if cuts.value == store.now.cuts_known else plan(OwnEngine(self)).finish()
 
         return replace(transfer, finish=finish)
 
@@ -353,7 +353,7 @@ class ParallelIO(ZonedArray):
             return self._carry_out(plan())
         self._check()
         result = self._transfer_together(what, verb, plan)
-        if what != "read" and self._pair.is_durable:
+        if what != "read" and self._pair.now.is_durable:
             self._sync_together()
         return result
 
@@ -408,19 +408,19 @@ class ParallelIO(ZonedArray):
                 self._own_views().transfer_alone(rounds, transfer.write)
                 rounds.finish()
         result = transfer.finish()
-        if transfer.write and self._pair.is_durable:
-            self._pair.sync_elements()
+        if transfer.write and self._pair.now.is_durable:
+            self._pair.commits.sync_elements()
         return result
 
     def _sync_together(self) -> None:
         """Bring to the disk what all ranks have written, on every host."""
-        if self._pair.mode == "r":
+        if self._pair.now.mode == "r":
             return
         failure = None if self._views is None else self._views.sync()
         with self._agreement.step():
             if failure is not None:
                 raise failure
-            self._pair.sync_elements()
+            self._pair.commits.sync_elements()
 
     # -- checksums ---------------------------------------------------------------------------
 
@@ -430,7 +430,7 @@ class ParallelIO(ZonedArray):
         What all ranks have written is on the disk.
         """
         store = self._pair
-        sums = store.sums
+        sums = store.now.sums
         with self._agreement.step() as step:
             step.numbers[0] = int(sums is not None and sums.in_doubt)
         in_doubt, quiet = step.numbers[0], None
@@ -440,7 +440,8 @@ class ParallelIO(ZonedArray):
             quiet = quiet_number(self)
             self._renew_together(store, sums)
         with self._agreement.step():
-            store.flush()
+            if self.comm.rank == 0:  # the others have nothing of the metadata
+                store.flush()
         if sums is not None and in_doubt:
             self._settle_together(sums, quiet)
 
@@ -449,7 +450,7 @@ class ParallelIO(ZonedArray):
 
         Each rank sums its own.  A chunk that several have written to is the same for all of them.
         """
-        first, n_chunks = 0, store.state.data_bytes // store.header.chunk_bytes
+        first, n_chunks = 0, store.now.state.data_bytes // store.now.header.chunk_bytes
         taken = []
         try:
             while True:
@@ -460,7 +461,7 @@ class ParallelIO(ZonedArray):
                     step.numbers[0] = len(addresses)
                     known = addresses[addresses < n_chunks]  # a growth may have failed
                     with family("cannot sum chunks of '{}'", self.path):
-                        found = known, sums.entries(store._data, known)
+                        found = known, sums.entries(store.now.data, known)
                 if not step.numbers[0]:
                     return
                 if len(addresses):
@@ -468,7 +469,7 @@ class ParallelIO(ZonedArray):
                 parts = self.comm.gather(found)
                 with self._agreement.step():
                     for part in parts or ():
-                        store.put_sums(*part)
+                        store.chunk_sums.put_sums(*part)
         except BaseException:
             for addresses in taken:
                 note_written(self, addresses)
@@ -497,7 +498,7 @@ class ParallelIO(ZonedArray):
 
     def _flush_last(self) -> None:
         """Bring checksums up to date, before the array is closed; what fails leaves doubt."""
-        if not self._pair.header.checksum or self._pair.mode != "r+":
+        if not self._pair.now.header.checksum or self._pair.now.mode != "r+":
             return
         with contextlib.suppress(ExtArrayError, OSError):
             with self._agreement.step():
@@ -508,7 +509,7 @@ class ParallelIO(ZonedArray):
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
         """Verify the chunks of a job where that is asked, and note those that it writes to."""
-        header = self._pair.header
+        header = self._pair.now.header
         if job is None or not header.checksum:
             yield
             return
@@ -529,10 +530,10 @@ class ParallelIO(ZonedArray):
             with self._opening:
                 if self._alone is None:
                     store = self._pair
-                    name, writable = f"{store.absolute}.xta", store.mode == "r+"
+                    name, writable = f"{store.now.absolute}.xta", store.now.mode == "r+"
                     views = FileViews(library().COMM_SELF, name, writable, self._hints)
                     try:
-                        views.check(store._data)
+                        views.check(store.now.data)
                     except BaseException:
                         views.close()
                         raise

@@ -263,7 +263,7 @@ def accumulate(array: Any, selection: Any, values: ArrayLike, alpha: Any) -> Non
         with (
             array._adding,
             family("cannot lock a part of '{}' to add to it", array.path),
-            holding(array._pair._data, *_span(array, ranges)),
+            holding(array._pair.now.data, *_span(array, ranges)),
         ):
             block = array.read(place, collective=False)
             block += added[part]
@@ -274,7 +274,9 @@ def _span(array: Any, ranges: list[range]) -> tuple[int, int]:
     """Return the first chunk of a box in the file, and the number of chunks up to its last."""
     chunks = [
         np.unique((np.array(some, np.int64) + offset) // chunk).tolist()
-        for some, offset, chunk in zip(ranges, array._pair.offset, array.chunks, strict=True)
+        for some, offset, chunk in zip(
+            ranges, array._pair.now.state.offset, array.chunks, strict=True
+        )
     ]
     addresses = array.axial.addresses(np.array([*itertools.product(*chunks)], np.int64))
     first, last = int(addresses.min()), int(addresses.max())

@@ -24,11 +24,12 @@ from extarray.storage.checksums import Sums
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import File, choose_engine, family, file_names, holes_take_space
 from extarray.storage.names import open_data
+from extarray.storage.pair import Pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Growth", "News", "Pair", "ReplicaStore", "growth_since", "news_since", "pair_of"]
+__all__ = ["Growth", "News", "OpenPair", "ReplicaStore", "growth_since", "news_since", "pair_of"]
 
 # Axes, sides and grids of segments.
 _Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
@@ -102,12 +103,13 @@ def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None)
     segments : int
         0: none, and no axes either.
     """
+    now = store.now
     return News(
-        encode_superblock(store.state),
+        encode_superblock(now.state),
         growth_since(axial, segments),
-        None if store.attrs == attrs else store.attrs,
-        None if segments else encode_header(store.header),
-        store.cuts_known,
+        None if now.attrs == attrs else now.attrs,
+        None if segments else encode_header(now.header),
+        now.cuts_known,
     )
 
 
@@ -157,7 +159,7 @@ class RankSums(Sums):
         self._file.close()
 
 
-class Pair(NamedTuple):
+class OpenPair(NamedTuple):
     """A pair of files that rank 0 has open, for those who open it after it.
 
     Attributes
@@ -186,17 +188,17 @@ class Pair(NamedTuple):
     news: News
 
 
-def pair_of(store: FileStore, axial: Axial) -> Pair:
+def pair_of(store: FileStore, axial: Axial) -> OpenPair:
     """Return the pair of files of a store."""
-    making = store._making
-    return Pair(
-        store.absolute,
-        store.mode,
-        store._data.stat().st_ino,
+    now, making = store.now, store.making
+    return OpenPair(
+        now.absolute,
+        now.mode,
+        now.data.stat().st_ino,
         None if making is None else making.fresh[1],
-        store.is_durable,
-        store.verify,
-        None if store.trust is None else LIMIT if store.mode == "r" else axial.size,
+        now.is_durable,
+        now.verify,
+        None if now.trust is None else LIMIT if now.mode == "r" else axial.size,
         news_since(store, axial, 0, None),
     )
 
@@ -208,44 +210,44 @@ class ReplicaStore(FileStore):
     ----------
     path : Path
         As the user gave it.
-    pair : Pair
+    opened : OpenPair
     engine : {"auto", "mmap", "pread"}
     """
 
     axial: Axial
 
-    def __init__(self, path: Path, pair: Pair, engine: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, opened: OpenPair, engine: str) -> None:
+        super().__init__(pair := Pair(path))
         self._rank_sums: RankSums | None = None
-        self._names = file_names(Path(pair.path))
-        self.mode = pair.mode
-        self.is_durable = pair.is_durable
-        self.attrs = "{}"
-        self.verify = pair.verify
-        self._take_header(pair.news)
-        writable = self.mode == "r+"
-        if pair.n_stored is not None:
-            self.trust = Trust(pair.n_stored)
-        if writable and self.header.checksum:
-            self.sums = self._rank_sums = RankSums(self._names[0], self.header)
+        pair.names = file_names(Path(opened.path))
+        pair.mode = opened.mode
+        pair.is_durable = opened.is_durable
+        pair.attrs = "{}"
+        pair.verify = opened.verify
+        self._take_header(opened.news)
+        writable = pair.mode == "r+"
+        if opened.n_stored is not None:
+            pair.trust = Trust(opened.n_stored)
+        if writable and pair.header.checksum:
+            pair.sums = self._rank_sums = RankSums(pair.names[0], pair.header)
         try:
             with family("cannot open '{}'", path):
                 flags = os.O_RDWR if writable else os.O_RDONLY
-                if pair.hidden is None:
-                    self._data = open_data(self._names, self.header.uuid, flags)
+                if opened.hidden is None:
+                    pair.data = open_data(pair.names, pair.header.uuid, flags)
                 else:
-                    self._data = File.open(pair.hidden, flags)
+                    pair.data = File.open(opened.hidden, flags)
             self.watch_file()
-            if self._data.stat().st_ino != pair.number:
+            if pair.data.stat().st_ino != opened.number:
                 raise PartnerError(
                     f"'{path}' was overwritten while it was opened, or is another file on this "
                     "host than on that of rank 0; open it again, from a place that all hosts share"
                 )
-            self.engine = choose_engine(engine, self._data, writable)
-            self.hollow = (self.header.sparse or not writable) and holes_take_space(self._data)
-            self._take_state(pair.news)
+            pair.engine = choose_engine(engine, pair.data, writable)
+            pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
+            self._take_state(opened.news)
         except BaseException:
-            self._close_files()
+            pair.close()
             raise
 
     def take(self, news: News) -> None:
@@ -264,11 +266,11 @@ class ReplicaStore(FileStore):
 
     def _take_header(self, news: News) -> None:
         assert news.header is not None
-        self.header = decode_header(news.header)
+        header = self.now.header = decode_header(news.header)
         if self._rank_sums is not None:
-            self._rank_sums.take(self.header)
+            self._rank_sums.take(header)
         growth = news.growth
-        self.axial = replay_log(Axial, *growth.columns(self.header.ndim), growth.grid)
+        self.axial = replay_log(Axial, *growth.columns(header.ndim), growth.grid)
 
     def watch_file(self) -> None:
         """Open what tells of cuts that a writer outside makes, and of checksums.
@@ -276,44 +278,37 @@ class ReplicaStore(FileStore):
         Of cuts where holes do not hold the fill value.  Anew where there are other axes: then the
         metadata are another file.
         """
-        if self.mode != "r" or not (any(self.header.fill) or self.trust is not None):
+        pair = self.now
+        if pair.mode != "r" or not (any(pair.header.fill) or pair.trust is not None):
             return
-        header = self.header
-        with family("cannot watch '{}'", self.path):
-            before, self._metadata = self._metadata, File.open(self._names[0], os.O_RDONLY)
+        header = pair.header
+        with family("cannot watch '{}'", pair.path):
+            before, pair.metadata = pair.metadata, File.open(pair.names[0], os.O_RDONLY)
             before.close()
-            self._read_header()
-            if self.header != header:
-                self.header = header
-                raise PartnerError(f"'{self.path}' was overwritten or has changed; open it again")
-            self._count_cuts(False)
+            pair.read_header()
+            if pair.header != header:
+                pair.header = header
+                raise PartnerError(f"'{pair.path}' was overwritten or has changed; open it again")
+            pair.watch_cuts()
 
     def _take_state(self, news: News) -> None:
-        state = decode_superblock(news.state, self.header.ndim)
+        pair = self.now
+        state = decode_superblock(news.state, pair.header.ndim)
         assert state is not None
-        self.state = state
-        self.unclean = state.unclean
-        self.cuts_known = news.cuts
+        pair.state = state
+        pair.unclean = state.unclean
+        pair.cuts_known = news.cuts
         if news.attrs is not None:
-            self.attrs = news.attrs
-        self.cover(state.data_bytes)
-
-    def cover(self, data_bytes: int) -> None:
-        """Map so many bytes of chunks, which rank 0 has made room for."""
-        if self.region is None or not self.region.holds(data_bytes):
-            writable, mapped = self.mode == "r+", self.engine == "mmap"
-            self.region = self._map(data_bytes, writable, mapped)
+            pair.attrs = news.attrs
+        self.now.cover(state.data_bytes)
 
     @property
     def metadata_bytes(self) -> int:
         """Bytes of ``.xmd``, as far as the last commit tells."""
-        return self.state.end
-
-    def flush(self) -> None:
-        """Do nothing: rank 0 brings the metadata to the disk."""
+        return self.now.state.end
 
     def close(self) -> None:
         """Close the files.  Rank 0 seals and unlocks."""
-        self._close_files()
+        self.now.close()
         if self._rank_sums is not None:
             self._rank_sums.close()

@@ -390,7 +390,7 @@ class ZonedArray(ExtArray):
         """Return the zones of the array."""
         distribution = self._distributed()
         low, n = (0,) * self.ndim, self.comm.size
-        return Zones(distribution, low, self.shape, self._pair.offset, self.chunks, n)
+        return Zones(distribution, low, self.shape, self._pair.now.state.offset, self.chunks, n)
 
     def _zones_of_growth(self, axis: int, by: int, at_start: bool) -> Zones:
         """Return the zones of what a growth adds, as elements are counted before it."""
@@ -398,7 +398,9 @@ class ZonedArray(ExtArray):
         low, high = [0] * self.ndim, list(self.shape)
         low[axis], high[axis] = (-by, 0) if at_start else (high[axis], high[axis] + by)
         distribution = Distribution(given.kind, given.block, None)
-        return Zones(distribution, low, high, self._pair.offset, self.chunks, self.comm.size)
+        return Zones(
+            distribution, low, high, self._pair.now.state.offset, self.chunks, self.comm.size
+        )
 
     def _first_distribution(self) -> Distribution | None:
         n = self.ndim

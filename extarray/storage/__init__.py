@@ -3,38 +3,37 @@
 From the top down; each module uses some of those below it, and none above:
 
 ``memory``
-    An array in memory: the store of arrays without files.
-``shared_store``
-    A pair of files that several writers share.
+    The store of an array in memory.
+``sharing``
+    The policy of several writers of a pair of files: their table, turns, and lock of commits.
 ``file_store``
-    A pair of files as the store of an array, from its making or opening to its end.
+    The store of an array in a pair of files, which holds the parts below; the policy of one
+    writer.
 ``new_axis``
     A new axis: in a fresh ``.xmd``, which takes the name of the present one.
 ``group_member``
     An array's share in a commit of several, on the disk.
 ``names``
-    The names of the two files: taken, found, changed, and given up.
-``orphans``
-    Files beside an array that interrupted work has left there.
+    The names of the two files: taken, found, changed, given up, and left over.
 ``report``
     The findings of a check of an array's files, and the report that lists them.
 ``space``
     Disk space of the chunks: what growth takes, and what cuts give back.
 ``commits``
-    A pair of files as its writer has it: commits, and what of them is on the disk.
+    The commits of a writer, and what of them is on the disk; checksums brought up to date.
 ``following``
-    A pair of files as a reader has it: a state, and how it takes up what a writer commits
-    later.
-``pending``
-    Runs of bytes that cuts have freed, and changes that wait for a commit of several
-    arrays.
-``checksums``
-    Checksums of chunks: their table in ``.xmd``, when they can be trusted, and chunks compared
-    with them.
+    How a pair of files takes up what a writer commits later.
 ``lock``
     The locks of writers: advisory, on the open file description of ``.xmd``.
 ``states``
     The state that counts, of those in a pair of files, whole or half-written; the growth log.
+``pair``
+    An open pair of files and its present state, which the parts of a store share.
+``store``
+    The store as the array knows it: the protocol `Store`, and its present.
+``checksums``
+    Checksums of chunks: their table in ``.xmd``, when they can be trusted, and chunks compared
+    with them.
 ``filesystem``
     The file system beneath a pair of files: names, whole writes, space, publication, and the
     choice of the engine.

@@ -6,11 +6,12 @@ superblock, which makes all of it count.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 from extarray._core._transfers import note_written, quiet_number, take_written
-from extarray.common.errors import TruncatedError, storage_error
+from extarray.common.errors import CorruptError, storage_error
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
     BEGUN_SLOT,
@@ -19,92 +20,93 @@ from extarray.format.constants import (
     SEAL_BYTES,
     SEAL_MAGIC,
     SECTOR,
+    SPARED_SLOTS,
 )
-from extarray.format.directory import BLOCK_BYTES, BlockKind, encode_entry, entry_offset
+from extarray.format.directory import (
+    BLOCK_BYTES,
+    DIRECTORY_BYTES,
+    BlockKind,
+    encode_entry,
+    entry_offset,
+)
 from extarray.format.fresh import Fresh, attrs_room
-from extarray.format.superblock import Superblock, encode_superblock, next_superblock
-from extarray.storage.checksums import SUMS_AT_ONCE, Comparison, Sums
-from extarray.storage.filesystem import family, sync_folders
-from extarray.storage.following import Follower
+from extarray.format.superblock import LAST_COMMIT, Superblock, encode_superblock, next_superblock
+from extarray.format.validity import regions_fit
+from extarray.storage.checksums import SUMS_AT_ONCE, Comparison
+from extarray.storage.filesystem import family
+from extarray.storage.pair import PASSED_ON
 from extarray.storage.states import append_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from extarray._core._array import ArrayCore
     from extarray._core._axial import Axial
-    from extarray._core._state import Trust
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
-    from extarray.storage.pending import Held
+    from extarray.storage.pair import Pair
+    from extarray.storage.states import StateReader
 
-__all__ = ["Committer"]
+__all__ = ["Committer", "SumKeeper"]
 
 
-class Committer(Follower):
-    """A pair of files, and the commits that its writer makes.
+class Committer:
+    """The commits that the writer of a pair of files makes.
 
     Parameters
     ----------
-    path : Path
+    pair : Pair
+    states : StateReader
 
     Attributes
     ----------
-    is_durable : bool
-        Changes are on the disk when a call returns.
-    sums : Sums or None
-        Checksums of the chunks, where a writer has to keep any.
-    trust : Trust or None
-        Which chunks are known to be right, where others can be verified.
-    verify : {"never", "write", "read"}
-        Before which operations they are verified.
-    healing : lock
-        Held by whoever gives damaged chunks the fill value.
-    held : Held or None
-        The changes that wait for a commit of several arrays.
+    may_be_sealed : bool
+        The seal may be in ``.xta``, whatever the state says.
+    unsettled : bool
+        A cut of the bounds may not be on the disk.
+    safe_bytes : int
+        Length of ``.xta`` that is on the disk, as far as this writer knows.
+    durable : dict
+        States by slot that a power cut cannot take away; their attributes must stay where they are.
+    blocks_end : int
+        Of the optional blocks: before it nothing is free.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.is_durable = False
-        self.sums: Sums | None = None
-        self.trust: Trust | None = None
-        self.verify = "never"
-        self.healing = threading.Lock()
-        self._comparison: tuple[object, Header, Comparison] | None = None
-        self.held: Held | None = None
-        self._new_entry = False  # names that this store has given may not be on the disk ...
-        self._found_entry = False  # ... and those that it has found
-        self._has_seal = False  # in .xta, whatever the state says
-        self._unsettled = False  # a cut of the bounds may not be on the disk
-        self._safe_bytes = 0  # length of .xta that is on the disk, as far as this store knows
-        # States that a power cut cannot take away; their attributes must stay where they are.
-        self._durable: dict[int, Superblock] = {}
+    def __init__(self, pair: Pair, states: StateReader) -> None:
+        self.pair = pair
+        self.states = states
+        self.may_be_sealed = False
+        self.unsettled = False
+        self.safe_bytes = 0
+        self.durable: dict[int, Superblock] = {}
+        self.blocks_end = 0
         self._rooms: set[tuple[int, int]] = set()  # for attributes: (offset, capacity)
-        self._blocks_end = 0  # of the optional blocks: before it nothing is free
 
     def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
         """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
-        state = self.state
-        end = self._free_from
-        known = self._extents
+        pair = self.pair
+        if cuts and pair.others is not None:
+            with family("cannot commit the new bounds of '{}'", pair.path):
+                pair.others.note_cut(pair.state.sequence + 1)
+        state = pair.state
+        end = self.free_from
+        known = pair.extents
         n_segments = axial.segments
         try:
-            if self.is_durable and self.held is None:
-                self._sync_data()
-            self._unsettled |= cuts and self.held is None
+            if pair.is_durable and pair.held is None:
+                self.sync_data()
+            self.unsettled |= cuts and pair.held is None
             if n_segments > state.n_segments:
-                self._extents, end = append_records(
-                    self._metadata, self.header, known, axial, state.n_segments, end
+                pair.extents, end = append_records(
+                    pair.metadata, pair.header, known, axial, state.n_segments, end
                 )
-            self._write_superblock(
+            self.write_superblock(
                 next_superblock(
                     state,
-                    self.unclean,
+                    pair.unclean,
                     n_segments,
                     data_bytes,
                     end,
@@ -114,57 +116,61 @@ class Committer(Follower):
                 )
             )
         except BaseException as error:
-            if self.state is state:
-                self._extents = known
+            if pair.state is state:
+                pair.extents = known
             if isinstance(error, OSError):
                 what = "cannot commit the new bounds of '{}'"
-                raise storage_error(error, what, self.path) from error
+                raise storage_error(error, what, pair.path) from error
             raise
-        if self.is_durable and self.held is None:
+        if pair.is_durable and pair.held is None:
             self._sync_commit("new bounds")
 
     def set_attrs(self, attrs: str) -> None:
         """Commit the attributes (a JSON text), or keep them for a commit of several arrays."""
-        if self.held is not None:
-            self.attrs = attrs
+        pair = self.pair
+        if pair.held is not None:
+            pair.attrs = attrs
             return
-        before = self.state
-        with family("cannot write the attributes of '{}'", self.path):
-            state = self._with_attrs(attrs)
+        before = pair.state
+        with family("cannot write the attributes of '{}'", pair.path):
+            state = self.with_attrs(attrs)
             try:
-                self._write_superblock(state)
+                self.write_superblock(state)
             finally:
-                if self.state is not before:
-                    self.attrs = attrs
-        if self.is_durable:
+                if pair.state is not before:
+                    pair.attrs = attrs
+        if pair.is_durable:
             self._sync_commit("attributes")
 
     def set_growth(self, growth: int) -> None:
         """Commit a growth policy."""
-        with family("cannot change the growth policy of '{}'", self.path):
-            self._write_superblock(
-                self.state._replace(
-                    sequence=self.state.sequence + 1, superseded=False, growth=growth
+        pair = self.pair
+        with family("cannot change the growth policy of '{}'", pair.path):
+            self.write_superblock(
+                pair.state._replace(
+                    sequence=pair.state.sequence + 1, superseded=False, growth=growth
                 )
             )
-        if self.is_durable and self.held is None:
+        if pair.is_durable and pair.held is None:
             self._sync_commit("growth policy")
 
-    def _with_attrs(self, attrs: str) -> Superblock:
+    def with_attrs(self, attrs: str) -> Superblock:
         """Write attributes to free room; return the next state, which has them."""
-        state, end = self.state, self._free_from
+        pair = self.pair
+        self._look_at_durable()
+        state, end = pair.state, self.free_from
         blob = attrs.encode()
         present = (state.attrs_offset, state.attrs_capacity)
         self._rooms |= {present, (state.spare_offset, state.spare_capacity)}
-        taken = {present[0], *(block.attrs_offset for block in self._durable.values())}
+        taken = {present[0], *(block.attrs_offset for block in self.durable.values())}
         rooms = [room for room in self._rooms if room[0] not in taken and room[1] >= len(blob)]
         if rooms:
             offset, capacity = min(rooms)
         else:
             offset, capacity = end, attrs_room(len(blob))
-            self._metadata.extend(offset, capacity)
+            pair.metadata.extend(offset, capacity)
             end += capacity
-        self._metadata.write(blob, offset)
+        pair.metadata.write(blob, offset)
         return state._replace(
             sequence=state.sequence + 1,
             attrs_offset=offset,
@@ -178,179 +184,280 @@ class Committer(Follower):
         )
 
     @property
-    def _free_from(self) -> int:
+    def free_from(self) -> int:
         """The offset from which ``.xmd`` has free space."""
-        return max(self.state.end, self._blocks_end)
+        return max(self.pair.state.end, self.blocks_end)
 
-    def _take(self, fresh: Fresh) -> None:
+    def take(self, fresh: Fresh) -> None:
         """Take over what a fresh ``.xmd`` says."""
-        image, self.header, self.state, self._extents = fresh
-        self._blocks_end = len(image)
+        pair = self.pair
+        image, pair.header, pair.state, pair.extents = fresh
+        self.blocks_end = len(image)
+        self._rooms = set()
 
-    def _have_block(self, kind: BlockKind) -> int:
+    def have_block(self, kind: BlockKind) -> int:
         """Return the offset of an optional block; make it, of zeros, where there is none."""
-        blocks = self._blocks()
+        pair = self.pair
+        blocks = pair.blocks()
         if kind in blocks:
             return blocks[kind]
-        at = -(-max(self._free_from, self._metadata.length) // SECTOR) * SECTOR
-        self._blocks_end = at + BLOCK_BYTES[kind]
-        self._metadata.extend(at, BLOCK_BYTES[kind])
+        at = -(-max(self.free_from, pair.metadata.length) // SECTOR) * SECTOR
+        self.blocks_end = at + BLOCK_BYTES[kind]
+        pair.metadata.extend(at, BLOCK_BYTES[kind])
         # On the disk before the directory tells of it, which takes no commit.
-        self._metadata.datasync()
-        entry = encode_entry(at, kind, self.header.uuid)
-        self._metadata.write(entry, entry_offset(self.header, kind))
+        pair.metadata.datasync()
+        entry = encode_entry(at, kind, pair.header.uuid)
+        pair.metadata.write(entry, entry_offset(pair.header, kind))
         return at
 
-    def _write_superblock(self, state: Superblock) -> None:
+    def write_superblock(self, state: Superblock) -> None:
         """Write the next commit, or keep it for one of several arrays."""
-        if self.held is not None:
-            self.state = state
+        pair = self.pair
+        if pair.held is not None:
+            pair.state = state
             return
-        offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
+        offset = pair.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
         data = encode_superblock(state)
-        before = self.state
+        before = pair.state
         try:
-            self.state = state
-            self._metadata.write(data, offset)
-        except OSError:
-            self.state = before
-            raise
-        except BaseException:  # an interrupt: before the write, or after it
-            self._metadata.write(data, offset)
+            pair.state = state
+            pair.metadata.write(data, offset)
+        except BaseException as error:
+            try:
+                if isinstance(error, OSError):
+                    pair.state = before
+                else:  # an interrupt: before the write, or after it
+                    pair.metadata.write(data, offset)
+            finally:
+                if pair.others is not None:  # they go by what is in the file
+                    with contextlib.suppress(OSError):
+                        found = pair.metadata.read(len(data), offset)
+                        pair.state = state if found == data else before
             raise
 
-    def _write_durable(self, slot: int, state: Superblock) -> None:
+    def write_durable(self, slot: int, state: Superblock) -> None:
         """Write a state where commits do not touch it.  The caller synchronizes."""
+        pair = self.pair
         state = state._replace(sealed=False, superseded=False)
-        self._durable[slot] = state  # first: its attributes must stay, come what may
-        self._metadata.write(encode_superblock(state), self.header.superblock_offset(slot))
+        self.durable[slot] = state  # first: its attributes must stay, come what may
+        pair.metadata.write(encode_superblock(state), pair.header.superblock_offset(slot))
 
-    def _older(self, slots: Sequence[int]) -> int:
+    def _look_at_durable(self) -> None:
+        """Take up the states that other writers have put where commits do not touch them."""
+        pair = self.pair
+        if pair.others is not None:
+            with family("cannot read '{}'", f"{pair.path}.xmd"):
+                self.durable = dict(self.states.superblocks(SPARED_SLOTS))
+
+    def older(self, slots: Sequence[int]) -> int:
         """Return the slot to write next, of those that commits do not touch."""
         return min(
-            slots, key=lambda slot: self._durable[slot].sequence if slot in self._durable else -1
+            slots, key=lambda slot: self.durable[slot].sequence if slot in self.durable else -1
         )
+
+    # -- a writer takes over -----------------------------------------------------------------------
+
+    def see_blocks(self) -> None:
+        """Find where the optional blocks are, which a state does not tell."""
+        pair = self.pair
+        places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]
+        if not regions_fit(pair.state, pair.header, pair.extents, others=places):
+            # Somebody made it up: writing there would do harm.
+            pair.metadata.write(bytes(DIRECTORY_BYTES), pair.header.directory_offset)
+            places = []
+        self.blocks_end = max((at + length for at, length in places), default=0)
+
+    def take_over(self, resolve: Callable[[], None]) -> None:
+        """Begin to write where the last writer ended, of its own accord or not.
+
+        `resolve` leaves no state pending, when all that are durable are known.
+        """
+        pair = self.pair
+        numbers, live = [pair.state.sequence], []
+        for slot, block in self.states.superblocks((*LIVE_SLOTS, *SPARED_SLOTS)):
+            numbers.append(block.sequence)
+            if slot in LIVE_SLOTS:
+                live.append(block.sequence)
+            else:
+                self.durable[slot] = block
+        # Of states, too, that are newer and not whole: they must never come back.
+        newest = max(numbers)
+        if newest > LAST_COMMIT:
+            raise CorruptError(
+                f"'{pair.path}.xmd' has commit {newest}, and no number for a next one; copy the "
+                "array into a fresh one"
+            )
+        resolve()
+        if live[:1] != [pair.state.sequence] or newest != pair.state.sequence:
+            for sequence in (newest + 1, newest + 2):
+                self.write_superblock(pair.state._replace(sequence=sequence, superseded=False))
+            pair.metadata.datasync()
 
     # -- growth begins, writing ends -------------------------------------------------------------
 
+    def settle(self) -> None:
+        """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
+
+        After a loss of power the state before it could be the newest; it must not lack elements.
+        """
+        pair = self.pair
+        others = pair.others
+        if others is not None:  # whoever has made it
+            self.unsettled = others.unsettled
+            self.safe_bytes = 0  # they may have lengthened the file
+        if self.unsettled:
+            with family("cannot commit the new bounds of '{}'", pair.path):
+                if pair.state.data_bytes > self.safe_bytes:  # or they would not fit the file
+                    self.sync_data()
+                self.sync_state()
+        if others is not None and others.unsettled:
+            others.note_settled()
+
+    def begin_renewal(self) -> None:
+        """Make ready to write to what a cut, or an append that failed, has left."""
+        self.pair.check_length()  # as in `begin_append`; a load through a mapping would not return
+        self.settle()
+
+    def begin_cut(self) -> None:
+        """Tell readers that chunks outside the bounds are about to become holes."""
+        pair = self.pair
+        # They know that by the number of cuts, where holes do not hold the fill value.
+        if any(pair.header.fill) and pair.held is None:
+            with family("cannot give back space of '{}'", pair.path):
+                number = (pair.read_cuts() + 1) % PASSED_ON
+                pair.write_count(number)
+                pair.cuts_known = number
+
     def begin_append(self) -> None:
         """Note in the files that a writer is at work, before it writes outside the bounds."""
-        self._check_length()  # what is written would lengthen the file again
-        self._begin_growth()
+        self.pair.check_length()  # what is written would lengthen the file again
+        self.begin_growth()
 
-    def _begin_growth(self) -> None:
+    def begin_growth(self) -> None:
         """Note in the files that a writer is at work, before there is room for more."""
-        if self.state.sealed or self._has_seal:
-            with family("cannot grow '{}'", self.path):
-                self._unseal()
+        pair = self.pair
+        if pair.state.sealed or self.may_be_sealed:
+            with family("cannot grow '{}'", pair.path):
+                # A writer beside this one may have died before the seal was gone, or after.
+                if pair.state.sealed or pair.others is None or self._is_sealed():
+                    self._unseal()
+
+    def _is_sealed(self) -> bool:
+        pair = self.pair
+        end = pair.data.read(SEAL_BYTES, pair.state.data_bytes)
+        return bytes(end) == SEAL_MAGIC + pair.header.uuid
 
     def _unseal(self) -> None:
         """Remove the uuid from the end of ``.xta``, where new chunks will stand.
 
         The metadata on the disk must say so first: after a power cut they would not fit.
         """
-        if self.sums is not None:
-            self.sums.doubt()  # after a power cut, new chunks may still have the seal
-        state = self.state
+        pair = self.pair
+        if pair.sums is not None:
+            pair.sums.doubt()  # after a power cut, new chunks may still have the seal
+        state = pair.state
         if state.sealed:
-            self._has_seal = True  # until it is gone: any of this may fail half way
+            self.may_be_sealed = True  # until it is gone: any of this may fail half way
             state = state._replace(sequence=state.sequence + 1, sealed=False, superseded=False)
-            self._write_superblock(state)
+            self.write_superblock(state)
         # Not in the place of a flush, which may be the last state whose data are on the disk.
-        self._write_durable(BEGUN_SLOT, state)
-        self._metadata.datasync()
-        if self._new_entry:
-            self._sync_names()
-        self._data.write(bytes(SEAL_BYTES), state.data_bytes)
-        self._has_seal = False
+        self.write_durable(BEGUN_SLOT, state)
+        pair.metadata.datasync()
+        if pair.names_given:
+            pair.sync_names()
+        pair.data.write(bytes(SEAL_BYTES), state.data_bytes)
+        self.may_be_sealed = pair.others is not None
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
         """Put the uuid at the end of ``.xta``: by it, readers tell which files belong together."""
-        self._check_length()
-        if not self.state.sealed:
-            end = self.state.data_bytes
-            self._data.truncate(end)  # what a failed growth may have left
-            self._data.write(SEAL_MAGIC + self.header.uuid, end)
-            state = self.state
-            if self.is_durable:
-                self._data.datasync()
-            self._write_superblock(
+        pair = self.pair
+        pair.check_length()
+        if not pair.state.sealed:
+            end = pair.state.data_bytes
+            pair.data.truncate(end)  # what a failed growth may have left
+            pair.data.write(SEAL_MAGIC + pair.header.uuid, end)
+            state = pair.state
+            if pair.is_durable:
+                pair.data.datasync()
+            self.write_superblock(
                 state._replace(
                     sequence=state.sequence + 1,
                     sealed=True,
-                    unclean=self.unclean,
+                    unclean=pair.unclean,
                     superseded=False,
                 )
             )
-            if self.is_durable:
-                self._metadata.datasync()
+            if pair.is_durable:
+                pair.metadata.datasync()
 
     # -- durability ------------------------------------------------------------------------------
 
-    @property
-    def durability(self) -> str:
-        """The durability: "flush" or "commit"."""
-        return "commit" if self.is_durable else "flush"
-
     def flush(self) -> None:
         """Bring data and metadata to the disk, in this order."""
-        if self.mode != "r+":
+        pair = self.pair
+        if pair.mode != "r+":
             return
-        with family("cannot flush '{}'", self.path):
-            self._sync_data()
-            self._sync_state()
+        with family("cannot flush '{}'", pair.path):
+            self.sync_data()
+            self.sync_state()
 
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
-        with family("cannot bring elements of '{}' to the disk", self.path):
-            self._sync_data()
+        with family("cannot bring elements of '{}' to the disk", self.pair.path):
+            self.sync_data()
 
-    def _check_length(self) -> None:
-        """Raise if another program has cut ``.xta`` off: what is gone must not read as zeros."""
-        size = self._data.length
-        least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
-        if size < least:
-            raise TruncatedError(
-                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
-                "has cut it off; restore it from a copy"
-            )
-
-    def _sync_data(self) -> None:
+    def sync_data(self) -> None:
         """Bring the data to the disk."""
-        self._check_length()
-        self._data.datasync()
-        self._safe_bytes = self.state.data_bytes
+        pair = self.pair
+        pair.check_length()
+        pair.data.datasync()
+        self.safe_bytes = pair.state.data_bytes
 
-    def _sync_state(self) -> None:
+    def sync_state(self) -> None:
         """Bring the metadata to the disk, and the names; the data are there already."""
+        pair = self.pair
+        self._look_at_durable()
         # To the older of two superblocks: the last flush counts until this one is done.
-        state = self.state if self.held is None else self.held.before[0]
-        flushed = [self._durable.get(slot) for slot in FLUSHED_SLOTS]
+        state = pair.state if pair.held is None else pair.held.before[0]
+        flushed = [self.durable.get(slot) for slot in FLUSHED_SLOTS]
         is_new = all(block is None or block.sequence != state.sequence for block in flushed)
-        slot = self._older(FLUSHED_SLOTS)
+        slot = self.older(FLUSHED_SLOTS)
         try:
             if is_new:
-                self._write_durable(slot, state)
-            self._metadata.datasync()
+                self.write_durable(slot, state)
+            pair.metadata.datasync()
         except BaseException:
             if is_new:  # the next one is written here again, and the other one stays
-                self._durable[slot] = state._replace(sequence=-1)
+                self.durable[slot] = state._replace(sequence=-1)
             raise
-        self._unsettled = False
-        self._sync_names()
+        self.unsettled = False
+        pair.sync_names()
 
     def _sync_commit(self, what: str) -> None:
         """Bring a commit to the disk."""
-        with family(f"the {what} of '{{}}' count, but may not be on the disk", self.path):
-            self._sync_state()
+        with family(f"the {what} of '{{}}' count, but may not be on the disk", self.pair.path):
+            self.sync_state()
 
-    def _sync_names(self) -> None:
-        """Bring the names of the files to the disk, where they may be new."""
-        if self._new_entry or self._found_entry:
-            sync_folders(self._names)
-            self._new_entry = self._found_entry = False
 
-    # -- checksums of chunks ---------------------------------------------------------------------
+class SumKeeper:
+    """The checksums of the chunks of a pair of files: brought up to date, and compared.
+
+    Parameters
+    ----------
+    pair : Pair
+    commits : Committer
+
+    Attributes
+    ----------
+    healing : lock
+        Held by whoever gives damaged chunks the fill value.
+    """
+
+    def __init__(self, pair: Pair, commits: Committer) -> None:
+        self.pair = pair
+        self.healing = threading.Lock()
+        self._commits = commits
+        self._comparison: tuple[object, Header, Comparison] | None = None
 
     def renew_sums(self, array: ArrayCore) -> int | None:
         """Write the checksums of the chunks that were written since the last time.
@@ -358,21 +465,22 @@ class Committer(Follower):
         Return what `Sums.settle` needs to tell whether more was written meanwhile; None where
         nobody can tell.
         """
-        assert self.sums is not None
+        pair = self.pair
+        assert pair.sums is not None
         quiet = quiet_number(array)
-        n_chunks = self.state.data_bytes // self.header.chunk_bytes
+        n_chunks = pair.state.data_bytes // pair.header.chunk_bytes
         first = 0
-        self._check_length()
-        with family("cannot write the checksums of '{}'", self.path):
+        pair.check_length()
+        with family("cannot write the checksums of '{}'", pair.path):
             while len(addresses := take_written(array, first, SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
                 try:
                     # A growth that failed may have written beyond.
                     known = addresses[addresses < n_chunks]
                     if known.size:
-                        state = self.state._replace(end=self._free_from)
-                        self.sums.make_room(int(known[-1]), state, self._write_superblock)
-                        self.sums.renew(self._data, known)
+                        state = pair.state._replace(end=self._commits.free_from)
+                        pair.sums.make_room(int(known[-1]), state, self._commits.write_superblock)
+                        pair.sums.renew(pair.data, known)
                 except BaseException:
                     note_written(array, addresses)
                     raise
@@ -380,37 +488,41 @@ class Committer(Follower):
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
         """Write what `Sums.entries` returned for chunks that exist, in rising order."""
-        assert self.sums is not None
+        pair = self.pair
+        assert pair.sums is not None
         if len(addresses):
-            with family("cannot write the checksums of '{}'", self.path):
-                self.sums.make_room(int(addresses[-1]), self.state, self._write_superblock)
-                self.sums.put(addresses, sums)
+            with family("cannot write the checksums of '{}'", pair.path):
+                pair.sums.make_room(int(addresses[-1]), pair.state, self._commits.write_superblock)
+                pair.sums.put(addresses, sums)
 
     def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return which chunks, given in rising order, do not fit their checksums.
 
         None where nobody can tell: checksums are in doubt, and were before this writer came.
         """
-        with family("cannot compare chunks of '{}' with their checksums", self.path):
+        pair = self.pair
+        with family("cannot compare chunks of '{}' with their checksums", pair.path):
             try:
                 return self._compared().surely_unfit(addresses)
             except OSError:
-                self._check_length()
+                pair.check_length()
                 raise
 
     def _compared(self) -> Comparison:
         """Return the comparison, kept because it has worked out the checksum of an empty chunk."""
-        metadata, header, sums, known = self._metadata, self.header, self.sums, self._comparison
+        pair = self.pair
+        metadata, header, sums, known = pair.metadata, pair.header, pair.sums, self._comparison
         if sums is not None and not sums.alone:  # others may have written since
             metadata, sums = sums.file, None
         key = metadata if sums is None else sums
         if known is None or known[0] is not key or known[1] is not header:
-            known = key, header, Comparison(metadata, self._data, header, None, sums)
+            known = key, header, Comparison(metadata, pair.data, header, None, sums)
             self._comparison = known
         return known[2]
 
     def empty_chunk(self, address: int) -> None:
         """Give a chunk the fill value."""
-        with family("cannot write to '{}'", self.path):
-            size = self.header.chunk_bytes
-            self._data.fill(self.header.fill, address * size, (address + 1) * size)
+        pair = self.pair
+        with family("cannot write to '{}'", pair.path):
+            size = pair.header.chunk_bytes
+            pair.data.fill(pair.header.fill, address * size, (address + 1) * size)

@@ -23,12 +23,15 @@ from extarray.format.directory import BlockKind, pending_offset
 from extarray.format.groups import Pending, decode_members, encode_members, encode_pending
 from extarray.format.superblock import NO_GROUP, Superblock, encode_superblock, superblock_bytes
 from extarray.storage.filesystem import family
-from extarray.storage.pending import Held
+from extarray.storage.store import Held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from extarray.storage.commits import Committer
+    from extarray.storage.pair import Pair
     from extarray.storage.space import Allocator
+    from extarray.storage.states import StateReader
 
 __all__ = ["GroupShare"]
 
@@ -38,52 +41,65 @@ class GroupShare:
 
     Parameters
     ----------
-    store : Allocator
-        The pair of files; ``store.held`` keeps what the share has to remember.
+    pair : Pair
+        Its `held` keeps what the share has to remember.
+    states : StateReader
+    commits : Committer
+    space : Allocator
     open_again : callable
         Opens a pair of files for writing and closes it, which takes up what was decided about it.
     """
 
-    def __init__(self, store: Allocator, open_again: Callable[[Path], None]) -> None:
-        self._store = store
+    def __init__(
+        self,
+        pair: Pair,
+        states: StateReader,
+        commits: Committer,
+        space: Allocator,
+        open_again: Callable[[Path], None],
+    ) -> None:
+        self.pair = pair
+        self._states = states
+        self._commits = commits
+        self._space = space
         self._open_again = open_again
 
     # -- in the block ----------------------------------------------------------------------------
 
     def hold(self) -> None:
         """Begin the block: from now on commits change what this process sees, but no superblock."""
-        store = self._store
-        store.begin_append()
-        store.settle()  # what was cut before is not to be rolled back
-        store.held = Held((store.state, store.attrs, store._extents, store.unclean))
+        pair = self.pair
+        self._commits.begin_append()
+        self._commits.settle()  # what was cut before is not to be rolled back
+        pair.held = Held((pair.state, pair.attrs, pair.extents, pair.unclean))
 
     @property
     def changed(self) -> GroupShare | None:
         """The share itself if there is anything to commit, else None."""
-        store = self._store
-        assert store.held is not None
-        state, attrs, *_ = store.held.before
-        return self if store.state is not state or store.attrs != attrs else None
+        pair = self.pair
+        assert pair.held is not None
+        state, attrs, *_ = pair.held.before
+        return self if pair.state is not state or pair.attrs != attrs else None
 
     def roll_back(self) -> bool:
         """Go back to before the block; return whether the file has grown since.
 
         The new space is given back by `take_back`, when nobody uses it any more.
         """
-        store = self._store
-        held, store.held = store.held, None
+        pair = self.pair
+        held, pair.held = pair.held, None
         assert held is not None
-        grown: bool = store.state.data_bytes > held.before[0].data_bytes
+        grown: bool = pair.state.data_bytes > held.before[0].data_bytes
         # What was appended may lie in chunks that were there before.
-        store.unclean |= store.state is not held.before[0]
-        store.state, store.attrs, store._extents, was_unclean = held.before
-        store.unclean |= was_unclean
-        if held.slot is not None and store.mode == "r+":  # not in a forked child
-            store._durable.pop(held.slot, None)
+        pair.unclean |= pair.state is not held.before[0]
+        pair.state, pair.attrs, pair.extents, was_unclean = held.before
+        pair.unclean |= was_unclean
+        if held.slot is not None and pair.mode == "r+":  # not in a forked child
+            self._commits.durable.pop(held.slot, None)
             with contextlib.suppress(OSError):  # without its decision it counts for nothing
                 self._clear(held.slot)
         for region in held.outgrown:
-            region.abandon(store.state.data_bytes)
+            region.abandon(pair.state.data_bytes)
         return grown
 
     def take_back(self, abandon: Callable[[int], None]) -> None:
@@ -91,10 +107,10 @@ class GroupShare:
 
         `abandon` makes the array give up what lies beyond so many bytes.
         """
-        store = self._store
-        abandon(store.state.data_bytes)
-        store.release(store.state.data_bytes)
-        store.region = store._region_of(store.state.data_bytes)
+        pair = self.pair
+        abandon(pair.state.data_bytes)
+        self._space.release(pair.state.data_bytes)
+        pair.map(pair.state.data_bytes)
 
     def forget(self) -> bool:
         """Go back to before the block, in a forked child: it goes on in the parent alone.
@@ -106,10 +122,10 @@ class GroupShare:
 
     def _outcome(self) -> Superblock:
         """Return the state that the block has reached, with its attributes written."""
-        store = self._store
-        assert store.held is not None
-        before, attrs, *_ = store.held.before
-        state = store.state if store.attrs == attrs else store._with_attrs(store.attrs)
+        pair = self.pair
+        assert pair.held is not None
+        before, attrs, *_ = pair.held.before
+        state = pair.state if pair.attrs == attrs else self._commits.with_attrs(pair.attrs)
         return state._replace(sequence=before.sequence + 1)
 
     # -- the commit ------------------------------------------------------------------------------
@@ -123,22 +139,22 @@ class GroupShare:
         ArgumentError
             Too many.
         """
-        store = self._store
+        pair = self.pair
         members = [
             (
-                other._store.header.uuid,
-                os.fsencode(os.path.relpath(other._store.place, store.folder)),
+                other.pair.header.uuid,
+                os.fsencode(os.path.relpath(other.pair.place, pair.folder)),
             )
             for other in others
         ]
         data = encode_members(members)
-        with family("cannot commit '{}' with others", store.path):
-            offset = store._have_block(BlockKind.GROUP)
-            if store._metadata.read(BLOCK, offset).startswith(data):
+        with family("cannot commit '{}' with others", pair.path):
+            offset = self._commits.have_block(BlockKind.GROUP)
+            if pair.metadata.read(BLOCK, offset).startswith(data):
                 return
             self.conclude_members({uuid for uuid, _ in members})
-            store._metadata.write(data, offset)
-            store._metadata.datasync()
+            pair.metadata.write(data, offset)
+            pair.metadata.datasync()
 
     def conclude_members(self, known: Collection[bytes] = ()) -> None:
         """Make sure that no member of the last group needs its decision any more.
@@ -150,15 +166,15 @@ class GroupShare:
         StorageError, FormatError
             One of them is there, and cannot be asked or mended: it may need the decision.
         """
-        store = self._store
-        group = store._blocks().get(BlockKind.GROUP)
+        pair = self.pair
+        group = pair.blocks().get(BlockKind.GROUP)
         if group is None:
             return
-        for uuid, path in decode_members(store._metadata.read(BLOCK, group)):
+        for uuid, path in decode_members(pair.metadata.read(BLOCK, group)):
             if uuid not in known:
-                place = store._place_of(path)
+                place = pair.place_of(path)
                 what = (
-                    f"'{place}' may not know yet that it has changed together with '{store.path}', "
+                    f"'{place}' may not know yet that it has changed together with '{pair.path}', "
                     "which is about to forget; open that one for writing first, or remove it"
                 )
                 try:
@@ -171,122 +187,122 @@ class GroupShare:
 
     def _conclude(self, place: str, uuid: bytes) -> None:
         """Make sure that a member of the last group does not need its decision any more."""
-        with self._store.probe(place, uuid) as member:
+        with self._states.probe(place, uuid) as member:
             if member.fault is not None:
                 raise member.fault
-            if member._metadata.closed:  # moved or removed: it cannot find the decision either
+            if member.pair.metadata.closed:  # moved or removed: it cannot find the decision either
                 return
             # It must have a commit of its own, and the copy that other commits do not touch.
             done = min(
-                max((block.sequence for _, block in member._superblocks(slots)), default=-1)
+                max((block.sequence for _, block in member.superblocks(slots)), default=-1)
                 for slots in (LIVE_SLOTS, FLUSHED_SLOTS)
             )
             if any(
-                pending.group == self._store.state.group and pending.state.sequence > done
-                for _, pending in member._pendings()
+                pending.group == self.pair.state.group and pending.state.sequence > done
+                for _, pending in member.pendings()
             ):
                 self._open_again(Path(place))
             else:
-                member._metadata.datasync()
+                member.pair.metadata.datasync()
 
     def prepare(self, group: bytes, coordinator: GroupShare) -> None:
         """Write the state that the group is to make count, and bring it to the disk."""
-        store = self._store
-        assert store.held is not None
-        path = os.path.relpath(coordinator._store.place, store.folder)
-        with family("cannot commit '{}' with others", store.path):
-            group_block = store._have_block(BlockKind.GROUP)
+        pair = self.pair
+        assert pair.held is not None
+        path = os.path.relpath(coordinator.pair.place, pair.folder)
+        with family("cannot commit '{}' with others", pair.path):
+            group_block = self._commits.have_block(BlockKind.GROUP)
             state = self._outcome()
             data = encode_pending(
-                Pending(state, group, coordinator._store.header.uuid, os.fsencode(path))
+                Pending(state, group, coordinator.pair.header.uuid, os.fsencode(path))
             )
             self._secure_data(state)
-            store.held.slot = slot = store._older(PENDING_SLOTS)
-            store._durable[slot] = store.held.outcome = state
-            store._metadata.write(data, pending_offset(group_block, slot))
-            store._metadata.datasync()
-        store._unsettled = False
+            pair.held.slot = slot = self._commits.older(PENDING_SLOTS)
+            self._commits.durable[slot] = pair.held.outcome = state
+            pair.metadata.write(data, pending_offset(group_block, slot))
+            pair.metadata.datasync()
+        self._commits.unsettled = False
 
     def decide(self, group: bytes) -> None:
         """Make the state count, and with it those of the group."""
-        store = self._store
-        assert store.held is not None
-        with family("cannot commit '{}'", store.path):
+        pair = self.pair
+        assert pair.held is not None
+        with family("cannot commit '{}'", pair.path):
             state = self._outcome()._replace(group=group)
-            if group != store.state.group or store.is_durable:
+            if group != pair.state.group or pair.is_durable:
                 self._secure_data(state)
-            store.held.outcome = state
+            pair.held.outcome = state
             try:
                 self._write_live(state)
             except OSError:
                 if not self.decided:
                     raise
-        store._unsettled = True
+        self._commits.unsettled = True
 
     def decide_alone(self) -> None:
         """Make the state count, as the only array that has changed."""
-        self.decide(self._store.state.group)
-        if self._store.is_durable:
+        self.decide(self.pair.state.group)
+        if self.pair.is_durable:
             self.secure()
 
     @property
     def decided(self) -> bool:
         """True if the decision is in the file, whatever has interrupted its writing."""
-        held = self._store.held
+        held = self.pair.held
         if held is None or held.outcome is None or held.slot is not None:
             return False
         with contextlib.suppress(OSError):
-            return [block for _, block in self._store._superblocks(LIVE_SLOTS)][:1] == [
+            return [block for _, block in self._states.superblocks(LIVE_SLOTS)][:1] == [
                 held.outcome
             ]
         return False
 
     def secure(self) -> None:
         """Bring the decision to the disk, where commits do not touch it."""
-        store = self._store
-        assert store.held is not None and store.held.outcome is not None
-        with family("'{}' and the others have changed; the disk may not have it yet", store.path):
-            store._write_durable(store._older(FLUSHED_SLOTS), store.held.outcome)
-            store._metadata.datasync()
-        store._unsettled = False
+        pair = self.pair
+        assert pair.held is not None and pair.held.outcome is not None
+        with family("'{}' and the others have changed; the disk may not have it yet", pair.path):
+            self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.held.outcome)
+            pair.metadata.datasync()
+        self._commits.unsettled = False
 
     def keep_cut(self) -> None:
         """Keep what was cut off: the disk may not have the decision."""
-        store = self._store
-        assert store.held is not None
-        store.held.freed.clear()
-        store._unsettled = True
+        pair = self.pair
+        assert pair.held is not None
+        pair.held.freed.clear()
+        self._commits.unsettled = True
 
     def finish(self) -> None:
         """Make the state one like any other, once it counts."""
-        store = self._store
-        held, store.held = store.held, None
+        pair = self.pair
+        held, pair.held = pair.held, None
         assert held is not None
         if held.outcome is not None:
-            store.state = held.outcome
+            pair.state = held.outcome
         if held.slot is not None:
             # If this fails, the state still counts, by the decision.
             try:
-                self._write_live(store.state)
-                store._write_durable(store._older(FLUSHED_SLOTS), store.state)
+                self._write_live(pair.state)
+                self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.state)
             except OSError:
                 held.freed.clear()  # readers look at the live states
         with contextlib.suppress(OSError):
             if held.freed:
-                store.settle()
+                self._commits.settle()
             for start, stop in held.freed:
-                store.give_back(start, stop)
+                pair.give_back(start, stop)
 
     def _write_live(self, state: Superblock) -> None:
-        offset = self._store.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
-        self._store._metadata.write(encode_superblock(state), offset)
+        offset = self.pair.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
+        self.pair.metadata.write(encode_superblock(state), offset)
 
     def _secure_data(self, state: Superblock) -> None:
         """Bring ``.xta`` to the disk in the length that a state needs."""
-        store = self._store
-        if state.data_bytes > store._safe_bytes or store.is_durable:
-            store._data.datasync()
-            store._safe_bytes = state.data_bytes
+        pair = self.pair
+        if state.data_bytes > self._commits.safe_bytes or pair.is_durable:
+            pair.data.datasync()
+            self._commits.safe_bytes = state.data_bytes
 
     # -- pending states that are found -----------------------------------------------------------
 
@@ -295,32 +311,36 @@ class GroupShare:
 
         If that state was pending, the caller commits it.
         """
-        store = self._store
+        pair = self.pair
         last = -1
-        for place, pending in store._pendings():
-            if pending.state.sequence > store.state.sequence:
+        for place, pending in self._states.pendings():
+            if pending.state.sequence > pair.state.sequence:
                 self._clear(place)  # never to come back
-                store._metadata.datasync()
+                pair.metadata.datasync()
                 continue
-            store._durable[place] = pending.state
+            self._commits.durable[place] = pending.state
             last = max(last, pending.state.sequence)
             if place == slot:
                 # What follows from the decision must not be on the disk before it.
-                with store.probe(store.coordinator_of(pending), pending.coordinator) as coordinator:
+                with self._states.probe(
+                    self._states.coordinator_of(pending), pending.coordinator
+                ) as coordinator:
                     if coordinator.fault is not None:
                         raise coordinator.fault
-                    if not coordinator._metadata.closed:
-                        coordinator._metadata.datasync()
+                    if not coordinator.pair.metadata.closed:
+                        coordinator.pair.metadata.datasync()
         # States and decisions of groups must be where commits do not touch them.
-        spared = [block for place, block in store._durable.items() if place not in PENDING_SLOTS]
+        spared = [
+            block for place, block in self._commits.durable.items() if place not in PENDING_SLOTS
+        ]
         known = {NO_GROUP, *(block.group for block in spared)}
-        if store.state.group not in known or all(block.sequence < last for block in spared):
-            store._write_durable(store._older(FLUSHED_SLOTS), store.state)
-            store._metadata.datasync()
+        if pair.state.group not in known or all(block.sequence < last for block in spared):
+            self._commits.write_durable(self._commits.older(FLUSHED_SLOTS), pair.state)
+            pair.metadata.datasync()
 
     def _clear(self, slot: int) -> None:
-        store = self._store
-        group = store._blocks().get(BlockKind.GROUP)
+        pair = self.pair
+        group = pair.blocks().get(BlockKind.GROUP)
         if group is not None:
-            size = superblock_bytes(store.header.ndim)
-            store._metadata.write(bytes(size), pending_offset(group, slot))
+            size = superblock_bytes(pair.header.ndim)
+            pair.metadata.write(bytes(size), pending_offset(group, slot))

@@ -12,10 +12,10 @@ import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._history import record_at, replay_log
-from extarray._core._mapping import Region, Users
+from extarray._core._mapping import Region
 from extarray.common.threads import run_in_shares
 from extarray.grid.bounds import Bounds
-from extarray.storage.pending import Freed, Held, without
+from extarray.storage.store import Held, Present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,65 +26,30 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """An array in anonymous memory.
+    """The store of an array in anonymous memory.
 
     Attributes
     ----------
-    growth : int
-        The growth policy.
-    unclean : bool
-        Elements of the grid outside the bounds may hold something other than the fill value: the
-        bounds have moved in, or an append failed.
+    now : Present
     """
 
-    files = None
-    path = None
-    mode = "r+"
-    is_forked = False
-    engine = "memory"
-    hollow = False
-    cuts = None
-    cuts_known = 0
+    files = commits = None
     durability = None
-    is_durable = False
-    shared = False
-    sums = None
-    trust = None
-    verify = "never"
-    given_back_together = mmap.PAGESIZE
 
     def __init__(
         self, header: Header, shape: tuple[int, ...], axial: Axial, attrs: str, growth: int
     ) -> None:
-        self.header = header
-        self.attrs = attrs
-        self.growth = growth
-        self.state = Bounds(shape, (0,) * header.ndim, axial.grid)
-        self.unclean = False
-        self.held: Held | None = None
+        self.now = now = Present("r+", "memory", mmap.PAGESIZE)
+        now.header = header
+        now.attrs = attrs
+        now.growth = growth
+        now.state = Bounds(shape, (0,) * header.ndim, axial.grid)
         data_bytes = axial.size * header.chunk_bytes
-        self.region: Region | None = Region.memory(data_bytes)
-        self.users = Users()
-        self.freed = Freed(self.users)
+        now.region = Region.memory(data_bytes)
         self._has_fill = any(header.fill)  # not only zeros
         self._used = 0
         self._shown = 0  # bytes that the array lost again, and of which views may be left
         self.reserve(0, data_bytes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Bounds that are committed."""
-        return self.state.shape
-
-    @property
-    def offset(self) -> tuple[int, ...]:
-        """Elements of the grid before the bounds."""
-        return self.state.offset
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """Grid that is committed, in chunks."""
-        return self.state.grid
 
     @property
     def group(self) -> MemoryShare:
@@ -93,8 +58,9 @@ class MemoryStore:
 
     def take_back(self) -> None:
         """Restore zeros where the grid had grown."""
-        size = self.header.chunk_bytes
-        for extent in self.grid:
+        pair = self.now
+        size = pair.header.chunk_bytes
+        for extent in pair.state.grid:
             size *= extent
         self._shown = max(self._shown, self._used)
         self.release(size)
@@ -104,27 +70,29 @@ class MemoryStore:
 
         Where `runs` of bytes are given, only those get it, and zeros are left between them.
         """
-        assert self.region is not None
-        self.region.commit(new)
+        pair = self.now
+        assert pair.region is not None
+        pair.region.commit(new)
         self._used = new
         if self._has_fill:
-            fill = self.header.fill
+            fill = pair.header.fill
             # The system clears pages as they are touched, which takes longer than filling them.
             for run in ((old, new),) if runs is None else runs:
-                run_in_shares(partial(self.region.fill, fill), *run, len(fill))
+                run_in_shares(partial(pair.region.fill, fill), *run, len(fill))
         elif old < self._shown:
-            self.region.fill(b"\0", old, min(new, self._shown))
+            pair.region.fill(b"\0", old, min(new, self._shown))
 
     def release(self, old: int) -> None:
         """Undo `reserve`: what follows `old` bytes is zero again."""
-        if self.region is not None and self._used > old:
-            self.region.discard(old, self._used)
+        pair = self.now
+        if pair.region is not None and self._used > old:
+            pair.region.discard(old, self._used)
             self._used = old
 
     def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
         """Make new bounds count; memory has no reader but this process."""
         # In one step, for a process that is forked meanwhile.
-        self.state = bounds
+        self.now.state = bounds
 
     def as_committed(self, axial: Axial) -> Axial:
         """Return the axial vectors without what is not committed.
@@ -136,19 +104,20 @@ class MemoryStore:
         CorruptError
             They have another number of axes: it was about to add one.
         """
+        pair = self.now
         records = [record_at(axial, n) for n in range(axial.segments)]
         # The grid before a growth that counts is smaller than the one that counts.
-        known = [r for n, r in enumerate(records) if not n or any(map(lt, r[2], self.grid))]
+        known = [r for n, r in enumerate(records) if not n or any(map(lt, r[2], pair.state.grid))]
         axes, sides, grids = zip(*known, strict=True)
         found = replay_log(
             Axial,
             np.array(axes, np.uint8),
             np.array(sides, np.uint8),
             np.array(grids, np.int64).reshape(len(known), -1 if axial.grid else 0),
-            self.grid,
+            pair.state.grid,
         )
-        self.unclean = True
-        self.release(found.size * self.header.chunk_bytes)
+        pair.unclean = True
+        self.release(found.size * pair.header.chunk_bytes)
         return found
 
     def add_axis(
@@ -160,51 +129,41 @@ class MemoryStore:
         attrs: str,
     ) -> None:
         """Add an axis."""
-        self.header = replace(self.header, chunks=chunks)
-        self.state, self.attrs = Bounds(shape, offset, axial.grid), attrs
+        pair = self.now
+        pair.header = replace(pair.header, chunks=chunks)
+        pair.state, pair.attrs = Bounds(shape, offset, axial.grid), attrs
 
     def renew(self, start: int, stop: int, clean: bool) -> None:
         """Make bytes that do not count ready to be used again; if `clean`, with the fill value."""
+        pair = self.now
         if not clean:  # memory comes when it is touched
             return
-        assert self.region is not None
+        assert pair.region is not None
         if self._has_fill:
             run_in_shares(
-                partial(self.region.fill, self.header.fill), start, stop, len(self.header.fill)
+                partial(pair.region.fill, pair.header.fill), start, stop, len(pair.header.fill)
             )
         else:
-            self.region.discard(start, stop)
-
-    def keep(self, start: int, stop: int) -> None:
-        """Do not give back bytes that a growth uses again."""
-        self.freed.keep(start, stop)
-        if self.held is not None:
-            self.held.freed = without(self.held.freed, start, stop)
-
-    def give_back(self, start: int, stop: int) -> None:
-        """Leave it to `punch`, later, to give back the memory of bytes that no longer count."""
-        if self.held is not None:
-            self.held.freed.append((start, stop))
-        else:
-            self.freed.add(start, stop)
+            pair.region.discard(start, stop)
 
     def punch(self, runs: list[tuple[int, int]]) -> None:
         """Give memory back to the system: it is zero from then on."""
+        pair = self.now
         for start, stop in runs:
-            if self.region is not None:
-                self.region.discard(start, stop)
+            if pair.region is not None:
+                pair.region.discard(start, stop)
 
     def set_growth(self, growth: int) -> None:
         """Keep the growth policy."""
-        self.growth = growth
+        self.now.growth = growth
 
     def set_attrs(self, attrs: str) -> None:
         """Keep the attributes (a JSON text)."""
-        self.attrs = attrs
+        self.now.attrs = attrs
 
     def close(self) -> None:
         """Let go of the memory; views keep it alive."""
-        self.region = None
+        self.now.region = None
 
 
 class MemoryShare:
@@ -222,18 +181,18 @@ class MemoryShare:
 
     def hold(self) -> None:
         """Keep what `roll_back` needs."""
-        store = self._store
-        store.held = Held((store.state, store.attrs, store.unclean))
+        now = self._store.now
+        now.held = Held((now.state, now.attrs, now.unclean))
 
     def roll_back(self) -> bool:
         """Go back to before `hold`; return whether the grid has grown since."""
-        store = self._store
-        held, store.held = store.held, None
+        now = self._store.now
+        held, now.held = now.held, None
         assert held is not None
-        now = store.state
-        store.state, store.attrs, was_unclean = held.before
-        store.unclean = store.unclean or was_unclean or now != store.state
-        return now.grid != store.grid
+        reached = now.state
+        now.state, now.attrs, was_unclean = held.before
+        now.unclean = now.unclean or was_unclean or reached != now.state
+        return reached.grid != now.state.grid
 
     def take_back(self, abandon: Callable[[int], None]) -> None:
         """Restore zeros where the grid had grown; views keep their memory."""
@@ -246,8 +205,8 @@ class MemoryShare:
 
     def finish(self) -> None:
         """Drop what `roll_back` needs, and give back what was freed."""
-        store = self._store
-        held, store.held = store.held, None
+        now = self._store.now
+        held, now.held = now.held, None
         assert held is not None
         for start, stop in held.freed:
-            store.give_back(start, stop)
+            now.give_back(start, stop)

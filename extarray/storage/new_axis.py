@@ -17,19 +17,21 @@ from extarray.format.header import Header
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
 from extarray.storage.filesystem import File, create_beside, family, fresh_name
+from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
-    from extarray.storage.space import Allocator
+    from extarray.storage.commits import Committer
 
 __all__ = ["add_axis"]
 
 
 def add_axis(
-    pair: Allocator,
+    pair: Pair,
+    commits: Committer,
     chunks: tuple[int, ...],
     axial: Axial,
     shape: tuple[int, ...],
@@ -45,10 +47,10 @@ def add_axis(
     elements go to the disk first.
     """
     what = "cannot add an axis to '{}'"
-    pair.flush()
+    commits.flush()
     with family(what, pair.path):
-        name = pair._own_name(what)
-        if pair._metadata.stat().st_nlink > 1:  # by which others would find the old metadata
+        name = pair.own_name(what)
+        if pair.metadata.stat().st_nlink > 1:  # by which others would find the old metadata
             raise StorageError(
                 errno.EMLINK,
                 f"{what.replace('{}', str(pair.path), 1)}: a hard link gives its metadata a "
@@ -81,14 +83,16 @@ def add_axis(
             lock.note_holder(file, fresh.header, True)
             file.datasync()
             # From now on readers check which file has the name.
-            pair._write_superblock(
+            commits.write_superblock(
                 pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
             )
             os.replace(temporary, name)
             failure = "'{}' has the new axis, but its readers were not told: refresh them"
             with family(failure, pair.path):
-                pair._pass_on_count()
-            _succeed(pair, file, fresh, attrs, sums)
+                # Those that must know of cuts see that another ``.xmd`` counts them now.
+                if any(pair.header.fill):
+                    pair.write_count(pair.read_cuts() | PASSED_ON)
+            _succeed(pair, commits, file, fresh, attrs, sums)
         except BaseException:
             if file.closed or not file.is_at(name):
                 with contextlib.suppress(OSError):
@@ -97,59 +101,58 @@ def add_axis(
                     os.unlink(temporary)
                 raise
             # It was interrupted when all was done, or failed to tell readers.
-            _succeed(pair, file, fresh, attrs, sums)
+            _succeed(pair, commits, file, fresh, attrs, sums)
             raise
     with contextlib.suppress(OSError):
-        pair._sync_names()  # the next flush reports what fails here
+        pair.sync_names()  # the next flush reports what fails here
 
 
-def _hand_on(pair: Allocator, fresh: Fresh) -> None:
+def _hand_on(pair: Pair, fresh: Fresh) -> None:
     """Put into a fresh ``.xmd`` the number of cuts, for which readers may ask the old one."""
     at = fresh.header.cuts_offset
-    data = pair._read_cuts().to_bytes(CUTS_BYTES, "little")
+    data = pair.read_cuts().to_bytes(CUTS_BYTES, "little")
     fresh.image[at : at + len(data)] = data
 
 
-def _members(pair: Allocator) -> dict[BlockKind, bytes]:
+def _members(pair: Pair) -> dict[BlockKind, bytes]:
     """Return the block of those that may ask this array about their last commit together."""
-    group = pair._blocks().get(BlockKind.GROUP)
+    group = pair.blocks().get(BlockKind.GROUP)
     if group is None:
         return {}
-    return {BlockKind.GROUP: pair._metadata.read(BLOCK, group)}
+    return {BlockKind.GROUP: pair.metadata.read(BLOCK, group)}
 
 
-def _sums_for(pair: Allocator, header: Header) -> NDArray[np.uint32]:
+def _sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
     """Return the checksums of the chunks that stay as they are with another header."""
     if pair.sums is None or header.chunk_bytes != pair.header.chunk_bytes:
-        return read_sums(pair._metadata, (), 0, 0)
+        return read_sums(pair.metadata, (), 0, 0)
     n_chunks = min(pair.state.data_bytes // header.chunk_bytes, pair.sums.reach)
-    return read_sums(pair._metadata, pair.sums.extents, 0, n_chunks)
+    return read_sums(pair.metadata, pair.sums.extents, 0, n_chunks)
 
 
 def _succeed(
-    pair: Allocator, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]
+    pair: Pair, commits: Committer, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]
 ) -> None:
     """Go on with a fresh ``.xmd``, which has taken the name."""
-    pair._new_entry = True
+    pair.names_given = True
     if pair.sums is not None:
         pair.sums.in_doubt = True  # it must not say so to the new file, as other threads may ask
     # The lock of the old one ends with its last descriptor.
-    before, pair._metadata = pair._metadata, file
+    before, pair.metadata = pair.metadata, file
     if before is not file:  # or this was interrupted
         with contextlib.suppress(OSError):  # what counts is on the disk
             before.close()
-    pair._take(fresh)
+    commits.take(fresh)
     pair.attrs = attrs
-    pair._durable = {FLUSHED_SLOTS[0]: fresh.state}
-    pair._rooms = set()
+    commits.durable = {FLUSHED_SLOTS[0]: fresh.state}
     if pair.sums is not None:
         inherited, alone = pair.sums.inherited, pair.sums.alone
-        pair.sums = Sums(pair._metadata, pair.header, [], True, pair.path)
+        pair.sums = Sums(pair.metadata, pair.header, [], True, pair.path)
         pair.sums.inherited, pair.sums.alone = inherited, alone
         pair.sums.lost = True  # should the next steps fail
         with contextlib.suppress(OSError):
             if sums.any():
-                state = pair.state._replace(end=pair._free_from)
-                pair.sums.make_room(len(sums) - 1, state, pair._write_superblock)
+                state = pair.state._replace(end=commits.free_from)
+                pair.sums.make_room(len(sums) - 1, state, commits.write_superblock)
                 pair.sums.restore(sums)
             pair.sums.lost = False

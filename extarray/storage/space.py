@@ -8,47 +8,39 @@ import os
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
-from extarray._core._mapping import Region, Users
 from extarray.common.errors import StorageError, storage_error
-from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
-from extarray.storage.commits import Committer
+from extarray.format.constants import BLOCK, SEAL_BYTES
 from extarray.storage.filesystem import CAN_RESERVE, family
-from extarray.storage.pending import Freed, without
-from extarray.storage.states import PASSED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
+
+    from extarray.storage.commits import Committer
+    from extarray.storage.pair import Pair
 
 __all__ = ["Allocator"]
 
 LONGEST_HOLE_AHEAD = 1 << 30
 
 
-class Allocator(Committer):
-    """A pair of files, and the space that its writer gives to chunks.
+class Allocator:
+    """The space that the writer of a pair of files gives to chunks, and takes back.
 
     Parameters
     ----------
-    path : Path
+    pair : Pair
+    commits : Committer
 
     Attributes
     ----------
-    users : Users
-        Those who may still look at what was cut off: transfers of other threads, and views.
-    freed : Freed
-        Bytes to give back when none of them is left.
+    length : int
+        Of ``.xta``, where this writer has lengthened it.
     """
 
-    # Bytes whose pages the system's cache may keep together, and write together.
-    given_back_together = 1 << 21
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.users = Users()
-        self.freed = Freed(self.users)
-        self._length = 0  # of .xta, where this store has lengthened it
-        self._cuts_made = 0  # as the file says
+    def __init__(self, pair: Pair, commits: Committer) -> None:
+        self.pair = pair
+        self.length = 0
+        self._commits = commits
 
     def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
         """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value.
@@ -56,16 +48,17 @@ class Allocator(Committer):
         Where `runs` of bytes are given, only those get their space and the fill value, and holes
         are left between them.  On an error the file is as before.
         """
-        sparse, fill = self.header.sparse, self.header.fill
+        pair = self.pair
+        sparse, fill = pair.header.sparse, pair.header.fill
         is_zero = fill.count(0) == len(fill)
-        if self.region is not None and not (sparse and new <= self._length):
-            self._check_length()  # else it is being made, or not lengthened
-        self._begin_growth()
+        if pair.region is not None and not (sparse and new <= self.length):
+            pair.check_length()  # else it is being made, or not lengthened
+        self._commits.begin_growth()
         parts = [(old, new)] if runs is None else list(runs)
         taken = 0 if sparse and is_zero else sum(stop - start for start, stop in parts)
-        too_much = self._data.exceeds_disk(taken)
-        if not is_zero and self.sums is not None:
-            self.sums.doubt()
+        too_much = pair.data.exceeds_disk(taken)
+        if not is_zero and pair.sums is not None:
+            pair.sums.doubt()
         try:
             if too_much:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -73,15 +66,15 @@ class Allocator(Committer):
                 self._lengthen(new, ahead=old > 0)
             for start, stop in parts:
                 if CAN_RESERVE and not sparse and stop > start:
-                    self._data.extend(start, stop - start)
+                    pair.data.extend(start, stop - start)
                 if not is_zero:
-                    self._data.fill(fill, start, stop)
+                    pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
-                    self._data.fill(bytes(BLOCK), start, stop)
-            if self.region is not None and not self.region.holds(new):
-                if self.held is not None:
-                    self.held.outgrown.append(self.region)
-                self.region = self._map(new, True, True)
+                    pair.data.fill(bytes(BLOCK), start, stop)
+            if pair.region is not None and not pair.region.holds(new):
+                if pair.held is not None:
+                    pair.held.outgrown.append(pair.region)
+                pair.map(new)
             if runs is not None:
                 for start, stop in parts:
                     self._make_ready_for_stores(start, stop)
@@ -100,97 +93,79 @@ class Allocator(Committer):
             raise storage_error(
                 error,
                 f"cannot make room for {new - old} bytes in '{{}}' ({advice})",
-                f"{self.path}.xta",
+                f"{pair.path}.xta",
             ) from None
 
     def release(self, old: int) -> None:
         """Undo `reserve`: nobody has been told of what follows `old` bytes."""
-        if self.is_forked:  # the file is the parent's
+        pair = self.pair
+        if pair.is_forked:  # the file is the parent's
             return
-        self._safe_bytes = min(self._safe_bytes, old)
-        if self.state.sealed:
+        self._commits.safe_bytes = min(self._commits.safe_bytes, old)
+        if pair.state.sealed:
             old += SEAL_BYTES
-        self._length = 0  # an interrupt must not leave more than there is
+        self.length = 0  # an interrupt must not leave more than there is
         with contextlib.suppress(OSError):
-            if self._data.length > old:  # what another program has cut off stays so
-                self._data.truncate(old)
-            self._length = old
+            if pair.data.length > old:  # what another program has cut off stays so
+                pair.data.truncate(old)
+            self.length = old
 
     def _lengthen(self, least: int, ahead: bool) -> None:
         """Lengthen ``.xta`` by a hole; at growth, further than asked: that costs no more."""
-        if least > self._length:
+        pair = self.pair
+        if least > self.length:
             length = least + min(least // 8, LONGEST_HOLE_AHEAD) if ahead else least
             try:
-                self._data.truncate(length)
+                pair.data.truncate(length)
             except OSError:
                 if length == least:
                     raise
                 # The file system's limit, perhaps, is nearer.
                 length = least
-                self._data.truncate(length)
-            self._length = length
-
-    def _region_of(self, data_bytes: int) -> Region:
-        """Return the region for a writer."""
-        return self._map(data_bytes, True, self.engine == "mmap")
+                pair.data.truncate(length)
+            self.length = length
 
     # -- inside the grid -------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Bring a cut of the bounds to the disk, before what was cut off is destroyed.
-
-        After a loss of power the state before it could be the newest; it must not lack elements.
-        """
-        if self._unsettled:
-            with family("cannot commit the new bounds of '{}'", self.path):
-                if self.state.data_bytes > self._safe_bytes:  # or they would not fit the file
-                    self._sync_data()
-                self._sync_state()
-
-    def begin_renewal(self) -> None:
-        """Make ready to write to what a cut, or an append that failed, has left."""
-        self._check_length()  # as in `begin_append`; and a load through a mapping would not return
-        self.settle()
-
     def _reserve_again(self, start: int, stop: int) -> None:
         """Give bytes of the grid their disk space, which `give_back` may have taken."""
-        if self.header.sparse or not CAN_RESERVE:
+        pair = self.pair
+        if pair.header.sparse or not CAN_RESERVE:
             return
-        with family("cannot make room in '{}'", f"{self.path}.xta"):
-            failure = self._data.reserve(start, stop - start)
+        with family("cannot make room in '{}'", f"{pair.path}.xta"):
+            failure = pair.data.reserve(start, stop - start)
             if failure == errno.EOPNOTSUPP:
-                self._reserve_by_writing(start, stop)
+                if pair.others is None:  # they may be writing their appends to this range
+                    pair.data.extend(start, stop - start)
             elif failure:
                 raise OSError(failure, os.strerror(failure))
         self._make_ready_for_stores(start, stop)
 
     def _make_ready_for_stores(self, start: int, stop: int) -> None:
         """Take the space that stores through a mapping need for bytes that lie beside holes."""
-        region = self.region  # of a sparse array each chunk is made ready at its first store
-        if region is None or not region.mapped or self.header.sparse:
+        pair = self.pair
+        region = pair.region  # of a sparse array each chunk is made ready at its first store
+        if region is None or not region.mapped or pair.header.sparse:
             return
         if region.populate_alone(start, stop):
             raise StorageError(
                 errno.ENOSPC,
-                f"no room beside the holes of '{self.path}.xta'; free some space, or use "
+                f"no room beside the holes of '{pair.path}.xta'; free some space, or use "
                 "engine='pread'",
-                f"{self.path}.xta",
+                f"{pair.path}.xta",
             )
-
-    def _reserve_by_writing(self, start: int, stop: int) -> None:
-        """Do as the system does where it cannot reserve: nobody else may write to this range."""
-        self._data.extend(start, stop - start)
 
     def renew(self, start: int, stop: int, clean: bool) -> None:
         """Give bytes of the grid that do not count their disk space; if `clean`, the fill value."""
+        pair = self.pair
         self._reserve_again(start, stop)
         if not clean:
             return
-        file, fill = self._data, self.header.fill
-        with family("cannot make room in '{}'", f"{self.path}.xta"):
+        file, fill = pair.data, pair.header.fill
+        with family("cannot make room in '{}'", f"{pair.path}.xta"):
             if any(fill):
                 file.fill(fill, start, stop)
-            elif self.header.sparse and not self.users.are_left(self.users.ended):
+            elif pair.header.sparse and not pair.users.are_left(pair.users.ended):
                 file.punch(start, stop - start)
                 file.erase(start, stop)  # what is left of pages, or all
             elif file.zero(start, stop - start):
@@ -199,31 +174,15 @@ class Allocator(Committer):
 
     # -- what no longer counts -------------------------------------------------------------------
 
-    def keep(self, start: int, stop: int) -> None:
-        """Do not give back bytes that a growth uses again."""
-        self.freed.keep(start, stop)
-        if self.held is not None:
-            self.held.freed = without(self.held.freed, start, stop)
-
-    def give_back(self, start: int, stop: int) -> None:
-        """Leave it to `punch`, later, to give back the disk space of bytes that no longer count.
-
-        As long as somebody may look at them they stay as they are: a load or store in a hole may
-        find no space.
-        """
-        if self.held is not None:
-            self.held.freed.append((start, stop))
-        else:
-            self.freed.add(start, stop)
-
     def punch(self, runs: list[tuple[int, int]]) -> None:
         """Give disk space back to the file system, where it can punch holes."""
-        with family("cannot give back space of '{}'", f"{self.path}.xta"):
+        pair = self.pair
+        with family("cannot give back space of '{}'", f"{pair.path}.xta"):
             for wait in (False, True):
                 for start, stop in runs:
-                    self._data.write_back_ends(start, stop, wait)
+                    pair.data.write_back_ends(start, stop, wait)
             for start, stop in runs:
-                self._data.punch(start, stop - start)
+                pair.data.punch(start, stop - start)
                 self._erase_split(start, stop)
 
     def _erase_split(self, start: int, stop: int) -> None:
@@ -231,29 +190,10 @@ class Allocator(Committer):
 
         A hole has whole pages.  Readers that still know these elements find them old or erased.
         """
-        size = self.header.dtype.itemsize
+        pair = self.pair
+        size = pair.header.dtype.itemsize
         first, last = start + -start % PAGESIZE, stop - stop % PAGESIZE
         if first < last:
             for edge in (first, last):
                 if edge % size:
-                    self._data.erase(edge - edge % size, edge + -edge % size)
-
-    def begin_cut(self) -> None:
-        """Tell readers that chunks outside the bounds are about to become holes."""
-        with family("cannot give back space of '{}'", self.path):
-            self._count_cut()
-
-    def _count_cut(self) -> None:
-        """Raise the number of cuts, where holes do not hold the fill value."""
-        if any(self.header.fill) and self.held is None:
-            number = (self._cuts_made + 1) % PASSED_ON
-            self._write_count(number)
-            self._cuts_made = number
-
-    def _pass_on_count(self) -> None:
-        """Show readers that must know of cuts that another ``.xmd`` counts them now."""
-        if any(self.header.fill):
-            self._write_count(self._read_cuts() | PASSED_ON)
-
-    def _write_count(self, number: int) -> None:
-        self._metadata.write(number.to_bytes(CUTS_BYTES, "little"), self.header.cuts_offset)
+                    pair.data.erase(edge - edge % size, edge + -edge % size)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from model import Model, sample
 
 import extarray as xa
-from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import File
+from extarray.storage.states import StateReader
 
 
 def grown(factory, order="C", **options):
@@ -634,8 +634,8 @@ def test_what_a_power_cut_leaves_is_what_was_flushed(disk):
     array.extend(1, 3)
     array.extend(0, 3)
     name = f"{array.path}.xmd"
-    size = array._store.header.header_bytes
-    array._store._close_files()  # as if it had been killed
+    size = array._store.now.header.header_bytes
+    array._store.now.close()  # as if it had been killed
     with open(name, "r+b") as file:
         for slot in (0, 1):
             file.seek(size + 1024 * slot)
@@ -784,7 +784,7 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
         agree(again, model)
         again.extend(0, 1)
         assert reader.refresh()
-        assert not again._store.state.superseded
+        assert not again._store.now.state.superseded
         assert reader.shape == again.shape
         again.add_axis()
         assert reader.refresh()
@@ -846,15 +846,15 @@ def test_the_number_of_cuts_is_read_behind_the_last_of_them(disk, monkeypatch):
         array[...] = 3
         with disk.open(array) as reader:
             array.shrink(0, 1)
-            read = FileStore._superblocks
+            read = StateReader.superblocks
 
-            def change_first(store, slots):
-                if store is reader._store and array.ndim == 2:
+            def change_first(states, slots):
+                if states is reader._store.states and array.ndim == 2:
                     array.shrink(0, 1)
                     array.add_axis()
-                return read(store, slots)
+                return read(states, slots)
 
-            monkeypatch.setattr(FileStore, "_superblocks", change_first)
+            monkeypatch.setattr(StateReader, "superblocks", change_first)
             assert (reader[:4] == 3).all()
             assert (reader[4:] == 7).all()
 
@@ -886,7 +886,7 @@ def test_a_copy_of_metadata_that_have_passed_on_the_number(disk, tmp_path):
         array[...] = 3
         with disk.open(array) as reader:
             array.add_axis()
-            metadata = reader._store._metadata
+            metadata = reader._store.now.metadata
             (tmp_path / "copy.xmd").write_bytes(metadata.read(metadata.length, 0))
         data = array.path.with_name(f"{array.path.name}.xta")
         (tmp_path / "copy.xta").write_bytes(data.read_bytes())

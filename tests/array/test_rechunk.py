@@ -128,7 +128,7 @@ def test_bytes_without_a_meaning(cube, kind):
     b = xa.rechunk(a, chunks=(2, 9, 5), dtype=kind, verify=True)
     assert_same(b[...], values.astype(kind))
     if kind.names:
-        assert b._store.header.fill == bytes(kind.itemsize)
+        assert b._store.now.header.fill == bytes(kind.itemsize)
 
 
 def test_numbers_in_words():

@@ -577,7 +577,7 @@ def test_a_cut_while_a_write_waits_for_the_disk(disk, monkeypatch, key):
     with disk.array((100,), "u1", chunks=(10,), checksum=True) as array:
         array[...] = 1
         array.flush()
-        doubt = array._store.sums.doubt
+        doubt = array._store.now.sums.doubt
 
         def cutting():
             monkeypatch.undo()
@@ -586,7 +586,7 @@ def test_a_cut_while_a_write_waits_for_the_disk(disk, monkeypatch, key):
             thread.start()
             thread.join()
 
-        monkeypatch.setattr(array._store.sums, "doubt", cutting)
+        monkeypatch.setattr(array._store.now.sums, "doubt", cutting)
         array[key] = 7
         assert array.shape == (50,)
         array.extend(0, 50)

@@ -112,7 +112,7 @@ def test_space_of_a_commit_that_was_taken_back_is_not_that_of_a_block(tmp_path, 
             at, _ = block_of(array.path, GROUP)
             for n in range(3):
                 array.attrs["text"] = f"{n}" * 9000
-            assert array._store.state.attrs_offset >= at + LENGTHS[GROUP]
+            assert array._store.now.state.attrs_offset >= at + LENGTHS[GROUP]
         assert len(decode_members(block_of(a.path, GROUP)[1][:4096])) == 1
     assert [xa.check(path).ok for path in paths] == [True, True]
 
@@ -137,7 +137,7 @@ def test_a_file_that_ends_before_a_block_does(path, number):
 def test_a_block_in_the_place_of_something_else(path, number, place):
     """No writer writes there: it makes another."""
     with xa.create(path, (2,), chunks=1, attrs={"unit": "mm", "text": "x" * 40_000}) as array:
-        state = array._store.state
+        state = array._store.now.state
     image = Image.of((metadata(path).read_bytes(), Path(f"{path}.xta").read_bytes()))
     at = {"header": 0, "log": image.log, "attributes": state.attrs_offset, "far": 2**62 - 4096}
     image.put(image.entry(number) + 4, "I", number)

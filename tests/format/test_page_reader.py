@@ -704,7 +704,7 @@ def test_the_reader_and_the_package_take_the_same_pairs(folder, changed, data):
         warnings.simplefilter("ignore", xa.RecoveryWarning)
         try:
             with xa.open(path) as array:
-                expected = array._store.state.sequence, array.shape, dict(array.attrs)
+                expected = array._store.now.state.sequence, array.shape, dict(array.attrs)
         except (xa.StorageError, xa.MissingExtraError):
             return  # the page leaves this to readers
         except xa.FormatError:

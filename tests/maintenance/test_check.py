@@ -26,7 +26,7 @@ from extarray.format.groups import Pending, encode_pending
 from extarray.format.header import decode_header
 from extarray.format.superblock import decode_superblock, encode_superblock, superblock_bytes
 from extarray.maintenance import inspect
-from extarray.storage import orphans
+from extarray.storage import names as names_module
 from extarray.storage.filesystem import File
 
 SUFFIXES = (".xmd", ".xta")
@@ -499,7 +499,7 @@ def test_places_that_open_does_not_take(pair, slot, values):
     sequence = newest + 5 if slot < 2 else pair.block(slot).sequence
     altered(pair, slot, **{"sequence": sequence, **values})
     with xa.open(pair.path) as a:
-        assert a._store.state.sequence <= newest
+        assert a._store.now.state.sequence <= newest
     report = pair.check()
     assert report.ok == (slot == 2)
     assert report.problems
@@ -527,7 +527,7 @@ def test_a_log_that_fills_its_extents(tmp_path):
             a.extend(n % 2, 2)
             if n >= 53:  # 56 segments, and 57
                 assert not [p for p in pair.check().problems if p.severity != "note"]
-        state, extents = a._store.state, a._store._extents
+        state, extents = a._store.now.state, a._store.now.extents
     assert (state.n_segments, len(extents)) == (57, 4)
     pair.content = [pair.file(suffix).read_bytes() for suffix in SUFFIXES]
     altered(pair, 0, sequence=1000, spare_offset=extents[1] + 8, spare_capacity=8)
@@ -930,7 +930,7 @@ def test_the_next_open_for_writing_removes_left_overs(pair):
     files = [left_over(pair, suffix, age=0.0) for suffix in SUFFIXES]
     xa.open(pair.path).close()
     assert all(file.exists() for file in files)  # who reads changes nothing
-    orphans._next_looks.clear()
+    names_module._next_looks.clear()
     xa.open(pair.path, "r+").close()
     assert not any(file.exists() for file in files)
 

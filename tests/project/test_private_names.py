@@ -19,9 +19,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
 
-#: Rooms that are still to be cleaned.  One that is clean must not stand here.
-UNCLEAN = {"mpi"}
-
 #: Rooms whose protocols define no private members.
 BESIDE = {"array_api", "cli", "interop", "mpi", "pexta", "plot"}
 
@@ -167,14 +164,9 @@ def violations_of(room: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", sorted(set(ROOMS) - UNCLEAN))
+@pytest.mark.parametrize("room", ROOMS)
 def test_no_private_name_of_another_room(room):
     assert violations_of(room) == []
-
-
-@pytest.mark.parametrize("room", sorted(UNCLEAN))
-def test_a_room_that_is_to_be_cleaned_is_not_clean(room):
-    assert violations_of(room), f"{room} is clean: take it out of UNCLEAN"
 
 
 def test_members_are_found():

@@ -144,8 +144,8 @@ def test_checksums_of_far_chunks_take_little_space(sparse, path):
     array[:: 2**34] = 8
     array.flush()
     assert os.stat(f"{path}.xmd").st_blocks * 512 < 2**20
-    sums = array._store.sums
-    told = [read_sums(array._store._metadata, sums.extents, n, n + 1) for n in (0, 1, 2**35 - 1)]
+    sums = array._store.now.sums
+    told = [read_sums(array._store.now.metadata, sums.extents, n, n + 1) for n in (0, 1, 2**35 - 1)]
     assert [bool(sum_[0]) for sum_ in told] == [True, False, True]
     array.close()
     with xa.open(path, "r+") as again:  # what the table has beyond the chunks is cleared
@@ -156,10 +156,10 @@ def test_checksums_stay_in_doubt_where_written_chunks_are_not_known(sparse):
     array = sparse(2**40, checksum=True)
     array[3] = 7
     array.flush()
-    assert not array._store.sums.in_doubt
+    assert not array._store.now.sums.in_doubt
     array[-1] = 7
     array.flush()
-    assert array._store.sums.in_doubt
+    assert array._store.now.sums.in_doubt
 
 
 def test_an_axis_for_very_many_chunks_with_checksums(sparse):

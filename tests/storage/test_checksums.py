@@ -128,9 +128,9 @@ def test_the_table_grows(path):
         for n in (1000, 30, 3000, 9000):
             a.append((np.arange(n) % 251 + 1).astype("u1"))
             a.flush()
-            assert a._store.sums.extents == sorted(set(a._store.sums.extents))
+            assert a._store.now.sums.extents == sorted(set(a._store.now.sums.extents))
         a[::1000] = 255
-    assert len(a._store.sums.extents) == 4
+    assert len(a._store.now.sums.extents) == 4
     assert holds(path)
 
 
@@ -208,7 +208,7 @@ def test_no_space_for_sums_leaves_doubt(path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(a._store.sums, "renew", full)
+        patch.setattr(a._store.now.sums, "renew", full)
         with pytest.raises(StorageError, match="cannot write the checksums"):
             a.flush()
     assert format_reader.wrong_sums(path)[1]
@@ -245,7 +245,7 @@ def test_every_function_of_creation_takes_it(make, path):
 def test_nothing_of_it_without_the_flag(path):
     with xa.create(path, (4,)) as a:
         a[...] = 1
-        assert a._store.sums is None
+        assert a._store.now.sums is None
     with pytest.raises(ValueError, match="no checksums"):
         format_reader.wrong_sums(path)
 

@@ -12,7 +12,7 @@ import pytest
 import extarray as xa
 from extarray.format.constants import BLOCK
 from extarray.format.superblock import decode_superblock
-from extarray.storage import file_store
+from extarray.storage import commits
 from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
@@ -78,7 +78,7 @@ def test_each_change_ends_on_the_disk(path, engine, sparse, call, monkeypatch):
         call(array)
         assert events[-1][0] == "datasync"
         no_elements = call in (CHANGES["attribute"], CHANGES["dims"])
-        assert no_elements or ("datasync", array._store._data) in events
+        assert no_elements or ("datasync", array._store.now.data) in events
         monkeypatch.undo()
         with xa.open(path) as reader:
             assert reader.shape == array.shape
@@ -111,7 +111,7 @@ def test_flush_waits_for_the_disk_and_nothing_else_does(path, engine, monkeypatc
 def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypatch):
     make(path)
     with xa.open(path, "r+", durability="commit") as array:
-        real = file_store.FileStore._sync_state
+        real = commits.Committer.sync_state
 
         def fail(self):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -121,12 +121,12 @@ def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypat
             (CHANGES["attribute"], "attributes"),
         ):
             with monkeypatch.context() as patch:
-                patch.setattr(file_store.FileStore, "_sync_state", fail)
+                patch.setattr(commits.Committer, "sync_state", fail)
                 with pytest.raises(
                     xa.StorageError, match=f"the {what} of .* count, but may not be"
                 ):
                     change(array)
-        assert file_store.FileStore._sync_state is real
+        assert commits.Committer.sync_state is real
         assert (len(array), dict(array.attrs)) == (6, {"b": 2})
         array.append(VALUES)
         with xa.open(path) as reader:
@@ -143,7 +143,7 @@ def test_a_flush_that_failed_is_made_again(path, failing, monkeypatch):
         for rows in (6, 9):
 
             def fail(file, *rest):
-                if file is array._store._metadata:
+                if file is array._store.now.metadata:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 return real(file, *rest)
 
@@ -163,7 +163,7 @@ def test_what_was_flushed_outlasts_beginnings_that_were_not(path):
     with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
         array[...] = VALUES
         array.flush()
-        flushed = array._store.state.data_bytes
+        flushed = array._store.now.state.data_bytes
     for _ in range(4):
         with xa.open(path, "r+") as array:
             array.append(VALUES)
@@ -178,7 +178,7 @@ def test_what_was_flushed_outlasts_beginnings_that_were_not(path):
 
 def state_in(array, slot):
     """Rows of the state in a superblock."""
-    header = array._store.header
+    header = array._store.now.header
     with open(f"{array.path}.xmd", "rb") as file:
         file.seek(header.superblock_offset(slot))
         block = decode_superblock(file.read(BLOCK), header.ndim)

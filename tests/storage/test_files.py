@@ -549,9 +549,9 @@ def test_where_the_system_locks_whole_files_alone(scene, script, monkeypatch):
         assert_same(reader[...], values)
         writer.extend(0, 1)
         assert reader.refresh()
-    assert not lock.is_held(writer._store._metadata)  # which it cannot tell
+    assert not lock.is_held(writer._store.now.metadata)  # which it cannot tell
     assert xa.check(path).ok
-    first, second = writer._store._data, File.open(f"{path}.xta", os.O_RDWR)
+    first, second = writer._store.now.data, File.open(f"{path}.xta", os.O_RDWR)
     with lock.holding(first, 5, 1), pytest.raises(BlockingIOError), second as fd:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with lock.holding(second, 5, 1):
@@ -677,7 +677,7 @@ def test_who_has_just_taken_the_lock_is_about_to_say_so(scene, monkeypatch, shar
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
     with File.open(f"{path}.xmd", os.O_RDWR) as fd, xa.open(path) as reader:
-        holder, header = File(os.dup(fd)), reader._store.header
+        holder, header = File(os.dup(fd)), reader._store.now.header
         lock.acquire(holder, path, 0)
         for text in ("7 elsewhere", f"{os.getppid()} {socket.gethostname()}"):
             lock.note_holder(holder, header, False)
@@ -978,7 +978,7 @@ def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number
     array = xa.open(path, mode=mode)
     store, close = array._store, os.close
     fds = []
-    for file in (store._metadata, store._data):
+    for file in (store.now.metadata, store.now.data):
         with file as fd:
             fds.append(fd)
 

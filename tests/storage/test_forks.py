@@ -13,6 +13,9 @@ import extarray as xa
 
 def stop_in(call, place, name, before):
     "Fork where a thread that makes a call comes to a method; returns whether this is the child."
+    *parts, name = name.split(".")
+    for part in parts:
+        place = getattr(place, part)
     real, there, on = getattr(place, name), threading.Event(), threading.Event()
     def stop():
         if not there.is_set():
@@ -141,7 +144,12 @@ w.close()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "method, when", [("refresh", "before"), ("replay", "behind"), ("adopt", "behind")]
+    "method, when",
+    [
+        ("following.refresh", "before"),
+        ("following.replay", "behind"),
+        ("following.adopt", "behind"),
+    ],
 )
 def test_a_reader_that_refreshes(script, path, engine, method, when):
     script(STOP + READER, path, engine, method, when)
@@ -206,7 +214,9 @@ with xa.open(path) as r:
 """
 
 
-@pytest.mark.parametrize("method", ["begin_append", "begin_turn", "commit", "end_turn"])
+@pytest.mark.parametrize(
+    "method", ["commits.begin_append", "writers.begin_turn", "commit", "writers.end_turn"]
+)
 def test_one_of_several_writers(script, path, method):
     script(STOP + SHARED, path, "mmap", method)
 

@@ -88,7 +88,7 @@ def test_all_grow_together(trio):
 def test_what_does_not_change_takes_no_part(trio):
     """Nothing, one, and others than the first: all are as commits are."""
     data, time, memory = trio
-    sequence = data._store.state.sequence
+    sequence = data._store.now.state.sequence
     with xa.commit(trio):
         pass
     with xa.commit([]):
@@ -96,7 +96,7 @@ def test_what_does_not_change_takes_no_part(trio):
     with xa.commit([data, time]):
         time.attrs["a"] = 1
     assert xa.open(time.path).attrs["a"] == 1
-    assert data._store.state.sequence == sequence
+    assert data._store.now.state.sequence == sequence
     with xa.commit([memory, data]):
         data.extend(0, 0)
         data.extend(1, 1)
@@ -441,8 +441,8 @@ def finish(a, b, change):
         with pytest.raises(Died), xa.commit([a, b]):
             change()
     for array in (a, b):
-        array._store._metadata.close()
-        array._store._data.close()
+        array._store.now.metadata.close()
+        array._store.now.data.close()
 
 
 def test_the_coordinator_is_another_array_now(tmp_path):
@@ -554,10 +554,10 @@ def test_a_refresh_that_fails_names_the_file(tmp_path, monkeypatch, damage):
         for array in (a, b):
             array.extend(1, 1)
             array.attrs["unit"] = "mm"
-    state = b._store.state
-    at = b._store.header.first_extent + 16 if damage == "log" else state.attrs_offset
+    state = b._store.now.state
+    at = b._store.now.header.first_extent + 16 if damage == "log" else state.attrs_offset
     if damage == "reading":
-        real, refused = File.read, readers[1]._store._metadata
+        real, refused = File.read, readers[1]._store.now.metadata
 
         def read(file, *args):
             if file is refused:

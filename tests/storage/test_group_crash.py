@@ -269,7 +269,7 @@ def test_a_state_that_could_not_be_finished_still_counts(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
 
         def fail(self, state):
-            if self._store.path.name != "a":
+            if self.pair.path.name != "a":
                 raise OSError(errno.EIO, "input/output error")
             return real(self, state)
 
@@ -388,7 +388,7 @@ def test_who_is_replaced_need_not_ask(decided, monkeypatch, code):
 def test_a_refresh_that_cannot_ask_the_coordinator(decided, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         # As it was when nothing was pending.
-        patch.setattr(StateReader, "_decided_states", lambda self, known: [])
+        patch.setattr(StateReader, "decided_states", lambda self, known: [])
         readers = [xa.open(decided / name) for name in "bc"]
     assert readers[0].shape == BEFORE
     with monkeypatch.context() as patch:

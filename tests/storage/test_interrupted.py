@@ -11,7 +11,7 @@ import pytest
 
 import extarray as xa
 from extarray.storage import memory
-from extarray.storage.file_store import FileStore
+from extarray.storage.commits import Committer
 from extarray.storage.filesystem import File
 
 
@@ -88,16 +88,16 @@ def test_failed_commit_at_a_new_extent_of_the_log(tmp_path, monkeypatch):
     with xa.create(path, (1, 1), "i4", chunks=1) as array:
         while array.axial.segments < 64:
             array.extend(array.axial.segments % 2, 1)
-        real = FileStore._write_superblock
+        real = Committer.write_superblock
         with monkeypatch.context() as patch:
 
             def fail(self, state):
                 raise OSError(errno.EIO, "input/output error")
 
-            patch.setattr(FileStore, "_write_superblock", fail)
+            patch.setattr(Committer, "write_superblock", fail)
             with pytest.raises(xa.StorageError):
                 array.extend(array.axial.segments % 2, 1)
-        assert FileStore._write_superblock is real
+        assert Committer.write_superblock is real
         array.attrs["text"] = "y" * 3000
         for _ in range(10):
             array.extend(array.axial.segments % 2, 1)

@@ -24,7 +24,7 @@ from extarray.array.life import let_go
 from extarray.common.limits import limits
 from extarray.format import writers
 from extarray.format.constants import BLOCK
-from extarray.storage import lock, shared_store
+from extarray.storage import lock, sharing
 from extarray.storage.filesystem import File
 
 needs_ranges = pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has")
@@ -389,7 +389,7 @@ def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
     two.attrs["any"] = 1
     assert not synced
     two.extend(0, 1)
-    assert synced[-1:] == [two._store._metadata]
+    assert synced[-1:] == [two._store.now.metadata]
     synced.clear()
     one.extend(0, 1)
     one.append(rows(4))
@@ -533,7 +533,7 @@ def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
     """Who opens waits for as long as it was told, and some seconds at least."""
     xa.zeros((2, 2), path=path).close()
     with share(path) as one:
-        one._store.begin_commit()
+        one._store.writers.begin_commit()
         try:
             with monkeypatch.context() as patch:
                 patch.setattr(limits, "commit_patience", 0)
@@ -544,12 +544,12 @@ def test_a_writer_that_does_not_come_to_the_end_of_a_commit(path, monkeypatch):
                 thread = threading.Thread(target=lambda t=timeout: share(path, timeout=t).close())
                 thread.start()
                 thread.join(0.02)
-                one._store.end_commit()
+                one._store.writers.end_commit()
                 thread.join(60)
                 assert not thread.is_alive()
-                one._store.begin_commit()
+                one._store.writers.begin_commit()
         finally:
-            one._store.end_commit()
+            one._store.writers.end_commit()
 
 
 def test_a_reader_takes_no_lock(pair, monkeypatch):
@@ -631,7 +631,7 @@ def test_sealed_by_the_last(pair, path):
     two.close()
     assert_same(format_reader.read(path)[0], rows(1, 2))
     with xa.open(path, "r+") as array:
-        assert array._store.state.sealed and not array._store.unclean
+        assert array._store.now.state.sealed and not array._store.now.unclean
 
 
 def test_who_opens_while_another_closes(path):
@@ -684,8 +684,8 @@ def test_a_forked_child_reads(path, script):
 def die(*arrays):
     """What the death of a process does to arrays that it has open."""
     for array in arrays:
-        array._store.ticket = 0
-        array._store._close_files()
+        array._store.writers.ticket = 0
+        array._store.now.close()
         let_go(array)
 
 
@@ -695,11 +695,12 @@ def test_when_all_have_died(path, engine):
     for step in range(3):
         one, two = share(path, engine), share(path, engine)
         one.append(rows(step))
-        step = two._step(alone=False)
+        policy = two._writers
+        step = policy.commits
         step.__enter__()
-        first = two._begin_append(0, False, 6)
-        two._store.end_commit()
-        two._fill_place(0, first, 6, rows(7, 7, 7, 7, 7, 7))
+        first = policy._begin_append(two, 0, False, 6)
+        two._store.writers.end_commit()
+        policy._fill_place(two, 0, first, 6, rows(7, 7, 7, 7, 7, 7))
         die(one, two)
     with share(path, engine) as one, share(path, engine) as two:
         two.extend(0, 5)
@@ -782,11 +783,11 @@ def test_every_call_once(path, monkeypatch, change, how):
 
 def is_free(array) -> bool:
     """Whether no thread of this process, and no other writer, waits for anything of an array."""
-    store = array._store
+    policy, others = array._writers, array._store.writers
     found = []
 
     def look():
-        for one in (array._turn, store.steady):
+        for one in (policy._turn, others.steady):
             found.append(one.acquire(blocking=False))
             if found[-1]:
                 one.release()
@@ -794,7 +795,7 @@ def is_free(array) -> bool:
     thread = threading.Thread(target=look)
     thread.start()
     thread.join()
-    return found == [True, True] and not store.is_committing()
+    return found == [True, True] and not others.is_committing()
 
 
 @pytest.mark.slow
@@ -816,12 +817,12 @@ def test_an_interrupt_at_every_place(path, change):
         one.append(rows(1, 2, 3))
         with (
             contextlib.suppress(KeyboardInterrupt),
-            injected.interrupted(number, shared, shared_store, lock) as interrupt,
+            injected.interrupted(number, shared, sharing, lock) as interrupt,
         ):
             change(one)
         where = f"{number}, {interrupt.place}"
         assert one.closed or is_free(one), where
-        file = two._store._metadata
+        file = two._store.now.metadata
         assert lock._obstacle(file, fcntl.F_WRLCK, lock._COMMIT) == fcntl.F_UNLCK, where
         assert lock._obstacle(file, fcntl.F_WRLCK, lock._TURNS, 1000) == fcntl.F_UNLCK, where
         two.refresh()

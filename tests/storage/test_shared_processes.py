@@ -140,7 +140,7 @@ def test_appends_of_four_processes(script, path, engine, side):
     assert states > 1
     with xa.open(path, "r+") as array:
         found = runs(array[...])
-        assert not array._store.unclean
+        assert not array._store.now.unclean
     if side == "start":
         found.reverse()
     for rank in range(4):

@@ -31,8 +31,8 @@ endings = st.sampled_from(["well", "well", "fail", "die"])
 
 def die(array):
     """What the death of a process does to an array that it had open."""
-    array._store.ticket = 0
-    array._store._close_files()
+    array._store.writers.ticket = 0
+    array._store.now.close()
     let_go(array)
 
 
@@ -75,9 +75,11 @@ class Append:
         """Write all of the elements, and end badly."""
 
         def end():
-            place = self.array._store._own
+            policy, place = self.array._writers, self.array._store.writers._own
             by = place.stop - place.start
-            write_values(self.array, self.values, *self.array._box(place.axis, place.start, by))
+            write_values(
+                self.array, self.values, *policy._box(self.array, place.axis, place.start, by)
+            )
             if how == "die":
                 die(self.array)
 

@@ -19,8 +19,9 @@ from strategies import fancy_selections, selections, sides
 import extarray as xa
 from extarray.format.constants import CUTS_BYTES, LIVE_SLOTS
 from extarray.format.header import decode_header
-from extarray.storage.file_store import FileStore
-from extarray.storage.states import PASSED_ON
+from extarray.storage.commits import Committer
+from extarray.storage.following import Follower
+from extarray.storage.pair import PASSED_ON
 
 FILL = -7
 OLD, NEW = 1000, 5000  # values that tell where they come from
@@ -124,12 +125,12 @@ def test_fields_casts_and_views(disk):
 def test_a_fill_value_of_zero_costs_nothing(disk):
     with disk.array((8, 4), chunks=(2, 4)) as array, disk.open(array) as reader:
         array.shrink(0, 4)
-        assert array._store.cuts is reader._store.cuts is None
-        assert array._store._read_cuts() == 0
+        assert array._store.now.cuts is reader._store.now.cuts is None
+        assert array._store.now.read_cuts() == 0
     with disk.array((8, 4), chunks=(2, 4), fill_value=1) as array:
         array.shrink(0, 4)
         array.shrink(0, 1)  # no whole chunk
-        assert array._store._read_cuts() == 1
+        assert array._store.now.read_cuts() == 1
 
 
 def test_the_number_goes_on_with_the_next_writer(path):
@@ -137,7 +138,7 @@ def test_the_number_goes_on_with_the_next_writer(path):
     for n in range(1, 4):
         with xa.open(path, "r+") as array:
             array.shrink(0, 2)
-            assert array._store._read_cuts() == n
+            assert array._store.now.read_cuts() == n
 
 
 def test_a_count_that_was_passed_on_is_taken_as_it_stands(disk):
@@ -167,14 +168,14 @@ def test_a_reader_that_knew_the_cut_before_the_holes(disk):
     with disk.array((8, 4), "i4", chunks=(2, 4), fill_value=FILL) as array:
         array[...] = OLD
         with disk.open(array) as reader:
-            begin = FileStore.begin_cut
+            begin = Committer.begin_cut
 
             def refresh_first(store):
                 assert reader.refresh()
                 begin(store)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(FileStore, "begin_cut", refresh_first)
+                patch.setattr(Committer, "begin_cut", refresh_first)
                 array.shrink(0, 4)
             assert (reader[...] == OLD).all()
             assert reader.shape == (4, 4)
@@ -191,7 +192,7 @@ def test_a_reader_whose_array_was_regrown(disk):
         array[...] = OLD
         with disk.open(array) as reader:
             array.shrink(0, 4)
-            look = FileStore.inner_box
+            look = Follower.inner_box
             looks = []
 
             def cut_and_grow(store, axial):
@@ -204,7 +205,7 @@ def test_a_reader_whose_array_was_regrown(disk):
                 return found
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(FileStore, "inner_box", cut_and_grow)
+                patch.setattr(Follower, "inner_box", cut_and_grow)
                 got = reader[...]
             assert np.isin(got, [OLD, FILL]).all()
             assert (got[:2] == OLD).all()

@@ -104,7 +104,7 @@ def test_writers_find_out_before_they_grow_and_when_they_close(
     array = xa.open(path, "r+", engine=engine, share=kind == "shared")
     if grown:
         array.append(np.ones((1, 1024), "i4"))
-    state = array._store.state
+    state = array._store.now.state
     length = state.data_bytes + 32 * state.sealed - lost
     os.truncate(f"{path}.xta", length)
     with pytest.raises(xa.errors.TruncatedError, match="another program has cut it off"):

@@ -289,7 +289,7 @@ def test_nothing_of_many_points_is_written(damaged):
             a[[0, 1, 2], [0, 0, 5]] = [90, 91, 92]
         with pytest.raises(ChecksumError), xa.config.set(max_memory=64):
             a[:3] = np.full((3, 7), 9.0)
-        assert not a._store.sums.in_doubt
+        assert not a._store.now.sums.in_doubt
         np.testing.assert_array_equal(a[:2], MODEL[:2])
 
 
@@ -297,8 +297,9 @@ def test_each_chunk_once(path, monkeypatch):
     create(path)
     with xa.open(path, "r+", verify="read") as a:
         seen = []
-        compared = a._store._compared()
-        monkeypatch.setattr(a._store, "_comparison", (*a._store._comparison[:2], compared))
+        keeper = a._store.chunk_sums
+        compared = keeper._compared()
+        monkeypatch.setattr(keeper, "_comparison", (*keeper._comparison[:2], compared))
         different = compared._different
         monkeypatch.setattr(
             compared, "_different", lambda some: seen.extend(some) or different(some)
@@ -461,7 +462,7 @@ def test_what_fits_is_what_was_written(
                     view = a.chunk(index)
                     if view.flags.writeable and order in "CF":
                         view[...] = number
-                        box = elements_of_chunk(index, a.chunks, a._store.offset, a.shape)
+                        box = elements_of_chunk(index, a.chunks, a._store.now.state.offset, a.shape)
                         changed[box] = number
                     del view
                 elif model.size:

@@ -253,7 +253,7 @@ def repairing(options, control, number, fault, path):
         before = Twin(array)
         array.flush()
         array.attrs["a"] = 2
-        state = array._store.state
+        state = array._store.now.state
     with open(f"{path}.xmd", "r+b") as file:
         file.seek(state.attrs_offset)
         file.write(b"?")

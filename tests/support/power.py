@@ -145,7 +145,7 @@ class Expected:
             # or the fill value, what it held before, or the seal.
             since = self.states[: same[-1] + 1]
             new = ~np.all([placed(state, array, axes)[1] for state in since], axis=0)
-            seal = np.frombuffer(SEAL_MAGIC + array._store.header.uuid, "i4")
+            seal = np.frombuffer(SEAL_MAGIC + array._store.now.header.uuid, "i4")
             right |= new & np.isin(found, [array.fill_value, 0, *seal])
             for state in self.past:
                 values, inside = placed(state, array, axes)

@@ -131,16 +131,16 @@ a.close()
 
 a = xa.create(path, (4, 4), "i4", overwrite=True, durability="commit", engine=engine, comm=comm)
 synced = 0
-sync = type(a._store).sync_elements
+sync = type(a._store.commits).sync_elements
 
 
-def count(store):
+def count(commits):
     global synced
     synced += 1
-    sync(store)
+    sync(commits)
 
 
-type(a._store).sync_elements = count
+type(a._store.commits).sync_elements = count
 for write in (
     lambda: a.write(comm.rank % 4, comm.rank),
     lambda: a.write(comm.rank % 4, comm.rank, collective=False),

@@ -18,7 +18,7 @@ node.Free()
 model = np.arange(77.0).reshape(7, 11)
 a = xa.create(path, (7, 11), chunks=(2, 3), comm=comm)
 # No mapping: the page cache of one host is not that of the other.
-assert a._store.engine == "pread"
+assert a._store.now.engine == "pread"
 assert a._views is not None, "not through MPI-IO"
 a.write_zone(model[a.zone()])
 for axis, side in ((0, "end"), (1, "start"), (0, "start")):

@@ -32,7 +32,7 @@ def holding(model, **options):
 
 def sequence(d_a):
     """The number of the last commit."""
-    return d_a.array._pair.state.sequence
+    return d_a.array._pair.now.state.sequence
 
 
 pexta.init(max_array_size=100_000)

@@ -93,13 +93,13 @@ holds()
 with opened() as array:
     array.write_zone(model[array.zone()] + 1)
     model += 1
-    entries = array._store.sums.entries
+    entries = array._store.now.sums.entries
     if last:
-        array._store.sums.entries = fails
+        array._store.now.sums.entries = fails
     with raises(xa.StorageError, "cannot sum chunks"):
         array.flush()
     holds(in_doubt=True)
-    array._store.sums.entries = entries
+    array._store.now.sums.entries = entries
     flush(array)
     array.add_axis()
     array[0, 0, 0] = 4 if not comm.rank else array[0, 0, 0]

@@ -17,15 +17,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import ArgumentError, CorruptError, FormatError, TruncatedError
-from extarray.format.constants import (
-    BLOCK,
-    LIVE_SLOTS,
-    SEAL_BYTES,
-    SEAL_MAGIC,
-    SPARED_SLOTS,
-)
+from extarray.format.constants import BLOCK, LIVE_SLOTS
 from extarray.format.directory import BlockKind
-from extarray.format.superblock import Superblock, encode_superblock, superblock_bytes
 from extarray.format.writers import (
     WRITER_BYTES,
     Writer,
@@ -36,22 +29,26 @@ from extarray.format.writers import (
     encode_writers_head,
 )
 from extarray.storage import lock
-from extarray.storage.file_store import FileStore
-from extarray.storage.filesystem import File, family
+from extarray.storage.file_store import ALONE
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
     from typing import Any
 
     from extarray._core._axial import Axial
-    from extarray.grid.bounds import Bounds
+    from extarray.storage.commits import Committer
+    from extarray.storage.file_store import FileStore
+    from extarray.storage.following import Follower
+    from extarray.storage.pair import Pair
+    from extarray.storage.space import Allocator
+    from extarray.storage.states import StateReader
 
-__all__ = ["SharedFileStore"]
+__all__ = ["Sharing"]
 
 
-class SharedFileStore(FileStore):
-    """A pair of files, as one of several writers has it open.
+class Sharing:
+    """The policy of several writers of a pair of files, as one of them follows it.
 
     Attributes
     ----------
@@ -63,10 +60,13 @@ class SharedFileStore(FileStore):
         Others that have turns, in the order of their tickets, as of the last `take_up`.
     """
 
-    shared = True
+    _pair: Pair
+    _states: StateReader
+    _following: Follower
+    _commits: Committer
+    _space: Allocator
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self) -> None:
         self.steady = threading.RLock()
         self.ticket = 0
         self.queue: list[Writer] = []
@@ -80,62 +80,80 @@ class SharedFileStore(FileStore):
 
     # -- beginning and end -------------------------------------------------------------------
 
-    def _lock(self, file: File, timeout: float | None) -> None:
-        # With the lock of commits, until `_begin_writing` is done.
-        self._slot = lock.join(file, self.path, timeout)
+    def lock(self, pair: Pair, timeout: float | None) -> None:
+        """Take one of the writers' places, with the lock of commits until `begin` is done."""
+        self._pair = pair
+        self._slot = lock.join(pair.metadata, pair.path, timeout)
 
-    def _begin_writing(self, slot: int) -> None:
-        if self.header.checksum:
+    def begin(self, store: FileStore, slot: int) -> None:
+        """Join the writers at work; where there are none, take over from the last one."""
+        pair, commits = store.now, store.commits
+        if pair.header.checksum:
             raise ArgumentError(
-                f"writers cannot share '{self.path}': it has checksums of its chunks, which one "
+                f"writers cannot share '{pair.path}': it has checksums of its chunks, which one "
                 "writer keeps; open it alone, or copy it with checksum=False"
             )
-        if not lock.anyone_is_alive(self._metadata):
-            super()._begin_writing(slot)
-            self._table_at = self._have_block(BlockKind.WRITERS)
+        self._states, self._following = store.states, store.following
+        self._commits, self._space = commits, store.space
+        pair.others = self
+        commits.may_be_sealed = True  # others seal, and may die before a seal is gone
+        if not lock.anyone_is_alive(pair.metadata):
+            ALONE.begin(store, slot)
+            self._table_at = commits.have_block(BlockKind.WRITERS)
             self._clear_table()
-            if self.unclean:  # the last writer died: those to come must know
+            if pair.unclean:  # the last writer died: those to come must know
                 self._note_remains()
         else:
-            self._see_blocks()
-            self._table_at = self._have_block(BlockKind.WRITERS)
+            commits.see_blocks()
+            self._table_at = commits.have_block(BlockKind.WRITERS)
         self._look()
         # Tickets must not come again while somebody may wait for one.
         before = self._table[self._slot : self._slot + 1]
-        self._write_own(seen=self.state.sequence, ticket=before[0].ticket if before else 0)
-        lock.end_commit(self._metadata)
+        self._write_own(seen=pair.state.sequence, ticket=before[0].ticket if before else 0)
+        lock.end_commit(pair.metadata)
+
+    def secure(self, store: FileStore, axial: Axial) -> None:
+        """Bring to the disk what others have written until now."""
+        self.flush_data()
+        with self.committing():
+            self.take_up(axial)
+            self.note_seen()
+            store.flush()
 
     def _clear_table(self) -> None:
-        """Forget all writers that are gone: `_begin_writing` has dealt with what they left."""
+        """Forget all writers that are gone: `begin` has dealt with what they left."""
         head, _ = decode_writers(self._read_table()[:WRITER_BYTES].ljust(BLOCK, b"\0"))
-        self._metadata.write(bytes(BLOCK), self._entry_offset(-1))
-        self._write_head(WritersHead(head.cut, self._unsettled))
+        self._pair.metadata.write(bytes(BLOCK), self._entry_offset(-1))
+        self._write_head(WritersHead(head.cut, self._commits.unsettled))
 
-    def _end_writing(self) -> None:
+    def end(self, store: FileStore) -> None:
+        """Leave the others; the last of them leaves the files as one that was alone."""
+        pair = self._pair
         with contextlib.suppress(OSError), self.committing():
             try:
                 if self.ticket:
                     self.give_up()
-                for _, state in self._superblocks(LIVE_SLOTS)[:1]:
-                    self.state, self.unclean = state, state.unclean
+                for _, state in self._states.superblocks(LIVE_SLOTS)[:1]:
+                    pair.state, pair.unclean = state, state.unclean
                 self._look()
-                if lock.anyone_is_alive(self._metadata):
-                    self._check_length()
+                if lock.anyone_is_alive(pair.metadata):
+                    pair.check_length()
                 else:
-                    super()._end_writing()
+                    ALONE.end(store)
             except TruncatedError:
                 raise
             except FormatError:  # whoever opens it next says so
                 pass
             finally:
                 with contextlib.suppress(OSError):  # closing drops them too, but for a forked child
-                    lock.release(self._metadata)
+                    lock.release(pair.metadata)
 
-    def _forked(self) -> None:
-        self.steady = threading.RLock()  # a thread of the parent may have held it
+    def forked(self) -> None:
+        """In a forked child, which only reads, let go of what threads of the parent held."""
+        self.steady = threading.RLock()
         self._has_lock = False
         self.ticket = 0
-        super()._forked()
+        self._pair.others = None
 
     # -- commits -----------------------------------------------------------------------------
 
@@ -149,8 +167,8 @@ class SharedFileStore(FileStore):
         try:
             if not inner:
                 self.steady.acquire()
-            with family("cannot lock '{}'", f"{self.path}.xmd"):
-                lock.begin_commit(self._metadata)
+            with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
+                lock.begin_commit(self._pair.metadata)
             self._took = not inner
             self._has_lock = True
         except BaseException:
@@ -178,8 +196,8 @@ class SharedFileStore(FileStore):
 
     def _drop(self) -> None:
         try:
-            if not self._metadata.closed:  # closing it has dropped its locks
-                lock.end_commit(self._metadata)
+            if not self._pair.metadata.closed:  # closing it has dropped its locks
+                lock.end_commit(self._pair.metadata)
         finally:
             self._has_lock = False
 
@@ -203,86 +221,42 @@ class SharedFileStore(FileStore):
 
         Return whether a commit is new.  `note_seen` follows, when the array shows it.
         """
-        with family("cannot take up what others wrote to '{}'", self.path):
-            news = self._take_up(axial) is not None
-            self.unclean = self.state.unclean  # whatever a change that failed has made of it
+        pair = self._pair
+        with family("cannot take up what others wrote to '{}'", pair.path):
+            is_new = self._following.take_up(axial) is not None
+            pair.unclean = pair.state.unclean  # whatever a change that failed has made of it
             self._look()
-        return news
+            self._space.length = pair.data.length  # others lengthen and cut, too
+        return is_new
 
     def note_seen(self) -> None:
         """Tell the others that this writer uses only the present bounds, if that is so."""
-        if self._own.seen < self.state.sequence and not self.users.are_left(self.users.ended):
-            with family("cannot write to '{}'", f"{self.path}.xmd"):
-                self._write_own(seen=self.state.sequence)
-
-    def commit(self, bounds: Bounds, axial: Axial, data_bytes: int, cuts: bool) -> None:
-        """Make new bounds count: log first, superblock last.  `cuts`: elements are cut off."""
-        if cuts:
-            with family("cannot commit the new bounds of '{}'", self.path):
-                self._write_head(WritersHead(self.state.sequence + 1, True))
-        super().commit(bounds, axial, data_bytes, cuts)
-
-    def _write_superblock(self, state: Superblock) -> None:
-        before = self.state
-        try:
-            super()._write_superblock(state)
-        except BaseException:
-            # An interrupt: what is in the file is what the others go by.
-            offset = self.header.superblock_offset(LIVE_SLOTS[state.sequence % 2])
-            with contextlib.suppress(OSError):
-                found = self._metadata.read(superblock_bytes(self.header.ndim), offset)
-                self.state = state if found == encode_superblock(state) else before
-            raise
-
-    def reserve(self, old: int, new: int, runs: Iterable[tuple[int, int]] | None = None) -> None:
-        """Make room for chunks: from `old` bytes to `new` bytes, all of them the fill value."""
-        with family("cannot look at '{}'", f"{self.path}.xta"):
-            self._length = self._data.length  # others lengthen and cut, too
-        super().reserve(old, new, runs)
-
-    def _reserve_by_writing(self, start: int, stop: int) -> None:
-        """Do nothing: others may be writing their appends to this range."""
-
-    def settle(self) -> None:
-        """Bring a cut of the bounds, whoever made it, to the disk before it is too late."""
-        self._unsettled = self._head.unsettled
-        if self._unsettled:
-            self._safe_bytes = 0  # others may have lengthened it
-        super().settle()
-        if self._head.unsettled:
-            with family("cannot write to '{}'", f"{self.path}.xmd"):
-                self._write_head(self._head._replace(unsettled=False))
-
-    def _count_cut(self) -> None:
-        """Raise the number of cuts, where holes do not hold the fill value."""
-        self._cuts_made = self._read_cuts()  # others count, too
-        super()._count_cut()
-
-    def _begin_growth(self) -> None:
-        """Note in the files that a writer is at work, before there is room for more."""
-        # The writer that unsealed the array may have died before the seal was gone.
-        with family("cannot read '{}'", f"{self.path}.xta"):
-            end = self._data.read(SEAL_BYTES, self.state.data_bytes)
-        self._has_seal = end == SEAL_MAGIC + self.header.uuid
-        super()._begin_growth()
-
-    def set_attrs(self, attrs: str) -> None:
-        """Commit the attributes (a JSON text): written to free room, then made to count."""
-        self._look_at_durable()
-        super().set_attrs(attrs)
+        if self._own.seen < self._pair.state.sequence and not self._pair.users.are_left(
+            self._pair.users.ended
+        ):
+            with family("cannot write to '{}'", f"{self._pair.path}.xmd"):
+                self._write_own(seen=self._pair.state.sequence)
 
     def flush_data(self) -> None:
         """Bring data to the disk, without the lock."""
-        with family("cannot flush '{}'", self.path):
-            self._data.datasync()
+        with family("cannot flush '{}'", self._pair.path):
+            self._pair.data.datasync()
 
-    def _sync_state(self) -> None:
-        self._look_at_durable()
-        super()._sync_state()
+    # -- cuts --------------------------------------------------------------------------------
 
-    def _look_at_durable(self) -> None:
-        with family("cannot read '{}'", f"{self.path}.xmd"):
-            self._durable = dict(self._superblocks(SPARED_SLOTS))
+    @property
+    def unsettled(self) -> bool:
+        """True if a cut, whoever made it, may not be on the disk."""
+        return self._head.unsettled
+
+    def note_cut(self, sequence: int) -> None:
+        """Note that elements are cut off by the commit of this number."""
+        self._write_head(WritersHead(sequence, True))
+
+    def note_settled(self) -> None:
+        """Note that the last cut is on the disk."""
+        with family("cannot write to '{}'", f"{self._pair.path}.xmd"):
+            self._write_head(self._head._replace(unsettled=False))
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -290,8 +264,8 @@ class SharedFileStore(FileStore):
         """Get a ticket, unless this writer has one, and tell the others what it is for."""
         if not self.ticket:
             self.ticket = 1 + max([self._own.ticket, *(writer.ticket for writer in self._table)])
-        with family("cannot write to '{}'", f"{self.path}.xmd"):
-            lock.begin_turn(self._metadata, self.ticket)
+        with family("cannot write to '{}'", f"{self._pair.path}.xmd"):
+            lock.begin_turn(self._pair.metadata, self.ticket)
             self._write_own(kind=kind, ticket=self.ticket, **place)
 
     def ahead(self) -> int:
@@ -303,8 +277,8 @@ class SharedFileStore(FileStore):
 
     def wait_turn(self, ticket: int) -> None:
         """Wait, without the lock, until a turn has ended."""
-        with family("cannot lock '{}'", f"{self.path}.xmd"):
-            lock.wait_turn(self._metadata, ticket)
+        with family("cannot lock '{}'", f"{self._pair.path}.xmd"):
+            lock.wait_turn(self._pair.metadata, ticket)
 
     def end_turn(self) -> None:
         """End a turn, under the lock: what it was for is done."""
@@ -315,7 +289,7 @@ class SharedFileStore(FileStore):
     def give_up(self) -> None:
         """End a turn as a writer's death does: whoever looks next deals with what it has left."""
         with self.steady:
-            lock.end_turn(self._metadata, self.ticket)
+            lock.end_turn(self._pair.metadata, self.ticket)
             self.ticket = 0
             self._own = self._own._replace(kind=WriterKind.IDLE)
 
@@ -328,7 +302,7 @@ class SharedFileStore(FileStore):
         return cut > 0 and not any(
             writer.seen < cut
             for slot, writer in enumerate(self._table)
-            if slot != self._slot and lock.is_alive(self._metadata, slot)
+            if slot != self._slot and lock.is_alive(self._pair.metadata, slot)
         )
 
     def note_given_back(self) -> None:
@@ -340,16 +314,17 @@ class SharedFileStore(FileStore):
     def _look(self) -> None:
         """Read the table, and deal with the turns that nobody has any more."""
         try:
-            self._head, self._table = decode_writers(self._read_table(), self.header.ndim)
+            self._head, self._table = decode_writers(self._read_table(), self._pair.header.ndim)
         except CorruptError as error:
             raise CorruptError(
-                f"'{self.path}.xmd': {error}; close all writers, and the next one makes it anew"
+                f"'{self._pair.path}.xmd': {error}; close all writers, and the next one makes it "
+                "anew"
             ) from None
         turns, void = [], []
         for slot, writer in enumerate(self._table):
             if writer.kind == WriterKind.IDLE or (slot == self._slot and self.ticket):
                 continue
-            if lock.has_turn(self._metadata, writer.ticket):
+            if lock.has_turn(self._pair.metadata, writer.ticket):
                 turns.append(writer)
             else:
                 void.append((slot, writer))
@@ -361,23 +336,25 @@ class SharedFileStore(FileStore):
 
     def _note_remains(self) -> None:
         """Note that an append has left elements outside the bounds."""
-        state = self.state
-        self.unclean = True
+        state = self._pair.state
+        self._pair.unclean = True
         if not state.unclean:
-            self._write_superblock(state._replace(sequence=state.sequence + 1, unclean=True))
+            self._commits.write_superblock(
+                state._replace(sequence=state.sequence + 1, unclean=True)
+            )
         if not self._head.cut:
             # Chunks that were never inside the bounds are given back whatever the others know.
             self._write_head(self._head._replace(cut=1))
 
     def _read_table(self) -> bytes:
-        return self._metadata.read(BLOCK, self._entry_offset(-1))
+        return self._pair.metadata.read(BLOCK, self._entry_offset(-1))
 
     def _entry_offset(self, slot: int) -> int:
         """Return the offset of an entry; that of the head for -1."""
         return self._table_at + (slot + 1) * WRITER_BYTES
 
     def _write_entry(self, slot: int, data: bytes) -> None:
-        self._metadata.write(data, self._entry_offset(slot))
+        self._pair.metadata.write(data, self._entry_offset(slot))
 
     def _write_own(self, **changes: Any) -> None:
         own = self._own._replace(**changes)

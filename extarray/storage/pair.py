@@ -1,0 +1,191 @@
+"""An open pair of files: ``.xmd`` with the metadata, ``.xta`` with the chunks.
+
+This is what the parts of a file store have in common; each has the rest of its work for itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from extarray._core._mapping import Counter, Region
+from extarray.common.errors import MissingError, TruncatedError
+from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
+from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
+from extarray.format.header import MAGIC, VERSION, decode_header, header_bytes_of
+from extarray.storage.filesystem import File, absolute_names, close_all, family, sync_folders
+from extarray.storage.store import Present
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from extarray.format.superblock import Superblock
+
+__all__ = ["OPEN_FLAGS", "PASSED_ON", "Pair"]
+
+# A pipe must not hold up whoever opens it; for files the second flag means nothing.
+OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+# Set in the number of cuts of an ``.xmd`` that another has replaced, which goes on with the number.
+PASSED_ON = 1 << 63
+
+# The beginning of a header that can be read.
+_MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
+
+
+class Pair(Present):
+    """A pair of files, or its metadata alone, as it is open at present.
+
+    Parameters
+    ----------
+    path : Path
+        Without suffix.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Absolute, of ``.xmd`` and ``.xta``; the working directory may change.
+    metadata, data : File
+    extents : list of int
+        Of the growth log.
+    names_given, names_found : bool
+        The names may not be on the disk: those that this store has given, and those that it has
+        found.
+    """
+
+    path: Path
+    state: Superblock
+    names_given = names_found = False
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("r", "mmap", 1 << 21)
+        self.path = path
+        self.metadata = File()
+        self.data = File()
+        self.names = absolute_names(path)
+        self.extents: list[int] = []
+
+    @property
+    def growth(self) -> int:  # type: ignore[override]
+        """The growth policy that is committed."""
+        return self.state.growth
+
+    # -- names -----------------------------------------------------------------------------------
+
+    @property
+    def absolute(self) -> str:
+        """Absolute path of the pair of files, without suffix."""
+        return self.names[0].removesuffix(".xmd")
+
+    @property
+    def folder(self) -> str:
+        """The folder that paths of other arrays start from, by whichever name this one is open."""
+        return os.path.dirname(os.path.realpath(self.names[0]))
+
+    @property
+    def place(self) -> str:
+        """Path without suffix by which others find the pair, free of symbolic links."""
+        (stem, suffix), *partner = (os.path.splitext(os.path.realpath(n)) for n in self.names)
+        if suffix == ".xmd" and partner == [(stem, ".xta")]:
+            return stem
+        # Links to files of other names: only beside the links are they a pair.
+        folder, name = os.path.split(self.absolute)
+        return os.path.join(os.path.realpath(folder), name)
+
+    def place_of(self, path: bytes) -> str:
+        """Return the path of another array that the metadata name."""
+        return os.path.normpath(os.path.join(self.folder, os.fsdecode(path)))
+
+    @property
+    def has_name(self) -> bool:
+        """True if the name of the metadata leads to the file that is open."""
+        return self.metadata.is_at(self.names[0])
+
+    def own_name(self, what: str) -> str:
+        """Return where the name of ``.xmd`` leads, links followed: it must be the file we have."""
+        if not self.has_name:
+            raise MissingError(
+                errno.ENOENT,
+                f"{what.replace('{}', str(self.path), 1)}: its files have been moved or replaced "
+                "since it was opened; open it again",
+                self.names[0],
+            )
+        return os.path.realpath(self.names[0])
+
+    def sync_names(self) -> None:
+        """Bring the names of the files to the disk, where they may be new."""
+        if self.names_given or self.names_found:
+            sync_folders(self.names)
+            self.names_given = self.names_found = False
+
+    # -- metadata --------------------------------------------------------------------------------
+
+    def open_metadata(self) -> None:
+        """Open ``.xmd`` alone."""
+        self.metadata = File.open(self.names[0], os.O_RDONLY | OPEN_FLAGS)
+        try:
+            self.read_header()
+        except BaseException:
+            self.metadata.close()
+            raise
+
+    def read_header(self) -> None:
+        """Read the header."""
+        first = self.metadata.read(BLOCK, 0)
+        if len(first) == BLOCK and first.startswith(_MAGIC):
+            # A description of many fields makes a header of several blocks.
+            wanted = min(header_bytes_of(first), self.metadata.length)
+            if wanted > BLOCK:
+                first = self.metadata.read(wanted, 0)
+        self.header = decode_header(first)
+
+    def blocks(self) -> dict[BlockKind, int]:
+        """Return the offsets of the optional blocks that exist."""
+        data = self.metadata.read(DIRECTORY_BYTES, self.header.directory_offset)
+        return decode_directory(data, self.header, self.metadata.length)
+
+    def read_cuts(self) -> int:
+        """Return how many times chunks have become holes."""
+        return self.read_count() & ~PASSED_ON
+
+    def read_count(self) -> int:
+        """Read the number of cuts, with the mark `PASSED_ON` if another file goes on with it."""
+        data = self.metadata.read(CUTS_BYTES, self.header.cuts_offset)
+        return int.from_bytes(data, "little")
+
+    def write_count(self, number: int) -> None:
+        """Write the number of cuts."""
+        self.metadata.write(number.to_bytes(CUTS_BYTES, "little"), self.header.cuts_offset)
+
+    def watch_cuts(self) -> None:
+        """Watch the number of cuts that a writer makes, where holes do not hold the fill value."""
+        if any(self.header.fill):
+            with self.metadata as fd:
+                self.cuts = Counter.file(fd, self.header.cuts_offset, self.engine == "mmap")
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def map(self, length: int) -> None:
+        """Map so many bytes of ``.xta``, by its engine."""
+        with family("cannot map '{}'", f"{self.path}.xta"), self.data as fd:
+            self.region = Region.file(fd, length, self.mode == "r+", self.engine == "mmap")
+
+    def cover(self, length: int) -> None:
+        """Map so many bytes of ``.xta``, unless the region holds them."""
+        if self.region is None or not self.region.holds(length):
+            self.map(length)
+
+    def check_length(self) -> None:
+        """Raise if another program has cut ``.xta`` off: what is gone must not read as zeros."""
+        size = self.data.length
+        least = self.state.data_bytes + (SEAL_BYTES if self.state.sealed else 0)
+        if size < least:
+            raise TruncatedError(
+                f"'{self.path}.xta' has {size} bytes, its metadata says {least}: another program "
+                "has cut it off; restore it from a copy"
+            )
+
+    def close(self) -> None:
+        """Close the files, whatever was not brought to the disk."""
+        self.region = self.cuts = None
+        close_all(self.metadata, self.data)
