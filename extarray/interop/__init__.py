@@ -9,6 +9,8 @@ Its modules, from the top down; each uses some of those below it:
     xarray: arrays as datasets, and datasets as arrays.
 ``xarray_write``
     From xarray to files: everything is checked, and then it is written.
+``xarray_chunks``
+    Arrays inside xarray's objects: loaded and stored, and tasks of dask for all else.
 ``xarray_encode``
     Variables as they are stored: encoded by the CF conventions, or like those that are
     there.

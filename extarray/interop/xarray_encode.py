@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import extarray as xa
 from extarray.common.errors import CastingError, VariableError
 from extarray.common.extras import require
 
-__all__ = ["CASTINGS", "as_dtype", "encode_like", "encode_variables", "with_encoding"]
+__all__ = ["CASTINGS", "as_dtype", "boxes", "encode_like", "encode_variables", "with_encoding"]
 
 conventions: Any = require("xarray.conventions", "xarray", "the xarray backend")
 common: Any = require("xarray.backends.common", "xarray")
@@ -123,7 +124,7 @@ def as_dtype(name: Any, new: Any, dtype: np.dtype[Any], casting: str | None) -> 
             f"{'' if casting is None else f' by the rule {casting!r}'}; "
             + _way_out(new.dtype, dtype)
         )
-    if not all(_keeps(new[place].to_numpy(), dtype) for place in _blocks(new)):
+    if not all(_keeps(new[place].to_numpy(), dtype) for place in boxes(new)):
         raise CastingError(
             f"cannot append {name!r}: its values of {new.dtype} do not fit into {dtype} without "
             "loss; " + _way_out(new.dtype, dtype)
@@ -147,15 +148,16 @@ def _keeps(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
     )
 
 
-def _blocks(variable: Any) -> Iterator[tuple[slice, ...]]:
-    """Yield selections of a variable that together are all of it, each within the memory."""
+def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes that together are all of an array, each within the memory."""
     room = max(1, xa.config.max_memory // 4 // max(1, variable.dtype.itemsize))
     steps = list(variable.shape)
     for axis, n in enumerate(variable.shape):
         steps[axis] = max(1, min(n, room // max(1, prod(steps[axis + 1 :]))))
     ranges = [range(0, n, step) for n, step in zip(variable.shape, steps, strict=True)]
     for starts in product(*ranges):
-        yield tuple(slice(i, i + step) for i, step in zip(starts, steps, strict=True))
+        ends = map(min, map(add, starts, steps), variable.shape)
+        yield tuple(map(slice, starts, ends))
 
 
 class _Cast:
