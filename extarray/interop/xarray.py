@@ -121,6 +121,7 @@ class ExtArrayDataArray:
         append_dim: str | None = None,
         encoding: Mapping[Any, Any] | None = None,
         casting: Casting | None = None,
+        timeout: float | None = 0,
     ) -> None:
         """Write to an array, or append to it along any dimension.
 
@@ -141,6 +142,8 @@ class ExtArrayDataArray:
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
             What may be lost where what is appended has another dtype than what is stored, by
             NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
+        timeout : float or None
+            Seconds that an append waits for another writer, of each array; None: for ever.
 
         Raises
         ------
@@ -168,7 +171,7 @@ class ExtArrayDataArray:
         ...     level.sum("x").values, level.t.values
         (array([0., 0., 3., 3.]), array([0, 1, 2, 3]))
         """
-        write_array(self._array, path, mode, append_dim, chunks, encoding, casting)
+        write_array(self._array, path, mode, append_dim, chunks, encoding, casting, timeout)
 
 
 @xr.register_dataset_accessor("extarray")
@@ -187,6 +190,7 @@ class ExtArrayDataset:
         append_dim: str | None = None,
         encoding: Mapping[Any, Any] | None = None,
         casting: Casting | None = None,
+        timeout: float | None = 0,
     ) -> None:
         """Write to a folder of arrays, or append to them along any dimension.
 
@@ -208,6 +212,8 @@ class ExtArrayDataset:
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
             What may be lost where what is appended has another dtype than what is stored, by
             NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
+        timeout : float or None
+            Seconds that an append waits for another writer, of each array; None: for ever.
 
         Raises
         ------
@@ -233,4 +239,4 @@ class ExtArrayDataset:
         ...     weather.sizes["t"], weather.rain.values
         (4, array([0, 1, 0, 1]))
         """
-        write_dataset(self._dataset, folder, mode, append_dim, chunks, encoding, casting)
+        write_dataset(self._dataset, folder, mode, append_dim, chunks, encoding, casting, timeout)

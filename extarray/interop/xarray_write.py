@@ -142,7 +142,12 @@ def _check_chunks(chunks: Any, dims: Iterable[Any]) -> None:
 
 
 def _check_mode(
-    mode: str, modes: tuple[str, ...], append_dim: Any, casting: str | None, **others: Any
+    mode: str,
+    modes: tuple[str, ...],
+    append_dim: Any,
+    casting: str | None,
+    timeout: Any,
+    **others: Any,
 ) -> None:
     """Refuse options that are not possible, alone or together."""
     check_choice(mode, "mode", modes)
@@ -153,6 +158,10 @@ def _check_mode(
                 "casting is a rule for appending, and needs append_dim; a new array gets the dtype "
                 "of the variable, or that of encoding={name: {'dtype': ...}}"
             )
+    if timeout != 0 and append_dim is None:
+        raise ArgumentError(
+            "timeout is how long an append waits for other writers, and needs append_dim"
+        )
     if append_dim is not None:
         given = [name for name, value in others.items() if value is not None]
         if mode != modes[0]:
@@ -227,9 +236,10 @@ def write_array(
     chunks: Any,
     encoding: Mapping[Any, Any] | None,
     casting: str | None,
+    timeout: float | None,
 ) -> None:
     """Write a DataArray; `ExtArrayDataArray.to_extarray` says how."""
-    _check_mode(mode, ("w-", "w"), append_dim, casting, chunks=chunks, encoding=encoding)
+    _check_mode(mode, ("w-", "w"), append_dim, casting, timeout, chunks=chunks, encoding=encoding)
     variables = {name: c.variable.copy(deep=False) for name, c in array.coords.items()}
     if array.name in variables and not variables.pop(array.name).equals(array.variable):
         raise ArgumentError(
@@ -239,7 +249,7 @@ def write_array(
         check_name(name)
     variables[array.name] = array.variable.copy(deep=False)
     if append_dim is not None:
-        _append_array(array.name, variables, Path(path), append_dim, casting)
+        _append_array(array.name, variables, Path(path), append_dim, casting, timeout)
         return
     _check_chunks(chunks, array.dims)
     given = with_encoding(variables, encoding)
@@ -268,12 +278,17 @@ def _coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
 
 
 def _append_array(
-    name: Any, variables: dict[Any, Any], path: Path, dim: str, casting: str | None
+    name: Any,
+    variables: dict[Any, Any],
+    path: Path,
+    dim: str,
+    casting: str | None,
+    timeout: float | None,
 ) -> None:
     stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
     if not (path.exists() or _metadata(stem).exists()):
         raise _nothing_there("array", path, dim)
-    with xa.open(path, "r+") as a, ArrayStore(path) as store:
+    with xa.open(path, "r+", timeout=timeout) as a, ArrayStore(path) as store:
         (entry,) = store.entries
         stored = store.get_variables()
         # The array is the one of the file, whatever name it was given.
@@ -309,14 +324,17 @@ def write_dataset(
     chunks: Any,
     encoding: Mapping[Any, Any] | None,
     casting: str | None,
+    timeout: float | None,
 ) -> None:
     """Write a Dataset; `ExtArrayDataset.to_extarray` says how."""
-    _check_mode(mode, ("w-", "w", "a"), append_dim, casting, chunks=chunks, encoding=encoding)
+    _check_mode(
+        mode, ("w-", "w", "a"), append_dim, casting, timeout, chunks=chunks, encoding=encoding
+    )
     target = Path(folder)
     variables, attrs = conventions.encode_dataset_coordinates(dataset)
     variables = {_name_of(name): v for name, v in variables.items()}
     if append_dim is not None:
-        _append_dataset(variables, target, append_dim, casting)
+        _append_dataset(variables, target, append_dim, casting, timeout)
         return
     _check_chunks(chunks, dataset.dims)
     given = with_encoding(variables, {_name_of(n): e for n, e in (encoding or {}).items()})
@@ -467,13 +485,20 @@ def _check_extents(entry: Any, store: FolderStore, dim: str) -> None:
             )
 
 
-def _append_dataset(variables: dict[Any, Any], folder: Path, dim: str, casting: str | None) -> None:
+def _append_dataset(
+    variables: dict[Any, Any],
+    folder: Path,
+    dim: str,
+    casting: str | None,
+    timeout: float | None,
+) -> None:
     if not (arrays_in(folder) or (folder / DATASET).exists()):
         raise _nothing_there("dataset", folder, dim)
     with ExitStack() as stack:
         # The locks of all, before anything is looked at.
         arrays = {
-            os.fspath(path): stack.enter_context(xa.open(path, "r+")) for path in arrays_in(folder)
+            os.fspath(path): stack.enter_context(xa.open(path, "r+", timeout=timeout))
+            for path in arrays_in(folder)
         }
         store = stack.enter_context(FolderStore(folder))
         if store.unknown:

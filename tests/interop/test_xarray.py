@@ -354,6 +354,28 @@ def test_another_kind_is_cast_when_it_is_said(path):
         new.extarray.to_extarray(path, append_dim="x", casting="any")
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_append_waits_for_other_writers(path, folder, whole):
+    da = xr.DataArray([1.0, 2.0], dims="x", name="v")
+    source, target = (da.to_dataset(), folder) if whole else (da, path)
+    source.extarray.to_extarray(target)
+    with pytest.raises(xa.ArgumentError, match="timeout .* needs append_dim"):
+        source.extarray.to_extarray(target, mode="w", timeout=1)
+    writer = xa.open(folder / "v" if whole else path, "r+")
+    try:
+        for timeout in (0, 0.01):
+            with pytest.raises(xa.LockedError):
+                source.extarray.to_extarray(target, append_dim="x", timeout=timeout)
+        ends = threading.Timer(0.1, writer.close)
+        ends.start()
+        source.extarray.to_extarray(target, append_dim="x", timeout=60)
+        ends.join()
+    finally:
+        writer.close()
+    with xa.open(folder / "v" if whole else path) as a:
+        assert a[...].tolist() == [1, 2, 1, 2]
+
+
 def test_packed_values_are_appended_alike(path):
     da = xr.DataArray([0.5, np.nan], dims="x", name="p")
     da.extarray.to_extarray(
