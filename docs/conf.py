@@ -37,7 +37,7 @@ suppress_warnings = ["ref.citation"]
 
 # MyST: formulas between dollars; anchors down to ### for links between pages.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 html_math_renderer = "mathml"
 
 # The pages of the reference name what they document; nothing is generated into the source tree.
