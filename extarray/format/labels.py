@@ -35,6 +35,7 @@ __all__ = [
     "axis_names",
     "check_dims",
     "coordinate_form",
+    "coordinate_values",
     "first_labels",
     "known_dims",
     "known_origin",
@@ -131,6 +132,33 @@ def coordinate_form(name: str, form: Any) -> dict[str, Any]:
         return {"dims": [name] if has_axis else [], "data": form}
     dims = form.get("dims", [])
     return {**form, "dims": [dims] if isinstance(dims, str) else list(dims)}
+
+
+def coordinate_values(form: Mapping[str, Any]) -> NDArray[Any]:
+    """Return an array from ``"data"``: an array itself, or lists, and a ``"dtype"`` for these.
+
+    In lists dates are texts of ISO 8601, complex numbers and what is not finite are texts, and byte
+    strings are texts of the characters 0 to 255.
+
+    Examples
+    --------
+    >>> coordinate_values({"data": ["2024-05-01"], "dtype": "<M8[D]"})
+    array(['2024-05-01'], dtype='datetime64[D]')
+    """
+    data = form["data"]
+    dtype = np.dtype(form["dtype"]) if "dtype" in form else None
+    if dtype is not None and dtype.kind == "S":
+        data = np.array([*map(_to_bytes, np.array(data, object).flat)], object).reshape(
+            np.shape(data)
+        )
+    x = np.asarray(data if dtype is None else np.array(data, object).astype(dtype))
+    if x.dtype.kind in "OV":
+        raise TypeError(f"no labels: {x.dtype}")
+    return x.reshape(form["shape"]) if "shape" in form else x
+
+
+def _to_bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else bytes(text.encode("latin-1"))
 
 
 def first_labels(form: Mapping[str, Any], origin: Mapping[str, int]) -> list[int | None]:

@@ -28,7 +28,13 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.format.attrs import encode_attrs
-from extarray.format.labels import DATASET_ORIGIN, coordinate_form, first_labels, known_origin
+from extarray.format.labels import (
+    DATASET_ORIGIN,
+    coordinate_form,
+    coordinate_values,
+    first_labels,
+    known_origin,
+)
 from extarray.format.values import from_json, to_json
 from extarray.interop.xarray_lazy import LazyArray
 
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from numpy.typing import NDArray
 
 __all__ = [
     "DATASET",
@@ -211,32 +216,10 @@ def of_dtype(value: Any, dtype: np.dtype[Any], default: Any) -> Any:
 def coordinate(form: Mapping[str, Any], where: str) -> Any:
     """Return the variable of what `coordinate_form` returns."""
     try:
-        x = _known_array(form)
+        x = coordinate_values(form)
         return xr.Variable(form["dims"], x, _known_attrs(form.get("attrs", {})))
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
         raise ArgumentError(f"{where} is none ({error!r}): {form!r:.200}") from None
-
-
-def _known_array(form: Mapping[str, Any]) -> NDArray[Any]:
-    """Return an array from ``"data"``: an array itself, or lists, and a ``"dtype"`` for these.
-
-    In lists dates are texts of ISO 8601, complex numbers and what is not finite are texts, and byte
-    strings are texts of the characters 0 to 255.
-    """
-    data = form["data"]
-    dtype = np.dtype(form["dtype"]) if "dtype" in form else None
-    if dtype is not None and dtype.kind == "S":
-        data = np.array([*map(_to_bytes, np.array(data, object).flat)], object).reshape(
-            np.shape(data)
-        )
-    x = np.asarray(data if dtype is None else np.array(data, object).astype(dtype))
-    if x.dtype.kind in "OV":
-        raise TypeError(f"no labels: {x.dtype}")
-    return x.reshape(form["shape"]) if "shape" in form else x
-
-
-def _to_bytes(text: Any) -> bytes:
-    return text if isinstance(text, bytes) else bytes(text.encode("latin-1"))
 
 
 def _known_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +233,7 @@ def _known_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _known_value(value: Any) -> Any:
     if isinstance(value, dict) and {"dtype", "data"} <= value.keys() <= {"dtype", "data", "shape"}:
         with suppress(AttributeError, OverflowError, TypeError, ValueError):
-            return _known_array(value)[()]
+            return coordinate_values(value)[()]
     return value
 
 
