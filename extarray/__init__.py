@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from extarray.array.fromfile import fromfile
     from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
+    from extarray.formats.hdf5 import from_hdf5, to_hdf5
+    from extarray.formats.netcdf import from_netcdf, to_netcdf
+    from extarray.formats.npy import from_npy, from_npz, to_npy, to_npz
+    from extarray.formats.raw import from_raw, to_raw
+    from extarray.formats.registry import file_formats
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
     from extarray.numpy_api.c_order import ndenumerate
@@ -50,6 +55,11 @@ _later = LazyImports(
         "extarray.array.fromfile": "fromfile",
         "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
+        "extarray.formats.hdf5": "from_hdf5 to_hdf5",
+        "extarray.formats.netcdf": "from_netcdf to_netcdf",
+        "extarray.formats.npy": "from_npy from_npz to_npy to_npz",
+        "extarray.formats.raw": "from_raw to_raw",
+        "extarray.formats.registry": "file_formats",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
         "extarray.numpy_api.c_order": "ndenumerate",
@@ -93,7 +103,13 @@ __all__ = [
     "create",
     "empty",
     "errors",
+    "file_formats",
     "from_array",
+    "from_hdf5",
+    "from_netcdf",
+    "from_npy",
+    "from_npz",
+    "from_raw",
     "fromfile",
     "full",
     "ndenumerate",
@@ -102,6 +118,11 @@ __all__ = [
     "rechunk",
     "rechunk_plan",
     "refresh",
+    "to_hdf5",
+    "to_netcdf",
+    "to_npy",
+    "to_npz",
+    "to_raw",
     "zeros",
 ]
 __all__ += _error_names

@@ -215,7 +215,9 @@ def _checked(
 
 
 @contextlib.contextmanager
-def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArray]:
+def filled(
+    path: Any, shape: Any, dtype: Any, kind: type[ExtArray] = ExtArray, **options: Any
+) -> Iterator[ExtArray]:
     """Make a fresh array for a block that fills it; it has its name at the end of the block.
 
     Where the block fails, or the process is killed in it, whatever had the name has it still.  The
@@ -225,8 +227,10 @@ def filled(path: Any, shape: Any, dtype: Any, **options: Any) -> Iterator[ExtArr
     ----------
     path, shape, dtype, **options
         As for `create`.
+    kind : type
+        Class of the array.
     """
-    new = ExtArray._create(*_checked(path, shape, dtype, **options), hidden=True)
+    new = kind._create(*_checked(path, shape, dtype, **options), hidden=True)
     try:
         yield new
     except BaseException:

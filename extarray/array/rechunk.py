@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Order = Literal["C", "F", "Z", "H"]
 
-__all__ = ["rechunk", "rechunk_plan"]
+__all__ = ["attrs_of_view", "rechunk", "rechunk_plan"]
 
 
 def rechunk(
@@ -329,7 +329,7 @@ def _wanted(
         fill=_cast_fill(old, kind),
         work=_record(array, chunks, axes, order, dtype, in_place),
     )
-    values = _attrs(base, source)
+    values = attrs_of_view(base, source)
     if known_dims(values.get("dims"), base.ndim) is not None:
         if source.dims is None:
             del values["dims"]
@@ -360,7 +360,7 @@ def _has_done(array: ExtArray, work: Transformation) -> bool:
     return array._store.now.header.work[16:] == work.header.work[16:]
 
 
-def _attrs(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
+def attrs_of_view(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
     """Return the attributes, with the labels of what the source shows."""
     with base._writers.steady:
         taken = (

@@ -29,6 +29,7 @@ __all__ = [
     "FormatError",
     "LimitError",
     "LockedError",
+    "LossyWarning",
     "MissingError",
     "MissingExtraError",
     "PartnerError",
@@ -203,6 +204,10 @@ class ReplacedError(MissingError):
 
 class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning
     """Files were not whole, as a loss of power leaves them: an older state was opened."""
+
+
+class LossyWarning(ExtArrayError, UserWarning):  # noqa: N818
+    """A file of another format cannot hold all of what an array has, or the other way round."""
 
 
 class ResultWarning(ExtArrayError, UserWarning):  # noqa: N818

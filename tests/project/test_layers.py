@@ -22,7 +22,7 @@ FLOORS = [
     ["__main__"],
     ["cli", "interop", "pexta", "errors"],
     ["extarray"],
-    ["mpi", "plot", "array_api"],
+    ["mpi", "plot", "array_api", "formats"],
     ["array"],
     ["maintenance", "numpy_api", "selection"],
     ["storage", "streaming"],
@@ -171,7 +171,8 @@ def test_rooms():
     inside = {p.name for p in ROOT.iterdir() if p.name != "__pycache__"}
     files = {"__init__.py", "__main__.py", "py.typed"}
     assert inside - files == set(FLOOR) - {"extarray", "__main__"}
-    assert len(inside - files) <= 17
+    # One more than before there were other formats of files, which nothing but the face needs.
+    assert len(inside - files) <= 18
 
 
 def test_the_page_on_the_design_shows_the_rooms():

@@ -1,0 +1,37 @@
+"""Files of other formats: arrays are made of them, and written to them, chunk by chunk.
+
+A format is a module with a `Format` in it, which `registry` finds by its name and by the suffixes
+of its files.  A package of somebody else adds one by an entry point of the group
+"extarray.formats".
+
+From the top down; each module uses some of those below it, and none above:
+
+``registry``
+    The formats that there are, by name and by suffix.
+``hdf5``
+    HDF5: data sets, through h5py.
+``netcdf``
+    netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
+``netcdf_parts``
+    Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
+``hdf5_parts``
+    Parts of HDF5 files: data types, attributes, scales, as h5py has them.
+``raw``
+    Raw files: elements and nothing else.
+``npy``
+    ``.npy`` and ``.npz``: arrays of NumPy, one a file or several in a ZIP file.
+``transfer``
+    The streaming copier: from a `Source` into an array, and from an array into a `Sink`; and
+    `Format`, which makes them.
+``description``
+    Descriptions of elements: shape, dtype, attributes, names of axes, coordinates.
+``files``
+    Files of other formats: written beside and renamed, and read with errors of the family.
+
+May use: array, and the rooms below it.
+"""
+
+from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.transfer import Format, Sink, Source
+
+__all__ = ["Coordinate", "Description", "Format", "Packing", "Sink", "Source"]

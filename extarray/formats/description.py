@@ -1,0 +1,334 @@
+"""Descriptions of elements: shape, dtype, attributes, names of axes, coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.array.lazy import LazyView, everything
+from extarray.array.rechunk import attrs_of_view
+from extarray.common.errors import ArgumentTypeError, ExtArrayError, FormatError
+from extarray.format.attrs import encode_attrs
+from extarray.format.labels import (
+    DATASET_ORIGIN,
+    axis_names,
+    coordinate_form,
+    coordinate_values,
+    first_labels,
+    known_dims,
+)
+from extarray.streaming.blocks import hold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+
+__all__ = ["PACKING_ATTRS", "Coordinate", "Description", "Packing", "attrs_for", "described"]
+
+#: The attribute of an array that names the axes which its file said may grow.
+UNLIMITED = "unlimited_dims"
+#: Elements of a coordinate that attributes hold: each commit of them writes all.
+MOST_LABELS = 1 << 16
+
+
+#: The attributes by which the CF conventions say how numbers are packed.
+PACKING_ATTRS = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Packing of numbers: value = stored * scale + offset, but for some that mean "missing".
+
+    Parameters
+    ----------
+    scale, offset : float
+    missing : tuple of scalar
+        Stored values that stand for none; NaN takes their place.
+    dtype : dtype, optional
+        Of the values; None: float32 for integers of at most 2 bytes and for float32, else float64.
+    attrs : tuple of str
+        Names of the attributes that said so, which values have no more.
+    """
+
+    scale: float = 1.0
+    offset: float = 0.0
+    missing: tuple[Any, ...] = ()
+    dtype: np.dtype[Any] | None = None
+    attrs: tuple[str, ...] = PACKING_ATTRS
+
+    @classmethod
+    def of_attrs(cls, attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Packing | None:
+        """Return what attributes of the CF conventions say; None where they say nothing.
+
+        Parameters
+        ----------
+        attrs : mapping
+        dtype : dtype
+            Of what is stored.
+
+        Raises
+        ------
+        FormatError
+            A ValueError: a scale or an offset that is no number.
+        """
+        if dtype.kind not in "iuf" or not any(name in attrs for name in PACKING_ATTRS):
+            return None
+        numbers = {}
+        for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
+            value = np.asarray(attrs.get(name, default))
+            if value.size != 1 or value.dtype.kind not in "iuf":
+                raise FormatError(f"the attribute {name!r} is {attrs[name]!r}, no number")
+            numbers[name] = value.reshape(())[()]
+        missing: list[Any] = []
+        for name in ("_FillValue", "missing_value"):
+            for value in np.ravel(attrs.get(name, ())):
+                if isinstance(value, np.number) and value not in missing:
+                    missing.append(value)
+        wide = any(
+            np.asarray(attrs[n]).dtype == np.float64 and dtype.kind != "f" and dtype.itemsize > 2
+            for n in ("scale_factor", "add_offset")
+            if n in attrs
+        )
+        small = dtype.itemsize <= 2 or dtype == np.float32
+        kind = np.dtype(np.float32 if small and not wide else np.float64)
+        return cls(
+            float(numbers["scale_factor"]), float(numbers["add_offset"]), tuple(missing), kind
+        )
+
+    @property
+    def values(self) -> np.dtype[Any]:
+        """Data type of the values."""
+        return np.dtype(np.float64) if self.dtype is None else self.dtype
+
+    def unpack(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of what is stored."""
+        result = stored.astype(self.values)
+        if self.scale != 1.0:
+            result *= self.scale
+        if self.offset != 0.0:
+            result += self.offset
+        for value in self.missing:
+            if value == value:  # NaN is NaN already
+                result[stored == value] = np.nan
+        return result
+
+
+class Coordinate(NamedTuple):
+    """Labels of elements along one axis, or several.
+
+    Attributes
+    ----------
+    dims : tuple of str
+        Names of the axes.
+    values : ndarray
+    attrs : dict
+    """
+
+    dims: tuple[str, ...]
+    values: NDArray[Any]
+    attrs: dict[str, Any]
+
+
+@dataclass
+class Description:
+    """Description of the elements of an array.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    chunks : tuple of int, optional
+        Pieces in which the elements lie; None: in no such pieces.
+    fill_value : scalar
+        Of elements that were never written.
+    attrs : dict
+        By name: NumPy's scalars and arrays, texts, byte strings, lists and dicts.
+    dims : tuple of str, optional
+        Names of the axes.
+    coords : dict of Coordinate
+        By name.
+    unlimited : tuple of str
+        Names of the axes that a file says may grow; all those of an array may.
+    packing : Packing, optional
+        How numbers are packed into the elements, if they are.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...] | None = None
+    fill_value: Any = 0
+    attrs: dict[str, Any] = field(default_factory=dict)
+    dims: tuple[str, ...] | None = None
+    coords: dict[str, Coordinate] = field(default_factory=dict)
+    unlimited: tuple[str, ...] = ()
+    packing: Packing | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        size = self.dtype.itemsize
+        for n in self.shape:
+            size *= n
+        return size
+
+    @property
+    def fills(self) -> bool:
+        """True where the fill value is not zero, or not an empty text."""
+        return bool(np.asarray(self.fill_value, self.dtype).tobytes().strip(b"\0"))
+
+    def said(self) -> list[str]:
+        """Return what a format loses that has elements and their dtype alone, in words."""
+        lost = [f"attribute {name!r}" for name in self.attrs]
+        if self.dims is not None:
+            lost.append(f"the names of the axes {self.dims}")
+        lost += [f"coordinate {name!r}" for name in self.coords]
+        if self.fills:
+            lost.append(f"the fill value {self.fill_value!r}")
+        return lost
+
+
+# -- of an array ---------------------------------------------------------------------------------
+
+
+def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Description]:
+    """Return a view of what an array shows now, and its description.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+    selection : index expression or None
+        None: all of it.
+    lost : list of str
+        Takes, in words, what cannot be told.
+
+    Raises
+    ------
+    ArgumentTypeError
+        A TypeError: `a` is no array of extarray.
+    BoundsError, SelectionError
+        IndexErrors of the selection.
+    """
+    if not isinstance(a, (ExtArray, LazyView)):
+        raise ArgumentTypeError(
+            f"only arrays of extarray are written to other formats, not a {type(a).__name__}; "
+            "extarray.from_array makes one of it"
+        )
+    base: Any = a.base if isinstance(a, LazyView) else a
+    view: Any = a if isinstance(a, LazyView) else everything(a)
+    if selection is not None:
+        view = view.lazy[selection]
+    view = hold(view, verified=True)
+    values = attrs_of_view(base, view)
+    shape = tuple(view.shape)
+    if known_dims(values.get("dims"), base.ndim) is not None:
+        del values["dims"]
+    values.pop(DATASET_ORIGIN, None)
+    names = axis_names(view.dims, view.ndim)
+    coords = {}
+    if isinstance(values.get("coords"), dict):
+        for name, form in values.pop("coords").items():
+            try:
+                coords[name] = _coordinate(
+                    coordinate_form(name, form), dict(zip(names, shape, strict=True))
+                )
+            except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+                lost.append(f"coordinate {name!r}, which does not label all elements")
+    unlimited: tuple[str, ...] = ()
+    if view.dims is not None and isinstance(values.get(UNLIMITED), list):
+        said = [name for name in values.pop(UNLIMITED) if isinstance(name, str)]
+        unlimited = tuple(d for d in view.dims if d in said)
+    dtype, fill = view.dtype, base.fill_value
+    if dtype != base.dtype:  # a view of one field of records
+        fill = np.zeros((), dtype)[()]
+    return view, Description(
+        shape, dtype, tuple(view.chunks), fill, values, view.dims, coords, unlimited
+    )
+
+
+def _coordinate(form: Mapping[str, Any], extents: Mapping[str, int]) -> Coordinate:
+    """Return the labels of all elements, of what `coordinate_form` returns."""
+    dims = tuple(form["dims"])
+    values = coordinate_values(form)
+    if values.ndim != len(dims):
+        raise ValueError("not the values of so many axes")
+    place = []
+    firsts = first_labels(form, dict.fromkeys(dims, 0))
+    for d, first, n in zip(dims, firsts, values.shape, strict=True):
+        extent = extents.get(d, n)
+        if first is None or first < 0 or first + extent > n:
+            raise IndexError("not all elements have a label")
+        place.append(slice(first, first + extent))
+    return Coordinate(dims, values[tuple(place)], dict(form.get("attrs", {})))
+
+
+# -- for an array --------------------------------------------------------------------------------
+
+
+def attrs_for(given: Description, lost: list[str]) -> dict[str, Any]:
+    """Return the attributes of a new array, with the coordinates among them.
+
+    Parameters
+    ----------
+    given : Description
+        Of the file.
+    lost : list of str
+        Takes, in words, what attributes cannot hold.
+    """
+    attrs: dict[str, Any] = {}
+    for name, value in given.attrs.items():
+        fixed = _fixed(value)
+        try:
+            encode_attrs({name: fixed})
+        except ExtArrayError as error:
+            lost.append(f"attribute {name!r} ({error})")
+        else:
+            attrs[name] = fixed
+    for name in ("dims", "coords", DATASET_ORIGIN):
+        if name in attrs and (name != "dims" or known_dims(attrs[name], given.ndim) is not None):
+            lost.append(f"attribute {name!r}, which has a meaning of its own for arrays")
+            del attrs[name]
+    forms = {}
+    for name, each in given.coords.items():
+        if each.values.size > MOST_LABELS:
+            lost.append(
+                f"coordinate {name!r} ({each.values.size} elements, too many for attributes; make "
+                "an array of it)"
+            )
+            continue
+        form = {
+            "dims": list(each.dims),
+            "origin": [0] * each.values.ndim,
+            "data": _fixed(each.values),
+        }
+        if each.attrs:
+            form["attrs"] = {key: _fixed(value) for key, value in each.attrs.items()}
+        try:
+            encode_attrs({"coords": form})
+        except ExtArrayError as error:
+            lost.append(f"coordinate {name!r} ({error})")
+        else:
+            forms[name] = form
+    if forms:
+        attrs["coords"] = forms
+    if given.unlimited:
+        attrs.setdefault(UNLIMITED, list(given.unlimited))
+    return attrs
+
+
+def _fixed(value: Any) -> Any:
+    """Return lists for an array of objects or of texts of any length, and else the value."""
+    return (
+        value.tolist()
+        if isinstance(value, np.ndarray) and value.dtype.kind in ("O", "T")
+        else value
+    )

@@ -1,0 +1,588 @@
+"""HDF5: data sets, through h5py."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+
+from extarray.common.arguments import check_flag
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ExistsError
+from extarray.common.extras import require
+from extarray.formats.description import Coordinate, Description, Packing
+from extarray.formats.files import beside, file_name, of_library, unknown_part
+from extarray.formats.hdf5_parts import (
+    DTYPE_NOTE,
+    ENUM,
+    copy_attrs,
+    fill_value,
+    fixed_text,
+    labels,
+    plain_dtype,
+    read_attrs,
+    read_axes,
+    restored,
+    stored_as,
+    text_dtype,
+    write_attrs,
+)
+from extarray.formats.npy import part_of
+from extarray.formats.transfer import Format, Sink, Source, runs
+from extarray.grid.chunking import check_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+    from typing import SupportsIndex
+
+    from numpy.typing import NDArray
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.grid.tiles import Box
+
+__all__ = ["HDF5", "from_hdf5", "to_hdf5"]
+
+_TITLE = "HDF5"
+
+
+def from_hdf5(
+    file: Any,
+    name: str | None = None,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    text: Any = None,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> ExtArray:
+    """Make an array of a dataset in an HDF5 file, in bounded memory.
+
+    Parameters
+    ----------
+    file : str, PathLike, h5py.File, h5py.Group or h5py.Dataset
+    name : str, optional
+        Of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.
+    path : str, PathLike, or None
+        Of the pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        None: those of the dataset, unless they have less than 4 KiB; else as for `create`.
+    mask_and_scale : bool
+        Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue`` and
+        ``missing_value`` say are packed; what is missing becomes NaN.  False: elements and
+        attributes are taken as they are.
+    text : {"U", "S"} or dtype_like, optional
+        For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
+        such a dataset is refused.
+    overwrite : bool
+        Replace an existing pair.
+    progress : bool
+        Show a line that tells how far the work has come, if stderr is a terminal.
+
+    Returns
+    -------
+    ExtArray
+        With the dataset's fill value and attributes; labels of its axes, or the names of their
+        scales, are its `dims`, and the scales its coordinates.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: no dataset of this name; the message has those that there are.
+    DTypeError
+        A TypeError: texts of variable length, references, sequences.
+    FormatError
+        A ValueError: no such file, one that is damaged, or a filter that is not installed.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all that the file says: the message names what.
+
+    Examples
+    --------
+    >>> import os, tempfile, h5py, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.h5")
+    >>> with h5py.File(name, "w") as f:
+    ...     f["level"] = [[1, 2], [3, 4]]
+    ...     f["level"].attrs["unit"] = "mm"
+    >>> a = xa.from_hdf5(name, "level")
+    >>> a[...], a.attrs["unit"]
+    (array([[1, 2],
+           [3, 4]]), 'mm')
+    """
+    return HDF5.load(
+        file,
+        name,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        text=text,
+        overwrite=overwrite,
+        progress=progress,
+    )
+
+
+def to_hdf5(
+    a: ExtArray | LazyView,
+    file: Any,
+    name: str,
+    *,
+    selection: Any = None,
+    overwrite: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> None:
+    """Write an array into an HDF5 file, beside what is in it, in bounded memory.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+    file : str, PathLike, h5py.File or h5py.Group
+        A file that does not exist is made.
+    name : str
+        Of the dataset: ``"/group/name"``; groups are made.
+    selection : index expression, optional
+        What is written; None: all.
+    overwrite : bool
+        Replace a dataset that has this name.
+    progress : bool
+        Show a line that tells how far the work has come, if stderr is a terminal.
+    **options
+        As for ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``, ``chunks``,
+        ``maxshape``.  By default chunks are those of the array, and every axis may grow.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the file has an object of this name.
+    DTypeError
+        A TypeError: HDF5 does not have such elements.
+    MissingExtraError
+        An ImportError: h5py is not installed.
+    BoundsError, SelectionError, FormatError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all that the array says: the message names what.
+
+    Notes
+    -----
+    A new file has its name when it is complete.  In a file that exists, the dataset has its name
+    when it is complete; if the process is killed meanwhile, HDF5 may find the file damaged.
+
+    Coordinates along one axis become dimension scales beside the dataset.  Texts ("U") are stored
+    as UTF-8 of fixed length, dates as h5py's opaque data.
+
+    Examples
+    --------
+    >>> import os, tempfile, h5py, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "scene.h5")
+    >>> a = xa.from_array([[1, 2], [3, 4]], dims=("y", "x"))
+    >>> xa.to_hdf5(a, name, "run/level", compression="gzip")
+    >>> with h5py.File(name) as f:
+    ...     f["run/level"][:, 0], f["run/level"].dims[1].label
+    (array([1, 3]), 'x')
+    """
+    HDF5.save(a, file, name, selection=selection, overwrite=overwrite, progress=progress, **options)
+
+
+@contextlib.contextmanager
+def opened(file: Any, mode: str) -> Iterator[Any]:
+    """Give a group of h5py: the file's, or what the user has open."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    if isinstance(file, (h5py.Group, h5py.Dataset)):
+        if not file:
+            raise ArgumentError(f"{file!r}: open the file again")
+        yield file
+        return
+    where = file_name(file, _TITLE)
+    with of_library(where, _TITLE):
+        if not os.path.exists(where):
+            os.stat(where)  # the system's own words
+        group = h5py.File(where, mode)
+    try:
+        yield group
+    except BaseException:
+        with contextlib.suppress(Exception):
+            group.close()
+        raise
+    with of_library(where, _TITLE):
+        group.close()
+
+
+def _names(file: Any) -> list[str]:
+    """Return the names of the datasets in a file, or in a group of it."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    names: list[str] = []
+    with opened(file, "r") as group, of_library(file, _TITLE):
+        group.visititems(
+            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+        )
+    return names
+
+
+def find(group: Any, name: Any, file: Any) -> Any:
+    """Return a dataset of h5py by its name.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: there is none.
+    """
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    if isinstance(group, h5py.Dataset):
+        if name is not None:
+            raise ArgumentError(f"give the dataset {group.name!r}, or a file with a name; not both")
+        return group
+    if name is not None:
+        with of_library(file, _TITLE):
+            found = group.get(os.fsdecode(name))
+        if isinstance(found, h5py.Dataset):
+            return found
+    raise unknown_part(file, name, "a dataset", _names(group))
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source]:
+    """Open a dataset for reading."""
+    with opened(file, "r") as group:
+        dataset = find(group, name, file)
+        with of_library(file, _TITLE):
+            source = source_of(dataset, text)
+        yield source
+
+
+def source_of(dataset: Any, text: Any = None) -> Source:
+    """Return a dataset of h5py as a source."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    lost: list[str] = []
+    where = f"the dataset {dataset.name!r}"
+    attrs = read_attrs(h5py, dataset.attrs, lost)
+    if dataset.shape is None:
+        lost.append("that the dataset is empty, without a shape")
+        dtype = plain_dtype(h5py, dataset.dtype, where, text)
+        given = Description((0,), dtype, attrs=attrs)
+        return Source(given, lambda box: np.empty((0,), dtype), lost=lost)
+    kind: Any = dataset.dtype
+    decode: Any = None
+    reader = dataset
+    inner: tuple[int, ...] = ()
+    string = h5py.check_string_dtype(kind)
+    if kind.kind == "O" and string is not None and text is not None:
+        reader = dataset.asstr() if np.dtype(text).kind == "U" else dataset
+        steps = runs(dataset.shape, 64, max(1, config.max_memory // 4))
+        kind = text_dtype((np.asarray(reader[box]) for box in steps), text)
+
+        def decode(x: Any, kind: Any = kind) -> Any:
+            return fixed_text(np.asarray(x), kind, where)
+    else:
+        if kind.subdtype is not None:
+            kind, inner = kind.subdtype
+        kind, decode = restored(plain_dtype(h5py, kind, where, text), attrs.pop(DTYPE_NOTE, None))
+    names = h5py.check_enum_dtype(dataset.dtype)
+    if names is not None and ENUM in attrs:
+        lost.append("the names of the enumeration")
+    elif names is not None:
+        attrs[ENUM] = {str(k): int(v) for k, v in names.items()}
+    shape = (*dataset.shape, *inner)
+    given = Description(
+        shape,
+        kind,
+        None if dataset.chunks is None else (*dataset.chunks, *inner),
+        fill_value(dataset, kind),
+        attrs,
+        packing=Packing.of_attrs(attrs, kind),
+    )
+    read_axes(h5py, dataset, given, lost)
+    n = len(dataset.shape)
+
+    def read(box: Box) -> NDArray[Any]:
+        values = np.asarray(reader[box[:n]])
+        if inner:
+            rest: tuple[Any, ...] = (..., *box[n:])
+            values = values[rest]
+        return values if decode is None else decode(values)
+
+    mapped = None if decode is not None or inner else _mapped(dataset, kind)
+    if mapped is not None:
+        return Source(given, lambda box: part_of(mapped, box), mapped=True, lost=lost)
+    return Source(given, read, lost=lost)
+
+
+def _mapped(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
+    """Map the elements of a dataset that lie one behind the other in its file; None elsewhere."""
+    if dataset.chunks is not None or dataset.is_virtual or dataset.external:
+        return None
+    file = dataset.file
+    if kind.kind not in "iuf" or kind.char in "gG" or not dataset.size or file.driver != "sec2":
+        return None
+    if dataset.id.get_type().get_size() != kind.itemsize or file.userblock_size:
+        return None
+    offset = dataset.id.get_offset()
+    if offset is None:
+        return None
+    if file.mode != "r":
+        file.flush()
+    where = file.filename
+    if os.stat(where).st_size < offset + math.prod(dataset.shape) * kind.itemsize:
+        return None  # h5py says what is wrong
+    return np.memmap(where, kind, "r", offset, dataset.shape)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(
+    file: Any, name: Any, given: Description, *, overwrite: bool = False, **options: Any
+) -> Iterator[Sink]:
+    """Make a dataset: in a file of its own beside the name, or under another name in the file."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    check_flag(overwrite, "overwrite")
+    if name is None or not str(name).strip("/"):
+        raise ArgumentTypeError("name the dataset: 'group/name', for example")
+    name = os.fsdecode(name)
+    with contextlib.ExitStack() as stack:
+        if not isinstance(file, h5py.Group):
+            where = file_name(file, _TITLE)
+            if os.path.exists(where):
+                file = where
+            else:
+                file = stack.enter_context(beside(where, False))
+                with of_library(where, _TITLE):
+                    h5py.File(file, "w").close()
+        group = stack.enter_context(opened(file, "r+"))
+        _check_place(h5py, group, name, overwrite)
+        with made(group, name, given, options) as sink:
+            fresh = sink.dataset
+            yield sink
+            with of_library(file, _TITLE):
+                put(group, fresh, name, sink.scales)
+
+
+@dataclass
+class Made(Sink):
+    """A sink that is a dataset.
+
+    Attributes
+    ----------
+    dataset : h5py.Dataset
+    scales : list of (str, int, Coordinate)
+        Coordinates that it shall have beside it: name, axis, labels.
+    """
+
+    dataset: Any = None
+    scales: list[tuple[str, int, Coordinate]] = field(default_factory=list)
+
+
+def _check_place(h5py: Any, group: Any, name: str, overwrite: bool) -> None:
+    """Refuse a name that is taken, or cannot be."""
+    with of_library(group.file.filename, _TITLE):
+        there = group.get(name, getlink=False) if name in group else None
+        path = name.strip("/").split("/")
+        for j in range(1, len(path)):
+            outer = "/".join(path[:j])
+            if outer in group and not isinstance(group[outer], h5py.Group):
+                raise ExistsError(
+                    errno.EEXIST, f"it has {outer!r}, which is no group", group.file.filename
+                )
+    if there is None:
+        return
+    if not isinstance(there, h5py.Dataset):
+        raise ExistsError(
+            errno.EEXIST, f"it has {name!r}, which is no dataset", group.file.filename
+        )
+    if not overwrite:
+        raise ExistsError(
+            errno.EEXIST,
+            f"it has a dataset {name!r}; overwrite=True replaces it",
+            group.file.filename,
+        )
+
+
+@contextlib.contextmanager
+def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> Iterator[Made]:
+    """Make a dataset under a name of its own; it is gone where the block fails."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    stored = stored_as(given.dtype)
+    lost: list[str] = []
+    root = group.file
+    temporary = f".{uuid4().hex}.new"
+    attrs = dict(given.attrs)
+    kind = stored.dtype
+    if kind.kind in "iu" and isinstance(attrs.get(ENUM), dict):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            kind = h5py.enum_dtype(attrs[ENUM], kind)
+            del attrs[ENUM]
+    if stored.note is not None:
+        attrs[DTYPE_NOTE] = stored.note
+    settings: dict[str, Any] = dict(options)
+    if given.shape:
+        settings.setdefault("maxshape", (None,) * given.ndim)
+        most = np.broadcast_to(np.array(settings["maxshape"], object), (given.ndim,))
+        assert given.chunks is not None
+        own = [
+            c if m is None else max(1, min(c, m)) for c, m in zip(given.chunks, most, strict=True)
+        ]
+        settings.setdefault("chunks", tuple(own))
+    if given.fills:
+        fill = np.asarray(given.fill_value, given.dtype)
+        settings.setdefault("fillvalue", (stored.encode(fill) if stored.encode else fill)[()])
+    try:
+        with of_library(root.filename, _TITLE):
+            try:
+                dataset = root.create_dataset(temporary, given.shape, kind, **settings)
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(f"h5py cannot make such a dataset: {error}") from error
+            write_attrs(h5py, dataset.attrs, attrs, lost)
+            for j, dim in enumerate(given.dims or ()):
+                dataset.dims[j].label = dim
+
+        def write(box: Box, values: NDArray[Any]) -> None:
+            dataset[box] = values if stored.encode is None else stored.encode(values)
+
+        sink = Made(write, chunks=dataset.chunks, lost=lost)
+        sink.dataset = dataset
+        sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
+        yield sink
+    except BaseException:
+        with contextlib.suppress(Exception):
+            del root[temporary]
+        raise
+
+
+def _parent(group: Any, name: str) -> Any:
+    """Return the group that a dataset comes to lie in; None: it will be made."""
+    outer = name.rstrip("/").rpartition("/")[0]
+    if not outer:
+        return group.file if name.startswith("/") else group
+    return group.get(outer)
+
+
+def _scales_of(
+    given: Description, parent: Any, name: str, lost: list[str]
+) -> Iterator[tuple[str, int, Coordinate]]:
+    """Yield the coordinates that scales can hold: name, axis, labels."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    own = name.rpartition("/")[2]
+    for scale, each in given.coords.items():
+        reason = ""
+        if len(each.dims) != 1 or each.dims[0] not in (given.dims or ()) or "/" in scale:
+            reason = "which is none along one axis"
+        elif scale == own and given.ndim > 1:
+            reason = "since the dataset has this name itself"
+        elif scale != own and parent is not None and scale in parent:
+            there = parent[scale]
+            if (
+                not isinstance(there, h5py.Dataset)
+                or there.shape != each.values.shape
+                or not np.array_equal(labels(h5py, there, len(there)), each.values)
+            ):
+                reason = "since the file has something else of this name"
+        if reason:
+            lost.append(f"coordinate {scale!r}, {reason}")
+        else:
+            yield scale, (given.dims or ()).index(each.dims[0]), each
+
+
+@contextlib.contextmanager
+def made_like(dataset: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+    """Make a dataset of another shape under a name of its own; it is gone where the block fails.
+
+    It has the type, the filters, the fill value and the attributes of another, and may grow.
+    """
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    where = dataset.file.filename
+    if dataset.is_scale:
+        raise ArgumentError(
+            f"the dataset {dataset.name!r} of {where!r} is the scale of others and cannot grow: "
+            "extarray.to_hdf5 writes the array into another file, or under another name"
+        )
+    root, temporary = dataset.file, f"/.{uuid4().hex}.new"
+    try:
+        with of_library(where, _TITLE):
+            kind = dataset.id.get_type()
+            if dataset.chunks is None:
+                properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+                chunks = check_chunks(None, shape, dataset.dtype.itemsize)
+                properties.set_chunk(chunks)
+                if dataset.id.get_create_plist().fill_value_defined() == 2:
+                    fill = np.asarray(dataset.fillvalue, dataset.dtype)
+                    properties.set_fill_value(fill)
+            else:
+                properties = dataset.id.get_create_plist()
+            space = h5py.h5s.create_simple(shape, (h5py.h5s.UNLIMITED,) * len(shape))
+            made = h5py.h5d.create(root.id, temporary.encode(), kind, space, properties)
+            fresh = h5py.Dataset(made)
+            copy_attrs(h5py, dataset, fresh)
+        yield fresh
+    except BaseException:
+        with contextlib.suppress(Exception):
+            del root[temporary]
+        raise
+
+
+def take_place(fresh: Any, dataset: Any) -> None:
+    """Give a dataset the name of another, which is removed."""
+    file, name, temporary = dataset.file, dataset.name, fresh.name
+    for j in range(len(dataset.shape)):
+        for scale in list(dataset.dims[j].values()):
+            dataset.dims[j].detach_scale(scale)
+    del file[name]
+    file.move(temporary, name)
+
+
+def put(group: Any, fresh: Any, name: str, scales: list[Any]) -> None:
+    """Give a dataset its name, and its scales beside it."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    temporary = fresh.name
+    if name in group:
+        del group[name]
+    place = name if name.startswith("/") else f"{group.name.rstrip('/')}/{name}"
+    group.file.move(temporary, place)
+    parent = group.file[place].parent
+    for scale, axis, each in scales:
+        if scale == place.rpartition("/")[2]:
+            fresh.make_scale(scale)
+            continue
+        stored = stored_as(each.values.dtype)
+        if scale not in parent:
+            text = each.values.dtype.kind == "U"
+            values = each.values if stored.encode is None or text else stored.encode(each.values)
+            parent.create_dataset(
+                scale,
+                data=values.astype(object) if text else values,
+                dtype=h5py.string_dtype() if text else stored.dtype,
+                maxshape=(None,),
+            )
+            write_attrs(h5py, parent[scale].attrs, each.attrs, [])
+            parent[scale].make_scale(scale)
+        fresh.dims[axis].attach_scale(parent[scale])
+
+
+HDF5 = Format(
+    "hdf5",
+    _TITLE,
+    (".h5", ".hdf5", ".hdf", ".he5"),
+    _source,
+    _sink,
+    part="a dataset",
+    extra="hdf5",
+    names=_names,
+)

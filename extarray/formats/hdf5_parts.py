@@ -1,0 +1,365 @@
+"""Parts of HDF5 files: data types, attributes, scales, as h5py has them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from extarray.common.errors import CastingError, DTypeError, FormatError
+from extarray.common.extras import require
+from extarray.format.dtypes import decode_dtype, encode_dtype
+from extarray.formats.description import Coordinate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from extarray.formats.description import Description
+
+__all__ = [
+    "DTYPE_NOTE",
+    "ENUM",
+    "INTERNAL",
+    "Stored",
+    "copy_attrs",
+    "encoded",
+    "fill_value",
+    "fixed_text",
+    "labels",
+    "plain_dtype",
+    "put_attrs",
+    "read_attrs",
+    "read_axes",
+    "restored",
+    "stored_as",
+    "text_dtype",
+    "write_attrs",
+]
+
+#: The attribute that says which dtype elements have that are stored as another one.
+DTYPE_NOTE = "extarray_dtype"
+#: The attribute that names the values of an enumeration.
+ENUM = "enum"
+#: What netCDF says of a dimension that has no coordinate.
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+#: Attributes by which HDF5 and netCDF keep names of axes: what they say is in `dims` and `coords`.
+INTERNAL = frozenset(
+    [
+        *["CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"],
+        *["_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"],
+    ]
+)
+
+
+class Stored(NamedTuple):
+    """Elements as HDF5 has them, where it lacks the dtype of the array.
+
+    Attributes
+    ----------
+    dtype : dtype
+        In the file.
+    encode : callable or None
+        From an array's elements to the file's; None: they are the same.
+    note : str or None
+        The dtype of the array, for `DTYPE_NOTE`.
+    """
+
+    dtype: np.dtype[Any]
+    encode: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    note: str | None = None
+
+
+def stored_as(dtype: np.dtype[Any]) -> Stored:
+    """Return how HDF5 has elements of a dtype.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: there is no such way.
+    """
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    note = json.dumps(encode_dtype(dtype))
+    if dtype.names is not None:
+        for name, entry in dtype.fields.items():  # type: ignore[union-attr]
+            base = entry[0].base
+            if base.kind in "UMm" or base.isbuiltin == 2:
+                raise DTypeError(
+                    f"the field {name!r} is of {base}, which HDF5 does not have in a record; use "
+                    "byte strings ('S20') for text, int64 for dates"
+                )
+        return Stored(dtype)
+    if dtype.kind == "U":
+        kind = h5py.string_dtype("utf-8", 4 * (dtype.itemsize // 4))
+        return Stored(kind, lambda x: np.char.encode(x, "utf-8").astype(kind), note)
+    if dtype.kind in "Mm":
+        kind = h5py.opaque_dtype(dtype)
+        return Stored(kind, lambda x: x.astype(kind))
+    if dtype.isbuiltin == 2:
+        kind = np.dtype(f"V{dtype.itemsize}")
+        return Stored(kind, lambda x: x.view(kind), note)
+    return Stored(dtype)
+
+
+def restored(
+    dtype: np.dtype[Any], note: Any
+) -> tuple[np.dtype[Any], Callable[[NDArray[Any]], NDArray[Any]] | None]:
+    """Return the dtype of an array for elements in a file, and how to get there.
+
+    Parameters
+    ----------
+    dtype : dtype
+        In the file.
+    note : object
+        The attribute `DTYPE_NOTE`; None: there is none.
+    """
+    if note is None:
+        return dtype, None
+    try:
+        wanted = decode_dtype(json.loads(note))
+    except (FormatError, ValueError, TypeError):
+        return dtype, None
+    if wanted.kind == "U" and dtype.kind == "S":
+        return wanted, lambda x: np.char.decode(x, "utf-8").astype(wanted)
+    if wanted.itemsize == dtype.itemsize and dtype.kind == "V" and dtype.names is None:
+        return wanted, lambda x: x.view(wanted)
+    return dtype, None
+
+
+def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dtype[Any]:
+    """Return the dtype of a dataset without what h5py says in it, if its elements have one size.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: texts of variable length, references, sequences.
+    """
+    if dtype.kind == "O":
+        if h5py.check_string_dtype(dtype) is not None:
+            raise DTypeError(
+                f"{where} has texts of variable length; give text='U' for texts as long as the "
+                "longest, text='U20' for a length, 'S' for bytes"
+            )
+        if h5py.check_ref_dtype(dtype) is not None:
+            raise DTypeError(
+                f"{where} has references to other objects of its file, which mean nothing elsewhere"
+            )
+        raise DTypeError(
+            f"{where} has sequences of variable length; pad them to one length, in a dataset with "
+            "an axis more"
+        )
+    if dtype.hasobject:
+        names = [n for n, e in (dtype.fields or {}).items() if e[0].hasobject]
+        raise DTypeError(
+            f"{where} has records with fields of variable length or references: {names}; read the "
+            "other ones by h5py, dataset.fields([...]), and give them to extarray.from_array"
+        )
+    if dtype.names is None and dtype.metadata:
+        return np.dtype(dtype.str)
+    return dtype
+
+
+def text_dtype(elements: Any, text: Any) -> np.dtype[Any]:
+    """Return the fixed dtype for texts of variable length, which are gone through if need be.
+
+    Parameters
+    ----------
+    elements : iterable of ndarray
+        Of str, or of bytes.
+    text : dtype_like
+        "U" or "S", with a length or without.
+    """
+    wanted: np.dtype[Any] = np.dtype(text)
+    if wanted.kind not in "US":
+        raise DTypeError(f"text={text!r} is no type of texts; use 'U' or 'S', with a length or not")
+    if wanted.itemsize:
+        return wanted
+    longest = 1
+    for part in elements:
+        longest = max(longest, max(map(len, part.ravel()), default=1))
+    return np.dtype(f"{wanted.kind}{longest}")
+
+
+def fixed_text(values: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    """Return texts in a fixed dtype; none is cut off."""
+    longest = max(map(len, values.ravel()), default=0)
+    room = dtype.itemsize // (4 if dtype.kind == "U" else 1)
+    if longest > room:
+        raise CastingError(
+            f"{where} has a text of length {longest}, more than the {room} of {dtype}; give text='"
+            f"{dtype.kind}' for texts as long as the longest"
+        )
+    return values.astype(dtype)
+
+
+# -- attributes ----------------------------------------------------------------------------------
+
+
+def read_attrs(h5py: Any, attrs: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return the attributes of an object of h5py, but those that HDF5 has for itself."""
+    result: dict[str, Any] = {}
+    for name in attrs:
+        if name in INTERNAL:
+            continue
+        try:
+            value = attrs[name]
+        except (OSError, TypeError, ValueError, RuntimeError, KeyError) as error:
+            lost.append(f"attribute {name!r} ({error})")
+            continue
+        if isinstance(value, h5py.Empty):
+            lost.append(f"attribute {name!r}, which is empty")
+            continue
+        if isinstance(value, np.ndarray) and value.dtype.kind == "O" and value.size:
+            value = value.tolist()
+        if isinstance(value, np.ndarray) and value.dtype.metadata:
+            value = value.view(value.dtype.str)
+        if isinstance(value, (h5py.Reference, h5py.RegionReference)):
+            lost.append(f"attribute {name!r}, which is a reference")
+            continue
+        result[name] = value
+    return result
+
+
+def write_attrs(h5py: Any, target: Any, attrs: Mapping[str, Any], lost: list[str]) -> None:
+    """Set the attributes of an object of h5py."""
+    for name, value in attrs.items():
+        try:
+            target[name] = _attr(h5py, value)
+        except (OSError, TypeError, ValueError, RuntimeError, KeyError) as error:
+            lost.append(f"attribute {name!r} ({error})")
+
+
+def _attr(h5py: Any, value: Any) -> Any:
+    """Return an attribute as h5py takes it."""
+    if value is None or isinstance(value, dict):
+        raise TypeError(f"HDF5 has no attribute that is a {type(value).__name__}")
+    if isinstance(value, (list, tuple)):
+        if all(isinstance(v, str) for v in value) and value:
+            return np.array(value, h5py.string_dtype())
+        given = np.array(value)
+        if given.dtype.kind not in "biufc":
+            raise TypeError("HDF5 has no attribute that is a list of several kinds")
+        return given
+    array = np.asarray(value)
+    if array.dtype.kind == "U":
+        return array.astype(h5py.string_dtype()) if array.ndim else str(value)
+    if array.dtype.kind in "Mm":
+        return array.astype(h5py.opaque_dtype(array.dtype))[()]
+    return value
+
+
+def fill_value(dataset: Any, kind: np.dtype[Any]) -> Any:
+    """Return the value of elements that were never written."""
+    try:
+        value = dataset.fillvalue
+    except (RuntimeError, TypeError, ValueError):  # none was defined
+        return 0
+    if dataset.dtype.kind == "O" or kind.kind in "SUV" or kind.isbuiltin == 2:
+        filled = np.asarray(value, dataset.dtype) if dataset.dtype.kind != "O" else None
+        if filled is None or filled.dtype != kind:
+            return 0
+        return filled[()] if filled.tobytes().strip(b"\0") else 0
+    return np.asarray(value, dataset.dtype.base).astype(kind)[()]
+
+
+def read_axes(h5py: Any, dataset: Any, given: Description, lost: list[str]) -> None:
+    """Take names of axes and coordinates from labels and scales."""
+    dims: list[str] = []
+    coords: dict[str, Coordinate] = {}
+    if given.ndim != len(dataset.shape):
+        return
+    named = False
+    if dataset.is_scale and dataset.ndim == 1:
+        dims, named = [dataset.name.rpartition("/")[2]], True
+    else:
+        scales = []
+        for j in range(dataset.ndim):
+            found = _scales(dataset.dims[j])
+            label = dataset.dims[j].label
+            own = label or (found[0].name or "").rpartition("/")[2] if found or label else ""
+            named = named or bool(own)
+            dims.append(own or f"dim_{j}")
+            scales.append(found)
+        for j, found in enumerate(scales):
+            for scale in found:
+                _read_scale(h5py, scale, dims[j], dataset.shape[j], coords, lost)
+    if not named:
+        return
+    if len(set(dims)) < len(dims):
+        lost.append(f"the names of the axes {tuple(dims)}, since one occurs twice")
+        return
+    given.dims, given.coords = tuple(dims), coords
+
+
+def _scales(axis: Any) -> list[Any]:
+    """Return the scales of an axis; none where they are damaged."""
+    try:
+        return list(axis.values())
+    except (RuntimeError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _read_scale(
+    h5py: Any, scale: Any, dim: str, extent: int, coords: dict[str, Coordinate], lost: list[str]
+) -> None:
+    """Take a coordinate from a scale of an axis."""
+    if _NO_VARIABLE in str(scale.attrs.get("NAME", "")):
+        return
+    name = (scale.name or dim).rpartition("/")[2]
+    string = h5py.check_string_dtype(scale.dtype)
+    reason = ""
+    if scale.ndim != 1 or scale.shape[0] < extent:
+        reason = ", which does not label all elements"
+    elif name in coords:
+        reason = ", which occurs twice"
+    elif scale.dtype.hasobject and string is None:
+        reason = f", of {scale.dtype}"
+    if reason:
+        lost.append(f"coordinate {name!r}{reason}")
+        return
+    values = labels(h5py, scale, extent)
+    coords[name] = Coordinate((dim,), values, read_attrs(h5py, scale.attrs, lost))
+
+
+def labels(h5py: Any, scale: Any, extent: int) -> NDArray[Any]:
+    """Return the values of a scale."""
+    if h5py.check_string_dtype(scale.dtype) is not None and scale.dtype.kind == "O":
+        text: NDArray[Any] = scale.asstr()[:extent].astype(str)
+        return text
+    values: NDArray[Any] = scale[:extent]
+    return values.view(values.dtype.str) if values.dtype.metadata else values
+
+
+def copy_attrs(h5py: Any, old: Any, new: Any) -> None:
+    """Copy attributes as they are, and attach the scales."""
+    for name in old.attrs:
+        if name in INTERNAL:
+            continue
+        source = h5py.h5a.open(old.id, name.encode())
+        target = h5py.h5a.create(new.id, name.encode(), source.get_type(), source.get_space())
+        if source.get_space().get_simple_extent_type() == h5py.h5s.NULL:
+            continue
+        values = np.empty(source.shape, source.dtype)
+        source.read(values)
+        target.write(values)
+    for j in range(len(old.shape)):
+        new.dims[j].label = old.dims[j].label
+        for scale in old.dims[j].values():
+            new.dims[j].attach_scale(scale)
+
+
+def encoded(values: NDArray[Any]) -> NDArray[Any]:
+    """Return elements as `to_hdf5` stores them."""
+    stored = stored_as(values.dtype)
+    return values if stored.encode is None else stored.encode(values)
+
+
+def put_attrs(dataset: Any, new: dict[str, Any], gone: list[str], lost: list[str]) -> None:
+    """Set attributes, and remove others."""
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    for name in gone:
+        if name in dataset.attrs:
+            del dataset.attrs[name]
+    write_attrs(h5py, dataset.attrs, {k: v for k, v in new.items() if k != ENUM}, lost)

@@ -1,0 +1,546 @@
+"""netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from extarray.common.arguments import check_choice, check_flag
+from extarray.common.config import config
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ExistsError,
+)
+from extarray.common.extras import require
+from extarray.format.labels import axis_names
+from extarray.formats.description import UNLIMITED, Description, Packing
+from extarray.formats.files import beside, file_name, of_library, unknown_part
+from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM, fixed_text, text_dtype
+from extarray.formats.netcdf_parts import (
+    as_it_is,
+    attrs_that_fit,
+    dimension,
+    fill_for,
+    fill_value,
+    labels_beside,
+    make,
+    make_dims,
+    read_attrs,
+    read_coords,
+    restored,
+    stored_as,
+)
+from extarray.formats.transfer import Format, Sink, Source, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from os import PathLike
+    from typing import SupportsIndex
+
+    from numpy.typing import NDArray
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.grid.tiles import Box
+
+    Model = Literal[
+        "NETCDF4",
+        "NETCDF4_CLASSIC",
+        "NETCDF3_CLASSIC",
+        "NETCDF3_64BIT_OFFSET",
+        "NETCDF3_64BIT_DATA",
+    ]
+
+__all__ = ["NETCDF", "from_netcdf", "to_netcdf"]
+
+_TITLE = "netCDF"
+MODELS = (
+    "NETCDF4",
+    "NETCDF4_CLASSIC",
+    "NETCDF3_CLASSIC",
+    "NETCDF3_64BIT_OFFSET",
+    "NETCDF3_64BIT_DATA",
+)
+
+
+def from_netcdf(
+    file: Any,
+    variable: str | None = None,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    mask_and_scale: bool = False,
+    text: Any = None,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> ExtArray:
+    """Make an array of a variable in a netCDF file, version 3 or 4, in bounded memory.
+
+    Parameters
+    ----------
+    file : str, PathLike, netCDF4.Dataset, netCDF4.Group or netCDF4.Variable
+    variable : str, optional
+        Its name, with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.
+    path : str, PathLike, or None
+        Of the pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        None: those of the variable, unless they have less than 4 KiB; else as for `create`.
+    mask_and_scale : bool
+        Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue`` and
+        ``missing_value`` say are packed; what is missing becomes NaN.  False: elements and
+        attributes are taken as they are.
+    text : {"U", "S"} or dtype_like, optional
+        For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
+        such a variable is refused.
+    overwrite : bool
+        Replace an existing pair.
+    progress : bool
+        Show a line that tells how far the work has come, if stderr is a terminal.
+
+    Returns
+    -------
+    ExtArray
+        With the variable's attributes, fill value, and dimensions; variables with the names of its
+        dimensions, and those that its attribute ``coordinates`` names, are its coordinates.  The
+        attribute ``unlimited_dims`` names those that are unlimited in the file.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: no variable of this name; the message has those that there are.
+    DTypeError
+        A TypeError: texts or sequences of variable length.
+    FormatError
+        A ValueError: no such file, or one that is damaged.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all that the file says: the message names what.
+
+    Examples
+    --------
+    >>> import os, tempfile, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "rain.nc")
+    >>> rain = xa.from_array([[1, 2], [3, 4]], dims=("time", "x"), attrs={"units": "mm"})
+    >>> xa.to_netcdf(rain, name, "rain", unlimited="time")
+    >>> a = xa.from_netcdf(name, "rain")
+    >>> a.dims, a.attrs["units"], a.attrs["unlimited_dims"]
+    (('time', 'x'), 'mm', ['time'])
+    """
+    return NETCDF.load(
+        file,
+        variable,
+        path=path,
+        chunks=chunks,
+        mask_and_scale=mask_and_scale,
+        text=text,
+        overwrite=overwrite,
+        progress=progress,
+    )
+
+
+def to_netcdf(
+    a: ExtArray | LazyView,
+    file: str | PathLike[str],
+    variable: str,
+    *,
+    selection: Any = None,
+    unlimited: bool | str | Sequence[str] | None = None,
+    format: Model | str | None = None,  # netCDF4's word
+    overwrite: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> None:
+    """Write an array into a netCDF file, beside the variables that are in it, in bounded memory.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+    file : str or PathLike
+        A file that does not exist is made.
+    variable : str
+        Its name, with its groups, which are made: ``"group/name"``.
+    selection : index expression, optional
+        What is written; None: all.
+    unlimited : bool, str or sequence of str, optional
+        Names of the dimensions that may grow in the file; True: all.  None: those that the
+        attribute ``unlimited_dims`` names.  netCDF 3 has one at most, the first.
+    format : {"NETCDF4", "NETCDF4_CLASSIC", "NETCDF3_CLASSIC", ...}, optional
+        As for ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
+    overwrite : bool
+        Replace a variable that has this name.
+    progress : bool
+        Show a line that tells how far the work has come, if stderr is a terminal.
+    **options
+        As for ``netCDF4.Dataset.createVariable``: ``compression="zlib"``, ``shuffle=True``,
+        ``chunksizes``.  By default chunks are those of the array.
+
+    Raises
+    ------
+    ExistsError
+        A FileExistsError: the file has a variable of this name.
+    DTypeError
+        A TypeError: netCDF does not have such elements.
+    MissingExtraError
+        An ImportError: netCDF4 is not installed.
+    ArgumentError, BoundsError, SelectionError, FormatError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all that the array says: the message names what.
+
+    Notes
+    -----
+    The file has its name when it is complete; one that exists is copied and replaced.  netCDF
+    removes no variable: `overwrite` replaces the whole file, which must have this variable and its
+    coordinates alone, or the elements of a variable of the same dtype and dimensions.
+
+    A fill value other than zero is the variable's ``_FillValue``.  Dates become numbers with
+    ``units``, texts bytes with a dimension more, truth values bytes; complex numbers get a
+    dimension of 2.  `from_netcdf` turns them back.
+
+    Examples
+    --------
+    >>> import os, tempfile, netCDF4, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "rain.nc")
+    >>> xa.to_netcdf(xa.from_array([[1, 2], [3, 4]], dims=("time", "x")), name, "rain")
+    >>> with netCDF4.Dataset(name) as d:
+    ...     d["rain"].dimensions, d["rain"][0].tolist()
+    (('time', 'x'), [1, 2])
+    """
+    NETCDF.save(
+        a,
+        file,
+        variable,
+        selection=selection,
+        unlimited=unlimited,
+        format=format,
+        overwrite=overwrite,
+        progress=progress,
+        **options,
+    )
+
+
+@contextlib.contextmanager
+def opened(file: Any, mode: str, **options: Any) -> Iterator[Any]:
+    """Give a dataset, a group or a variable of netCDF4: the file's, or what the user has open."""
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+    if isinstance(file, (nc.Dataset, nc.Variable)):
+        yield file
+        return
+    where = file_name(file, _TITLE)
+    with of_library(where, _TITLE):
+        if mode != "w":
+            os.stat(where)  # the system's own words
+        dataset = nc.Dataset(where, mode, **options)
+    try:
+        yield dataset
+    except BaseException:
+        with contextlib.suppress(Exception):
+            dataset.close()
+        raise
+    with of_library(where, _TITLE):
+        dataset.close()
+
+
+def _walk(group: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the names of the variables of a group, and of those in it."""
+    for name in group.variables:
+        yield prefix + name
+    for name, inner in group.groups.items():
+        yield from _walk(inner, f"{prefix}{name}/")
+
+
+def _names(file: Any) -> list[str]:
+    """Return the names of the variables in a file."""
+    with opened(file, "r") as dataset, of_library(file, _TITLE):
+        return list(_walk(dataset))
+
+
+def _group_of(dataset: Any, path: list[str]) -> Any:
+    """Return a group of a dataset; None: there is none."""
+    for name in path:
+        dataset = dataset.groups.get(name)
+        if dataset is None:
+            return None
+    return dataset
+
+
+def find(dataset: Any, name: Any, file: Any) -> Any:
+    """Return a variable by its name.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: there is none.
+    """
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+    if isinstance(dataset, nc.Variable):
+        if name is not None:
+            raise ArgumentError(f"give the variable {dataset.name!r}, or a file with a name")
+        return dataset
+    if name is not None:
+        *path, last = str(name).strip("/").split("/")
+        group = _group_of(dataset, path)
+        if group is not None and last in group.variables:
+            return group.variables[last]
+    raise unknown_part(file, name, "a variable", _walk(dataset))
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source]:
+    """Open a variable for reading."""
+    with opened(file, "r") as dataset:
+        variable = find(dataset, name, file)
+        with as_it_is(variable):
+            with of_library(file, _TITLE):
+                source = source_of(variable, text)
+            yield source
+
+
+def source_of(variable: Any, text: Any = None) -> Source:
+    """Return a variable of netCDF4, which gives what is stored, as a source."""
+    nc: Any = require("netCDF4", "netcdf", "netCDF")
+    lost: list[str] = []
+    attrs = read_attrs(variable, lost)
+    shape, dims = tuple(variable.shape), tuple(variable.dimensions)
+    kind, decode = variable.dtype, None
+    where = f"the variable {variable.name!r}"
+    outer = len(shape)
+    if kind is str or np.dtype(kind).hasobject or isinstance(variable.datatype, nc.VLType):
+        if kind is not str:
+            raise DTypeError(
+                f"{where} has sequences of variable length; pad them to one length, in a variable "
+                "with a dimension more"
+            )
+        if text is None:
+            raise DTypeError(
+                f"{where} has texts of variable length; give text='U' for texts as long as the "
+                "longest, text='U20' for a length, 'S' for bytes"
+            )
+        is_bytes = np.dtype(text).kind == "S"
+
+        def texts(box: Any) -> NDArray[Any]:
+            x = np.asarray(variable[box], object)
+            if is_bytes:
+                return np.array([v.encode() for v in x.ravel()], object).reshape(x.shape)
+            return x
+
+        steps = runs(shape, 64, max(1, config.max_memory // 4))
+        kind = text_dtype(map(texts, steps), text)
+
+        def read(box: Box) -> NDArray[Any]:
+            return fixed_text(texts(box or ...), kind, where)
+    else:
+        kind, outer, decode = restored(np.dtype(kind), len(shape), shape, attrs)
+        inner = tuple(slice(0, n) for n in shape[outer:])
+
+        def read(box: Box) -> NDArray[Any]:
+            values = np.asarray(variable[(*box, *inner) or ...])
+            return values if decode is None else decode(values)
+
+    if isinstance(variable.datatype, nc.EnumType) and ENUM not in attrs:
+        attrs[ENUM] = {str(k): int(v) for k, v in variable.datatype.enum_dict.items()}
+    pieces = variable.chunking()
+    own = dims[:outer]
+    given = Description(
+        shape[:outer],
+        kind,
+        tuple(pieces[:outer]) if isinstance(pieces, list) else None,
+        fill_value(attrs, kind) if decode is None else 0,
+        attrs,
+        dims=None if own == axis_names(None, outer) else own,
+        packing=Packing.of_attrs(attrs, kind),
+    )
+    if len(set(own)) < len(own):
+        lost.append(f"the names of the axes {own}, since one occurs twice")
+        given.dims = None
+    if given.dims is not None:
+        found = {d: dimension(variable.group(), d) for d in own}
+        given.unlimited = tuple(d for d in own if found[d] is not None and found[d].isunlimited())
+        given.coords = read_coords(variable, own, attrs, lost)
+    return Source(given, read, lost=lost)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(
+    file: Any,
+    name: Any,
+    given: Description,
+    *,
+    overwrite: bool = False,
+    unlimited: Any = None,
+    format: Any = None,
+    **options: Any,
+) -> Iterator[Sink]:
+    """Make a variable in a fresh file, or in a copy of one, which takes the name at the end."""
+    require("netCDF4", "netcdf", "netCDF")
+    where = file_name(file, _TITLE)
+    if not isinstance(name, str) or not name.strip("/"):
+        raise ArgumentTypeError("name the variable: 'rain', for example")
+    if format is not None:
+        check_choice(format, "format", MODELS)
+    check_flag(overwrite, "overwrite")
+    growing = _unlimited(given, unlimited)
+    there = os.path.exists(where)
+    again = False
+    if there:
+        again = _check_place(where, name, given, overwrite)
+    with beside(where, there) as fresh, contextlib.ExitStack() as stack:
+        if there and not again:
+            with of_library(where, _TITLE):
+                shutil.copyfile(where, fresh)
+        mode = "r+" if there and not again else "w"
+        dataset = stack.enter_context(
+            opened(fresh, mode, **({} if mode == "r+" else {"format": format or "NETCDF4"}))
+        )
+        if format is not None and dataset.data_model != format:
+            raise ArgumentError(f"{where!r} is a file of {dataset.data_model}, not {format}")
+        with of_library(where, _TITLE):
+            sink = _variable_sink(dataset, name, given, growing, options)
+        yield sink
+        with of_library(where, _TITLE):
+            stack.close()
+
+
+def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:
+    """Return the names of the dimensions that may grow."""
+    names = axis_names(given.dims, given.ndim)
+    if asked is None:
+        return given.unlimited
+    if isinstance(asked, bool):
+        return names if asked else ()
+    wanted = (asked,) if isinstance(asked, str) else tuple(asked)
+    unknown = [d for d in wanted if d not in names]
+    if unknown:
+        raise ArgumentError(f"unlimited names {unknown}; the array has the axes {names}")
+    return wanted
+
+
+def _check_place(where: str, name: str, given: Description, overwrite: bool) -> bool:
+    """Refuse a name that is taken; tell whether the whole file is replaced."""
+    with opened(where, "r") as dataset:
+        *path, last = name.strip("/").split("/")
+        group = _group_of(dataset, path)
+        if group is None or last not in group.variables:
+            return False
+        if not overwrite:
+            raise ExistsError(
+                errno.EEXIST, f"it has a variable {name!r}; overwrite=True replaces it", where
+            )
+        variable = group.variables[last]
+        own = {name.strip("/"), *given.coords, *variable.dimensions}
+        own |= set(str(getattr(variable, "coordinates", "")).split())
+        if set(_walk(dataset)) <= own:
+            return True
+        raise ExistsError(
+            errno.EEXIST,
+            f"it has {name!r} beside other variables, and netCDF removes none: write into another "
+            "file, or under another name",
+            where,
+        )
+
+
+def _variable_sink(
+    dataset: Any, name: str, given: Description, growing: tuple[str, ...], options: dict[str, Any]
+) -> Sink:
+    """Make a variable, and its coordinates beside it."""
+    model = dataset.data_model
+    lost: list[str] = []
+    *path, last = name.strip("/").split("/")
+    group = dataset
+    for part in path:
+        if not model == "NETCDF4":
+            raise ArgumentError(f"a file of {model} has no groups")
+        group = group.groups[part] if part in group.groups else group.createGroup(part)
+    stored = stored_as(given.dtype, model)
+    dims = make_dims(group, last, given, growing)
+    attrs = dict(given.attrs)
+    extra = labels_beside(group, last, given, lost)
+    if extra:
+        attrs["coordinates"] = " ".join(extra)
+    settings = dict(options)
+    if given.shape and model.startswith("NETCDF4"):
+        assert given.chunks is not None
+        pieces = [
+            c if d in growing else max(1, min(c, n))
+            for c, n, d in zip(given.chunks, given.shape, dims, strict=True)
+        ]
+        settings.setdefault("chunksizes", (*pieces, *stored.inner))
+    fill = fill_for(given, stored, attrs, lost)
+    variable = make(group, last, stored, dims, attrs, fill, settings, lost)
+    inner = tuple(slice(0, n) for n in stored.inner)
+
+    def write(box: Box, values: NDArray[Any]) -> None:
+        variable[(*box, *inner) or ...] = values if stored.encode is None else stored.encode(values)
+
+    chunks = variable.chunking()
+    return Sink(
+        write,
+        chunks=tuple(chunks[: given.ndim]) if isinstance(chunks, list) else None,
+        lost=lost,
+    )
+
+
+def root_of(variable: Any) -> Any:
+    """Return the dataset that a variable lies in."""
+    group = variable.group()
+    while group.parent is not None:
+        group = group.parent
+    return group
+
+
+def put_elements(variable: Any, box: Box, values: NDArray[Any]) -> None:
+    """Write elements into a variable, as `to_netcdf` stores them."""
+    kind = np.dtype(variable.dtype)
+    encode: Any = None
+    inner: tuple[slice, ...] = ()
+    if DTYPE_NOTE in variable.ncattrs() and kind != values.dtype:
+        if values.dtype.kind in "iuf" and kind.kind in "iuf":
+            values = values.astype(kind)
+        else:
+            stored = stored_as(values.dtype, root_of(variable).data_model)
+            encode, inner = stored.encode, tuple(slice(0, n) for n in stored.inner)
+    variable[(*box, *inner) or ...] = values if encode is None else encode(values)
+
+
+def put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[str]) -> None:
+    """Set attributes, and remove others."""
+    for name in gone:
+        if name in variable.ncattrs():
+            variable.delncattr(name)
+    new = {k: v for k, v in new.items() if k not in (ENUM, UNLIMITED)}
+    if "_FillValue" in new:
+        lost.append("attribute '_FillValue', which is set when a variable is made")
+        del new["_FillValue"]
+    variable.setncatts(attrs_that_fit(new, root_of(variable).data_model, lost))
+
+
+NETCDF = Format(
+    "netcdf",
+    _TITLE,
+    (".nc", ".nc4", ".cdf", ".netcdf"),
+    _source,
+    _sink,
+    part="a variable",
+    extra="netcdf",
+    names=_names,
+)

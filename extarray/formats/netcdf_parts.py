@@ -1,0 +1,495 @@
+"""Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from extarray.common.errors import ArgumentError, DTypeError, FormatError
+from extarray.format.dtypes import decode_dtype, encode_dtype
+from extarray.format.labels import axis_names
+from extarray.formats.description import Coordinate, Description
+from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Stored",
+    "as_it_is",
+    "attrs_that_fit",
+    "dimension",
+    "fill_for",
+    "fill_value",
+    "labels_beside",
+    "make",
+    "make_dims",
+    "read_attrs",
+    "read_coords",
+    "restored",
+    "stored_as",
+]
+
+#: What the CF conventions call the units of dates.
+_UNITS = {
+    "D": "days",
+    "h": "hours",
+    "m": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+}
+_PLAIN = ("S1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+_CLASSIC = ("S1", "i1", "i2", "i4", "f4", "f8")
+
+
+class Stored(NamedTuple):
+    """Elements as netCDF has them.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of the variable.
+    inner : tuple of int
+        Extents of axes behind those of the array.
+    encode : callable or None
+        From an array's elements to the file's; None: they are the same.
+    attrs : dict
+        That the variable has for this: the note `DTYPE_NOTE`, units of dates.
+    """
+
+    dtype: np.dtype[Any]
+    inner: tuple[int, ...] = ()
+    encode: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    attrs: dict[str, Any] = {}  # noqa: RUF012 -- read only
+
+
+def stored_as(dtype: np.dtype[Any], model: str) -> Stored:
+    """Return how netCDF has elements of a dtype.
+
+    Parameters
+    ----------
+    dtype : dtype
+    model : str
+        Of the file: "NETCDF4", "NETCDF3_CLASSIC", ...
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: there is no such way.
+    """
+    note = {DTYPE_NOTE: json.dumps(encode_dtype(dtype))}
+    known = _PLAIN if model in ("NETCDF4", "NETCDF3_64BIT_DATA") else _CLASSIC
+    kind = dtype.kind
+    if dtype.names is None and dtype.isbuiltin != 2:
+        if dtype.str[1:] in known:
+            if model == "NETCDF4" or dtype.isnative:
+                return Stored(dtype)
+            native = dtype.newbyteorder("=")  # the library turns bytes round
+            return Stored(native, (), lambda x: x.astype(native), note)
+        if kind == "S":
+            n = dtype.itemsize
+            return Stored(np.dtype("S1"), (n,), lambda x: _bytes_of(x, n).view("S1"), note)
+        if kind == "U":
+            n = dtype.itemsize
+            return Stored(
+                np.dtype("S1"),
+                (n,),
+                lambda x: _bytes_of(np.char.encode(x, "utf-8").astype(f"S{n}"), n).view("S1"),
+                {**note, "_Encoding": "utf-8"},
+            )
+        if kind == "b":
+            return Stored(np.dtype("i1"), (), lambda x: x.view("i1"), note)
+        if dtype.str[1:] == "f2":
+            return Stored(np.dtype("f4"), (), lambda x: x.astype("f4"), note)
+        if kind == "c" and dtype.itemsize <= 16:
+            part = np.dtype(f"f{dtype.itemsize // 2}")
+            whole = dtype.newbyteorder("=")
+            return Stored(part, (2,), lambda x: _parts(x.astype(whole), part), note)
+        if kind in "Mm" and "i8" in known:
+            return Stored(np.dtype("i8"), (), lambda x: _numbers(x), {**note, **_time_attrs(dtype)})
+    if dtype.names is not None and model == "NETCDF4":
+        for name, entry in dtype.fields.items():  # type: ignore[union-attr]
+            if entry[0].base.str[1:] not in known[1:] or not entry[0].base.isnative:
+                raise DTypeError(
+                    f"the field {name!r} is of {entry[0]}, which netCDF does not have in a record; "
+                    "use numbers in this machine's byte order"
+                )
+        return Stored(dtype)
+    other = "" if model == "NETCDF4" else "; a file of format='NETCDF4' has more types"
+    raise DTypeError(f"netCDF has no elements of {dtype} in a file of {model}{other}")
+
+
+def labels_as(values: NDArray[Any], model: str) -> Stored:
+    """Return how netCDF has labels: as `stored_as`, and integers as smaller ones that hold them.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: there is no such way.
+    """
+    kind = np.dtype(np.int32)
+    is_wide = values.dtype.kind in "iu" and values.dtype.str[1:] not in _CLASSIC
+    if model.startswith("NETCDF3") and is_wide and np.array_equal(values.astype(kind), values):
+        note = {DTYPE_NOTE: json.dumps(encode_dtype(values.dtype))}
+        return Stored(kind, (), lambda x: x.astype(kind), note)
+    return stored_as(values.dtype, model)
+
+
+def _bytes_of(x: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return the bytes of texts, with an axis more."""
+    return np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint8).reshape(*x.shape, n)
+
+
+def _parts(x: NDArray[Any], part: np.dtype[Any]) -> NDArray[Any]:
+    """Return the parts of complex numbers, with an axis more."""
+    return np.ascontiguousarray(x).reshape(*x.shape, 1).view(part)
+
+
+def _numbers(x: NDArray[Any]) -> NDArray[Any]:
+    """Return dates or time differences as numbers, NaT too."""
+    native = np.ascontiguousarray(x).astype(x.dtype.newbyteorder("="))
+    return native.view(np.int64)
+
+
+def _time_attrs(dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the attributes by which others understand dates, where there are any."""
+    unit, count = np.datetime_data(dtype)
+    if count != 1 or unit not in _UNITS:
+        return {}
+    if dtype.kind == "m":
+        return {"units": _UNITS[unit]}
+    return {"units": f"{_UNITS[unit]} since 1970-01-01", "calendar": "proleptic_gregorian"}
+
+
+def restored(
+    dtype: np.dtype[Any], ndim: int, shape: tuple[int, ...], attrs: dict[str, Any]
+) -> tuple[np.dtype[Any], int, Callable[[NDArray[Any]], NDArray[Any]] | None]:
+    """Return the dtype of an array for a variable, how many axes are left, and how to get there.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of the variable.
+    ndim : int
+    shape : tuple of int
+    attrs : dict
+        Of the variable; those that are there for the dtype alone are taken out.
+    """
+    nothing = dtype, ndim, None
+    note = attrs.get(DTYPE_NOTE)
+    if not isinstance(note, str):
+        return nothing
+    try:
+        wanted = decode_dtype(json.loads(note))
+        if wanted.kind in "iuf" and wanted.char not in "gG" and dtype.kind in "if":
+            del attrs[DTYPE_NOTE]
+            return wanted, ndim, lambda x: x.astype(wanted)
+        stored = stored_as(wanted, "NETCDF4" if dtype.str[1:] == "i8" else "NETCDF3_CLASSIC")
+    except (FormatError, DTypeError, ValueError, TypeError):
+        return nothing
+    outer = ndim - len(stored.inner)
+    if stored.dtype != dtype or outer < 0 or shape[outer:] != stored.inner:
+        return nothing
+    for name, value in stored.attrs.items():
+        if attrs.get(name) == value:
+            del attrs[name]
+    kind, n = wanted.kind, wanted.itemsize
+
+    def decode(x: NDArray[Any]) -> NDArray[Any]:
+        flat = np.ascontiguousarray(x)
+        if kind == "S":
+            return flat.view(f"S{n}").reshape(flat.shape[:-1])
+        if kind == "U":
+            text = flat.view(f"S{n}").reshape(flat.shape[:-1])
+            return np.char.decode(text, "utf-8").astype(wanted)
+        if kind == "c":
+            whole = flat.view(wanted.newbyteorder("=")).reshape(flat.shape[:-1])
+            return whole.astype(wanted)
+        if kind == "b":
+            return flat.view("?")
+        if kind in "Mm":
+            return flat.view(wanted.newbyteorder("=")).astype(wanted)
+        return flat.astype(wanted)
+
+    return wanted, outer, decode
+
+
+def variable_type(dataset: Any, stored: Stored, attrs: dict[str, Any], name: str) -> Any:
+    """Return what `createVariable` takes for a dtype; types of its own are made in the dataset."""
+    if stored.dtype.names is not None:
+        return dataset.createCompoundType(stored.dtype, f"{name}_t")
+    names = attrs.get(ENUM)
+    if (
+        stored.dtype.kind in "iu"
+        and dataset.data_model == "NETCDF4"
+        and isinstance(names, dict)
+        and names
+        and all(type(v) is int for v in names.values())
+    ):
+        return dataset.createEnumType(stored.dtype, f"{name}_t", attrs.pop(ENUM))
+    return stored.dtype
+
+
+def read_attrs(variable: Any, lost: list[str]) -> dict[str, Any]:
+    """Return the attributes of a variable."""
+    result: dict[str, Any] = {}
+    for name in variable.ncattrs():
+        try:
+            result[name] = variable.getncattr(name)
+        except (KeyError, ValueError, RuntimeError, AttributeError, TypeError) as error:
+            lost.append(f"attribute {name!r} ({error})")
+    return result
+
+
+def _attr(value: Any, model: str) -> Any:
+    """Return an attribute as netCDF4 takes it.
+
+    Raises
+    ------
+    TypeError
+        There is no such attribute.
+    """
+    if isinstance(value, (str, np.str_)):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        if value and all(isinstance(v, str) for v in value) and model == "NETCDF4":
+            return list(value)
+        value = np.array(value)
+    array = np.asarray(value)
+    known = _PLAIN[1:] if model in ("NETCDF4", "NETCDF3_64BIT_DATA") else _CLASSIC[1:]
+    if array.dtype.str[1:] in known and array.ndim <= 1 and array.size:
+        return array
+    if array.dtype.kind in "iu" and array.ndim <= 1 and array.size:
+        small = array.astype(np.int32)
+        if np.array_equal(small, array):
+            return small
+    raise TypeError(f"a file of {model} has no attribute of {array.dtype} in {array.ndim} axes")
+
+
+def attrs_that_fit(attrs: Mapping[str, Any], model: str, lost: list[str]) -> dict[str, Any]:
+    """Return attributes as netCDF4 takes them; what it does not take is lost."""
+    result = {}
+    for name, value in attrs.items():
+        try:
+            result[name] = _attr(value, model)
+        except (TypeError, ValueError, OverflowError) as error:
+            lost.append(f"attribute {name!r} ({error})")
+    return result
+
+
+@contextlib.contextmanager
+def as_it_is(variable: Any, chartostring: bool = False) -> Iterator[None]:
+    """Let a variable give what is stored; afterwards it is as the user had it."""
+    before = variable.mask, variable.scale, variable.chartostring
+    variable.set_auto_maskandscale(False)
+    variable.set_auto_chartostring(chartostring)
+    cache = _without_cache(variable)
+    try:
+        yield
+    finally:
+        if cache is not None:
+            variable.set_var_chunk_cache(*cache)
+        variable.set_auto_mask(before[0])
+        variable.set_auto_scale(before[1])
+        variable.set_auto_chartostring(before[2])
+
+
+def _without_cache(variable: Any) -> Any:
+    """Let few chunks be kept, as they are read and written as wholes; return what was set."""
+    if not isinstance(variable.chunking(), list):
+        return None
+    before = variable.get_var_chunk_cache()
+    variable.set_var_chunk_cache(size=1 << 20, nelems=11)  # 0 means the default
+    return before
+
+
+def fill_value(attrs: dict[str, Any], kind: np.dtype[Any]) -> Any:
+    """Return the value of elements that were never written."""
+    if "_FillValue" not in attrs or kind.names is not None:
+        return 0
+    try:
+        value = np.asarray(attrs["_FillValue"]).reshape(-1)[0]
+        if kind.kind in "iu" and not np.can_cast(value.dtype, kind, "same_kind"):
+            return 0  # NaN for integers, say
+        return value.astype(kind)
+    except (TypeError, ValueError, IndexError):
+        return 0
+
+
+def dimension(group: Any, name: str) -> Any:
+    """Return a dimension that a group sees: its own, or one of a group around it."""
+    while group is not None:
+        if name in group.dimensions:
+            return group.dimensions[name]
+        group = group.parent
+    return None
+
+
+def _variable(group: Any, name: str) -> Any:
+    """Return a variable that a group sees."""
+    while group is not None:
+        if name in group.variables:
+            return group.variables[name]
+        group = group.parent
+    return None
+
+
+def read_coords(
+    variable: Any, dims: tuple[str, ...], attrs: dict[str, Any], lost: list[str]
+) -> dict[str, Coordinate]:
+    """Take the coordinates of a variable; the attribute that names them goes with them."""
+    coords: dict[str, Coordinate] = {}
+    named = attrs.get("coordinates")
+    others = named.split() if isinstance(named, str) else []
+    for name in [*dims, *others]:
+        found = _variable(variable.group(), name)
+        if found is None or name in coords or (name == variable.name and dims == (name,)):
+            continue
+        with as_it_is(found, chartostring=True):
+            own = tuple(found.dimensions)
+            notes = read_attrs(found, lost)
+            _, outer, decode = restored(
+                np.dtype("O" if found.dtype is str else found.dtype),
+                len(own),
+                tuple(found.shape),
+                notes,
+            )
+            if decode is not None:
+                found.set_auto_chartostring(False)
+                own = own[:outer]
+            values = np.asarray(found[...])
+        if decode is not None:
+            values = decode(values)
+        elif values.dtype.kind == "O":
+            values = values.astype(str)
+        own = own[: values.ndim]
+        if not set(own) <= set(dims):
+            lost.append(f"coordinate {name!r}, which has other dimensions")
+            continue
+        coords[name] = Coordinate(own, values, notes)
+    if others and all(name in coords for name in others):
+        del attrs["coordinates"]
+    return coords
+
+
+def fill_for(given: Description, stored: Any, attrs: dict[str, Any], lost: list[str]) -> Any:
+    """Return the fill value of a new variable; None: none of its own."""
+    own = attrs.pop("_FillValue", None)
+    if stored.dtype.names is not None or stored.encode is not None:
+        if given.fills:
+            lost.append(f"the fill value {given.fill_value!r}")
+        return None
+    if own is not None:
+        value = np.asarray(own)
+        if value.size == 1 and np.can_cast(value.dtype, stored.dtype, "same_kind"):
+            return value.reshape(())[()]
+        lost.append("attribute '_FillValue', which is no element")
+    return given.fill_value if given.fills else None
+
+
+def make(
+    group: Any,
+    name: str,
+    stored: Any,
+    dims: tuple[str, ...],
+    attrs: dict[str, Any],
+    fill: Any,
+    settings: dict[str, Any],
+    lost: list[str],
+) -> Any:
+    """Make a variable with its attributes."""
+    for n in stored.inner:
+        inner = f"_{name}_{n}"
+        if inner not in group.dimensions:
+            group.createDimension(inner, n)
+        dims = (*dims, inner)
+    kind = variable_type(group, stored, attrs, name)
+    order = {">": "big", "<": "little"}.get(stored.dtype.byteorder, "native")
+    if stored.dtype.names is None and group.data_model == "NETCDF4":
+        settings.setdefault("endian", order)
+    try:
+        variable = group.createVariable(name, kind, dims, fill_value=fill, **settings)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"netCDF4 cannot make such a variable: {error}") from error
+    variable.set_auto_maskandscale(False)
+    variable.set_auto_chartostring(False)
+    _without_cache(variable)
+    wanted = attrs_that_fit({**stored.attrs, **attrs, **_note(stored)}, group.data_model, lost)
+    for key, value in wanted.items():
+        try:
+            variable.setncattr(key, value)
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            lost.append(f"attribute {key!r} of {name!r} ({error})")
+    return variable
+
+
+def _note(stored: Any) -> dict[str, Any]:
+    return {DTYPE_NOTE: stored.attrs[DTYPE_NOTE]} if DTYPE_NOTE in stored.attrs else {}
+
+
+def make_dims(
+    group: Any, name: str, given: Description, growing: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Make the dimensions of a variable, or take those that are there."""
+    dims = list(axis_names(given.dims, given.ndim))
+    for j, (d, n) in enumerate(zip(dims, given.shape, strict=True)):
+        there = dimension(group, d)
+        if there is not None and given.dims is None and len(there) != n:
+            d = dims[j] = f"{name}_{d}"
+            there = dimension(group, d)
+        if there is None:
+            if n == 0 and d not in growing and not group.data_model.startswith("NETCDF4"):
+                raise ArgumentError(
+                    f"netCDF 3 has no dimension of length 0; let {d!r} be unlimited"
+                )
+            group.createDimension(d, None if d in growing or n == 0 else n)
+        elif len(there) != n and not (there.isunlimited() and len(there) <= n):
+            raise ArgumentError(
+                f"the file has a dimension {d!r} of {len(there)} elements, the array one of {n}: "
+                "rename it (a.dims), or write into another file"
+            )
+    return tuple(dims)
+
+
+def labels_beside(group: Any, own: str, given: Description, lost: list[str]) -> list[str]:
+    """Make the coordinates of a variable; return the names of those that no dimension has."""
+    model, extra = group.data_model, []
+    for name, each in given.coords.items():
+        values = each.values
+        there = _variable(group, name)
+        if name == own or "/" in name:
+            lost.append(f"coordinate {name!r}, which has the name of the variable")
+            continue
+        try:
+            stored = labels_as(values, model)
+        except DTypeError as error:
+            lost.append(f"coordinate {name!r} ({error})")
+            continue
+        if there is None:
+            notes = dict(each.attrs)
+            labels = Description(values.shape, values.dtype, attrs=notes)
+            fill = fill_for(labels, stored, notes, lost)
+            variable = make(group, name, stored, each.dims, notes, fill, {}, lost)
+            inner = (slice(None),) * (values.ndim + len(stored.inner))
+            variable[inner or ...] = values if stored.encode is None else stored.encode(values)
+        elif there.dimensions[: values.ndim] != each.dims or not _has(there, values, stored):
+            lost.append(f"coordinate {name!r}, since the file has something else of this name")
+            continue
+        if each.dims != (name,):
+            extra.append(name)
+    return extra
+
+
+def _has(variable: Any, values: NDArray[Any], stored: Any) -> bool:
+    """Tell whether a variable has certain labels."""
+    with as_it_is(variable):
+        found = np.asarray(variable[...])
+    wanted = values if stored.encode is None else stored.encode(values)
+    return np.array_equal(found, wanted)

@@ -1,0 +1,118 @@
+"""The formats that there are, by name and by suffix."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.errors import ArgumentError
+from extarray.common.lazy import LazyImports
+from extarray.formats.transfer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["GROUP", "file_formats", "format_of"]
+
+#: The group of the entry points by which a package adds a format: each names a `Format`.
+GROUP = "extarray.formats"
+
+_ours = LazyImports(
+    {
+        "extarray.formats.hdf5": "HDF5",
+        "extarray.formats.netcdf": "NETCDF",
+        "extarray.formats.npy": "NPY NPZ",
+        "extarray.formats.raw": "RAW",
+    }
+)
+
+
+@functools.cache
+def file_formats() -> Mapping[str, Format]:
+    """Return the formats that arrays are read from and written to, by name.
+
+    Returns
+    -------
+    mapping of str to Format
+        Ours, and those of other packages, which have an entry point of the group
+        ``"extarray.formats"``.  Looked for once in a process.
+
+    Warns
+    -----
+    RuntimeWarning
+        An entry point does not lead to a `Format`, or its name is taken.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> "npy" in xa.file_formats()
+    True
+    >>> xa.file_formats()["npz"].title
+    'NumPy .npz'
+    """
+    found: dict[str, Format] = {}
+    for name in _ours:
+        each: Format = getattr(_ours, name)
+        found[each.name] = each
+    for point in entry_points(group=GROUP):
+        problem = _taken_up(found, point)
+        if problem:
+            warnings.warn(
+                f"the format {point.name!r} of {point.value!r} is left out: {problem}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    return MappingProxyType(found)
+
+
+def _taken_up(found: dict[str, Format], point: Any) -> str:
+    """Enter the format of an entry point; return what is wrong with it, if anything."""
+    try:
+        each = point.load()
+    except Exception as error:  # noqa: BLE001 -- of a stranger's module, which may raise anything
+        return f"{type(error).__name__}: {error}"
+    if not isinstance(each, Format):
+        return f"it is a {type(each).__name__}, no extarray.formats.Format"
+    if each.name in found:
+        return "there is another one of this name"
+    found[each.name] = each
+    return ""
+
+
+def format_of(file: Any) -> Format:
+    """Return the format of a file, by the suffix of its name.
+
+    Parameters
+    ----------
+    file : str or PathLike
+
+    Returns
+    -------
+    Format
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: no format has files with this suffix; the message has those that there are.
+
+    Examples
+    --------
+    >>> format_of("scene.NPY").name
+    'npy'
+    """
+    name = os.path.basename(os.fsdecode(file)).lower()
+    there: dict[str, Format] = {}
+    for each in file_formats().values():
+        for suffix in each.suffixes:
+            there.setdefault(suffix, each)
+    for suffix in sorted(there, key=len, reverse=True):  # ".nc.gz" before ".gz"
+        if name.endswith(suffix):
+            return there[suffix]
+    raise ArgumentError(
+        f"the name {os.fsdecode(file)!r} does not tell a format; the suffixes are "
+        f"{', '.join(sorted(there))}"
+    )

@@ -1,0 +1,488 @@
+"""The streaming copier: from a `Source` into an array, and from an array into a `Sink`.
+
+A `Format` makes them.
+Elements go box by box, in the memory that ``config.max_memory`` allows.  A box is of whole pieces
+of the file, since these may be compressed, and of whole chunks of the array as well where memory
+allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from extarray.array.array import ExtArray
+from extarray.array.creation import filled
+from extarray.common.arguments import check_flag
+from extarray.common.config import config
+from extarray.common.errors import ArgumentError, LossyWarning
+from extarray.common.progress import Progress
+from extarray.format.dtypes import check_dtype
+from extarray.formats.description import attrs_for, described
+from extarray.formats.files import of_library
+from extarray.grid.chunking import check_chunks, check_shape
+from extarray.grid.tiles import tiles
+from extarray.streaming.mapped_pages import Passing
+from extarray.streaming.warnings import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from extarray.formats.description import Description
+    from extarray.grid.tiles import Box
+
+__all__ = ["Format", "Sink", "Source", "boxes_of", "load", "runs", "save"]
+
+#: Bytes of a box, where memory allows: a call of a library costs little beside it.
+_STEP_BYTES = 1 << 23
+#: Bytes of a box of a file that is mapped: nothing is copied twice.
+_MAPPED_BYTES = 1 << 26
+#: Chunks of fewer bytes are not taken over: an array would have too many.
+_LEAST_CHUNK = 1 << 12
+
+Order = Literal["C", "F"]
+
+
+@dataclass
+class Source:
+    """Elements of a file of another format, and what it says of them.
+
+    Parameters
+    ----------
+    description : Description
+        Its `chunks` are the pieces in which the file is best read.
+    read : callable
+        Gives the elements of a box, a tuple of slices, one an axis: an array of the box's shape,
+        which is not changed later.
+    mapped : bool
+        Whether `read` gives views of a mapped file, which cost nothing.
+    sequential : {None, "C", "F"}
+        "C", "F": boxes are asked for one behind the other, each a run of elements in this order.
+        None: in any order.
+    lost : list of str
+        What of the file no array can hold, in words.
+    """
+
+    description: Description
+    read: Callable[[Box], NDArray[Any]]
+    mapped: bool = False
+    sequential: Order | None = None
+    lost: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Sink:
+    """A file of another format that takes elements.
+
+    Parameters
+    ----------
+    write : callable
+        Takes a box and its elements, C-contiguous and of the dtype that was described.
+    elements : ndarray, optional
+        A mapped file: elements are read straight into it, and `write` is not called.
+    chunks : tuple of int, optional
+        Pieces in which the file is best written.
+    sequential : {None, "C", "F"}
+        As for `Source`.
+    lost : list of str
+        What of the array the file cannot hold, in words.
+    """
+
+    write: Callable[[Box, NDArray[Any]], object] | None = None
+    elements: NDArray[Any] | None = None
+    chunks: tuple[int, ...] | None = None
+    sequential: Order | None = None
+    lost: list[str] = field(default_factory=list)
+
+
+# -- boxes --------------------------------------------------------------------------------------
+
+
+def boxes_of(
+    shape: tuple[int, ...],
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    itemsize: int,
+    limit: int,
+) -> Iterator[Box]:
+    """Yield boxes that tile a shape, of whole chunks of a first kind, and of a second if possible.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    first, second : tuple of int
+        Extents of the chunks of both kinds.
+    itemsize : int
+    limit : int
+        Bytes of a box at most.
+
+    Examples
+    --------
+    >>> [box for box, in boxes_of((12,), (2,), (3,), 1, 100)]
+    [slice(0, 12, None)]
+    >>> [box for box, in boxes_of((12,), (2,), (3,), 1, 7)]
+    [slice(0, 6, None), slice(6, 12, None)]
+    >>> [box for box, in boxes_of((5,), (2,), (3,), 1, 3)]
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    block = [max(1, min(c, n)) for c, n in zip(first, shape, strict=True)]
+    size = math.prod(block) * itemsize
+    for j in reversed(range(len(shape))):
+        both = min(math.lcm(first[j], second[j]), max(1, shape[j]))
+        if both > block[j] and size // block[j] * both <= limit:
+            size = size // block[j] * both
+            block[j] = both
+    return tiles(shape, block, itemsize, limit=limit, split=size > limit)
+
+
+def runs(shape: tuple[int, ...], itemsize: int, limit: int, order: Order = "C") -> Iterator[Box]:
+    """Yield boxes that tile a shape one behind the other, each a run of elements in an order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    itemsize, limit : int
+        Bytes of an element, and of a box at most.
+    order : {"C", "F"}
+
+    Examples
+    --------
+    >>> list(runs((2, 4), 1, 2))[:2]
+    [(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 4, None))]
+    >>> list(runs((2, 4), 1, 4, "F"))
+    [(slice(0, 2, None), slice(0, 2, None)), (slice(0, 2, None), slice(2, 4, None))]
+    """
+    if order == "F":
+        for box in runs(shape[::-1], itemsize, limit):
+            yield box[::-1]
+        return
+    # Axes behind j are whole in each box; j is cut; those before it go one by one.
+    size, j = itemsize, len(shape)
+    while j > 0 and size * shape[j - 1] <= limit:
+        j -= 1
+        size *= shape[j]
+    if 0 in shape:
+        return
+    whole = tuple(slice(0, n) for n in shape[j:])
+    if j == 0:
+        yield whole
+        return
+    step = max(1, limit // size)
+    for place in np.ndindex(*shape[: j - 1]):
+        outer = tuple(slice(i, i + 1) for i in place)
+        for low in range(0, shape[j - 1], step):
+            yield (*outer, slice(low, min(low + step, shape[j - 1])), *whole)
+
+
+def _boxes(
+    shape: tuple[int, ...],
+    theirs: tuple[int, ...] | None,
+    ours: tuple[int, ...],
+    itemsize: int,
+    mapped: bool,
+    sequential: Order | None,
+) -> Iterator[Box]:
+    """Yield the boxes of a transfer, in the memory that the settings allow."""
+    most = max(1, config.max_memory // 4)
+    limit = _MAPPED_BYTES if mapped else min(_STEP_BYTES, most)
+    if sequential is not None:
+        return runs(shape, itemsize, limit, sequential)
+    if theirs is None:
+        return boxes_of(shape, ours, ours, itemsize, limit)
+    piece = math.prod(min(c, n) for c, n in zip(theirs, shape, strict=True)) * itemsize
+    # A piece that is read twice is decompressed twice: rather more memory than that.
+    return boxes_of(shape, theirs, ours, itemsize, max(limit, min(piece, most)))
+
+
+# -- into an array -------------------------------------------------------------------------------
+
+
+def load(
+    source: Source,
+    path: Any = None,
+    chunks: Any = None,
+    *,
+    mask_and_scale: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+    guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    what: str = "import",
+    kind: type[ExtArray] = ExtArray,
+) -> ExtArray:
+    """Make an array of what a source has.
+
+    Parameters
+    ----------
+    source : Source
+    path : str, PathLike or None
+        Of the pair of files; None: in memory.
+    chunks : int or sequence of int, optional
+        None: those of the source, unless they are very small; else as for `create`.
+    mask_and_scale : bool
+        Unpack packed numbers, with NaN for those that are missing.
+    overwrite, progress : bool
+    guard : callable
+        Makes the context of each read, which has the errors of the source's library.
+    what : str
+        For the line that shows progress.
+    kind : type
+        Class of the array.
+
+    Returns
+    -------
+    ExtArray
+
+    Raises
+    ------
+    ExistsError, DTypeError, ChunksError, StorageError, ReserveError
+        As for `create`.
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all that the file says.
+    """
+    given = source.description
+    shape, stored = check_shape(given.shape), check_dtype(given.dtype)
+    progress = check_flag(progress, "progress")
+    lost = source.lost
+    packing = given.packing if check_flag(mask_and_scale, "mask_and_scale") else None
+    dtype, fill, attrs = stored, given.fill_value, attrs_for(given, lost)
+    if packing is not None:
+        dtype, fill = packing.values, np.nan
+        for name in packing.attrs:
+            attrs.pop(name, None)
+    theirs = None if given.chunks is None else tuple(given.chunks)
+    is_large = theirs is not None and math.prod(theirs) * dtype.itemsize >= _LEAST_CHUNK
+    if chunks is None and is_large:
+        chunks = theirs
+    extents = check_chunks(chunks, shape, dtype.itemsize)
+    with filled(
+        path,
+        shape,
+        dtype,
+        kind,
+        chunks=extents,
+        fill_value=fill,
+        overwrite=check_flag(overwrite, "overwrite"),
+        attrs=attrs,
+        dims=given.dims,
+    ) as new:
+        _tell(lost, f"{what}: the array does not have ")
+        itemsize = stored.itemsize + (dtype.itemsize if packing is not None else 0)
+        boxes = _boxes(shape, theirs, extents, itemsize, source.mapped, source.sequential)
+        passing = Passing()
+        with Progress(max(1, given.nbytes), what, progress) as line:
+            for box in boxes:
+                with guard():
+                    values = source.read(box)
+                    if packing is not None:
+                        values = packing.unpack(values)
+                place: tuple[Any, ...] = (*box, ...)
+                new[place] = values
+                nbytes = math.prod(b.stop - b.start for b in box) * stored.itemsize
+                line.add(nbytes)
+                passing.add(nbytes)
+    return new
+
+
+# -- out of an array -----------------------------------------------------------------------------
+
+
+def save(
+    a: Any,
+    open_sink: Callable[[Description], AbstractContextManager[Sink]],
+    selection: Any = None,
+    *,
+    progress: bool = True,
+    guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    what: str = "export",
+) -> None:
+    """Write an array, or a selection of it, into a sink.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+    open_sink : callable
+        Given the description, makes the context that has the sink.  It publishes what was written
+        where the block ends well, and leaves nothing where it fails.
+    selection : index expression, optional
+    progress : bool
+    guard : callable
+        Makes the context of each write, which has the errors of the sink's library.
+    what : str
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all that the array says.
+    """
+    progress = check_flag(progress, "progress")
+    lost: list[str] = []
+    view, given = described(a, selection, lost)
+    itemsize = given.dtype.itemsize
+    with open_sink(given) as sink:
+        _tell([*lost, *sink.lost], f"{what}: the file does not have ")
+        target = sink.elements
+        ours = tuple(view.chunks)
+        boxes = _boxes(
+            given.shape, sink.chunks, ours, itemsize, target is not None, sink.sequential
+        )
+        passing = Passing()
+        with Progress(max(1, given.nbytes), what, progress) as line:
+            for box in boxes:
+                if target is not None:
+                    place: tuple[Any, ...] = (*box, ...)
+                    view.read(place, out=target[place])
+                else:
+                    assert sink.write is not None
+                    values = view.read((*box, ...))
+                    with guard():
+                        sink.write(box, values)
+                nbytes = math.prod(b.stop - b.start for b in box) * itemsize
+                line.add(nbytes)
+                passing.add(nbytes)
+
+
+def _tell(lost: list[str], words: str) -> None:
+    """Warn of what is lost, all of it at once."""
+    if lost:
+        warn(words + "; ".join(lost), LossyWarning)
+
+
+# -- formats ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """A format of files: how its arrays are read, and written.
+
+    Parameters
+    ----------
+    name : str
+        By which it is found: ``"hdf5"``.
+    title : str
+        For people: ``"HDF5"``.
+    suffixes : tuple of str
+        Of its files, with the dot, in small letters.
+    source : callable
+        ``source(file, name, **options)`` gives a context manager, which has the `Source` of the
+        array with that name in the file.
+    sink : callable, optional
+        ``sink(file, name, description, overwrite=..., **options)`` gives a context manager, which
+        has the `Sink`; None: the format is read only.
+    part : str
+        What such a name names, for people: ``"a dataset"``; empty: a file has one array, and no
+        name.
+    extra : str, optional
+        The extra of extarray that installs the library of the format; None: none is needed.
+    names : callable, optional
+        ``names(file)`` gives the names of the arrays in a file.
+
+    Examples
+    --------
+    >>> import extarray as xa
+    >>> xa.file_formats()["npy"].suffixes
+    ('.npy',)
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    source: Callable[..., AbstractContextManager[Source]] = field(repr=False)
+    sink: Callable[..., AbstractContextManager[Sink]] | None = field(default=None, repr=False)
+    part: str = ""
+    extra: str | None = None
+    names: Callable[[Any], list[str]] | None = field(default=None, repr=False)
+
+    def load(
+        self,
+        file: Any,
+        name: Any = None,
+        *,
+        path: Any = None,
+        chunks: Any = None,
+        mask_and_scale: bool = False,
+        overwrite: bool = False,
+        progress: bool = True,
+        **options: Any,
+    ) -> ExtArray:
+        """Make an array of one in a file.
+
+        Parameters
+        ----------
+        file : str or PathLike
+            Or what the library of the format opens, where the format says so.
+        name : str, optional
+            Of the array in the file.
+        path : str, PathLike or None
+            Of the pair of files; None: in memory.
+        chunks : int or sequence of int, optional
+            None: those of the file, unless they are very small; else as for `create`.
+        mask_and_scale : bool
+            Unpack packed numbers, with NaN for those that are missing.
+        overwrite : bool
+            Replace an existing pair.
+        progress : bool
+            Show a line that tells how far the work has come, if stderr is a terminal.
+        **options
+            Of the format.
+
+        Returns
+        -------
+        ExtArray
+        """
+        guard = partial(of_library, file, self.title)
+        with self.source(file, name, **options) as source:
+            return load(
+                source,
+                path,
+                chunks,
+                mask_and_scale=mask_and_scale,
+                overwrite=overwrite,
+                progress=progress,
+                guard=guard,
+                what=f"from {self.title}",
+            )
+
+    def save(
+        self,
+        a: Any,
+        file: Any,
+        name: Any = None,
+        *,
+        selection: Any = None,
+        overwrite: bool = False,
+        progress: bool = True,
+        **options: Any,
+    ) -> None:
+        """Write an array, or a selection of it, into a file.
+
+        Parameters
+        ----------
+        a : ExtArray or LazyView
+        file : str or PathLike
+        name : str, optional
+            Of the array in the file.
+        selection : index expression, optional
+            What is written; None: all.
+        overwrite : bool
+            Replace what is there: the file, or the array in it where it has several.
+        progress : bool
+            Show a line that tells how far the work has come, if stderr is a terminal.
+        **options
+            Of the format.
+        """
+        if self.sink is None:
+            raise ArgumentError(f"{self.title} is read here, and not written")
+        guard = partial(of_library, file, self.title)
+        sink = partial(self.sink, file, name, overwrite=overwrite, **options)
+        save(a, sink, selection, progress=progress, guard=guard, what=f"to {self.title}")

@@ -1,0 +1,74 @@
+"""Real files of HDF5, netCDF and NumPy, in the folder that EXTARRAY_TEST_DATA names."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import extarray as xa
+from extarray.format.values import to_json
+
+FOLDER = Path(os.environ.get("EXTARRAY_TEST_DATA", "/nowhere"))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="EXTARRAY_TEST_DATA names no folder"),
+    pytest.mark.filterwarnings("ignore::extarray.errors.LossyWarning"),
+]
+
+
+def files(*suffixes):
+    return sorted(p for p in FOLDER.rglob("*") if p.suffix.lower() in suffixes) or ["none"]
+
+
+def assert_same(a, b, among=()):
+    assert a.dtype == b.dtype and a.shape == b.shape and a.dims == b.dims
+    assert a[...].tobytes() == b[...].tobytes()
+    ours, theirs = ({k: to_json(v, k) for k, v in each.attrs.items()} for each in (a, b))
+    assert {k for k in ours | theirs if ours.get(k) != theirs.get(k)} <= set(among)
+
+
+@pytest.mark.parametrize("file", files(".h5", ".hdf5"), ids=lambda p: Path(p).name)
+def test_hdf5(file, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(file) as f:
+        names = []
+        f.visititems(lambda k, v: names.append(k) if isinstance(v, h5py.Dataset) else None)
+        assert names
+        for name in names:
+            text = "S" if f[name].dtype.hasobject else None
+            a = xa.from_hdf5(f[name], text=text)
+            if text is None:
+                assert a[...].tobytes() == np.asarray(f[name][()]).tobytes()
+            xa.to_hdf5(a, tmp_path / "file.h5", "x", overwrite=True)
+            assert_same(xa.from_hdf5(tmp_path / "file.h5", "x"), a)
+
+
+@pytest.mark.parametrize("file", files(".nc", ".cdf"), ids=lambda p: Path(p).name)
+def test_netcdf(file, tmp_path):
+    nc = pytest.importorskip("netCDF4")
+    with nc.Dataset(file) as d:
+        for j, (name, v) in enumerate(d.variables.items()):
+            a = xa.from_netcdf(file, name)
+            v.set_auto_maskandscale(False)
+            v.set_auto_chartostring(False)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a _FillValue that is no element
+                assert a[...].tobytes() == np.asarray(v[...]).tobytes()
+            xa.to_netcdf(a, tmp_path / f"{j}.nc", name)
+            # Of integers NaN is no _FillValue.
+            among = (
+                ("_FillValue", "coords") if v.dtype.kind in "iu" or "eraint" in str(file) else ()
+            )
+            assert_same(xa.from_netcdf(tmp_path / f"{j}.nc", name), a, among)
+
+
+@pytest.mark.parametrize("file", files(".npy"), ids=lambda p: Path(p).name)
+def test_npy(file, tmp_path):
+    a = xa.from_npy(file)
+    assert a[...].tobytes() == np.load(file).tobytes()
+    xa.to_npy(a, tmp_path / "file.npy")
+    assert (tmp_path / "file.npy").read_bytes()[-a.nbytes :] == a[...].tobytes()

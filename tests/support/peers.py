@@ -1,0 +1,230 @@
+"""Formats of files beside the libraries of others that read and write them: what tests compare.
+
+A `Peer` is an entry of `PEERS`; `tests/formats/test_every_format.py` runs the same checks for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+import extarray as xa
+
+__all__ = ["PEERS", "Peer"]
+
+_NUMBERS = ["i4", "u1", ">f8", ">u2", "f4", "i8"]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A format, and the library of others for it.
+
+    Parameters
+    ----------
+    name : str
+        Of the format.
+    write, read : callable
+        ``write(file, x)``, ``read(file, x)``: by the library of others; `x` is an array with the
+        shape and the dtype that is expected.
+    load, save : callable
+        ``load(file, x, **options)`` and ``save(a, file, **options)``: ours, with what they need
+        beside the file.
+    suffix : str
+    dtypes : list
+        That the format has, bit by bit.
+    ranks : sequence of int
+        Numbers of axes that the format has.
+    empty : bool
+        Whether extents may be 0.
+    keeps : set of str
+        What it holds beside elements: "attrs", "dims", "coords", "fill_value".
+    needs : str
+        The module of the library; empty: NumPy.
+    is_tough : bool
+        Whether the library survives files with damaged headers: netCDF's does not.
+    """
+
+    name: str
+    write: Callable[..., Any]
+    read: Callable[..., Any]
+    load: Callable[..., Any]
+    save: Callable[..., Any]
+    suffix: str
+    dtypes: list[Any] = field(default_factory=lambda: list(_NUMBERS))
+    ranks: tuple[int, ...] = (0, 1, 2, 3, 4)
+    empty: bool = True
+    keeps: frozenset[str] = frozenset()
+    needs: str = ""
+    is_tough: bool = True
+
+    @property
+    def is_there(self) -> bool:
+        return not self.needs or find_spec(self.needs) is not None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _load_npz(file):
+    with np.load(file) as there:
+        assert there.files == ["arr_0"]
+        return there["arr_0"]
+
+
+def _pieces(shape):
+    return tuple(max(1, n // 2) for n in shape)
+
+
+def _write_hdf5(file, x, **options):
+    import h5py
+
+    kind = h5py.opaque_dtype(x.dtype) if x.dtype.kind in "Mm" else x.dtype
+    with h5py.File(file, "w") as f:
+        f.create_dataset("level", data=x.astype(kind), **options)
+
+
+def _read_hdf5(file, x):
+    import h5py
+
+    with h5py.File(file, "r") as f:
+        read = f["level"][()] if f["level"].shape else np.array(f["level"][()], f["level"].dtype)
+    if x.dtype.kind == "U":
+        return np.char.decode(read, "utf-8").astype(x.dtype)
+    return read.view(x.dtype) if read.dtype.metadata else read
+
+
+def _write_netcdf(file, x, growing=False, **options):
+    import netCDF4
+
+    with netCDF4.Dataset(file, "w", **options) as d:
+        dims = [f"d{j}" for j in range(x.ndim)]
+        for j, (name, n) in enumerate(zip(dims, x.shape, strict=True)):
+            d.createDimension(name, None if growing and j == 0 else n)
+        endian = {">": "big", "<": "little"}.get(x.dtype.byteorder, "native")
+        v = d.createVariable("level", x.dtype, dims, endian=endian)
+        if x.size:
+            v[...] = x
+
+
+def _read_netcdf(file, x):
+    import netCDF4
+
+    with netCDF4.Dataset(file) as d:
+        d.set_auto_mask(False)
+        return np.asarray(d["level"][...]).astype(d["level"].dtype)
+
+
+_ANY = [
+    *_NUMBERS,
+    *["?", "c8", ">c16", "f2", "S3", "U2", "M8[s]", "m8[D]", "V5", "g"],
+    [("x", "u1"), ("y", ">f4", (2,))],
+]
+
+PEERS = [
+    Peer(
+        "npy",
+        lambda file, x: np.save(file, x),
+        lambda file, x: np.load(file),
+        lambda file, x, **options: xa.from_npy(file, **options),
+        xa.to_npy,
+        ".npy",
+        _ANY,
+    ),
+    Peer(
+        "npy in Fortran's order",
+        lambda file, x: np.save(file, np.asarray(x, order="F")),
+        lambda file, x: np.load(file),
+        lambda file, x, **options: xa.from_npy(file, **options),
+        lambda a, file, **options: xa.to_npy(a, file, order="F", **options),
+        ".npy",
+        _ANY,
+    ),
+    Peer(
+        "npz",
+        lambda file, x: np.savez(file, arr_0=x),
+        lambda file, x: _load_npz(file),
+        lambda file, x, **options: xa.from_npz(file, **options),
+        xa.to_npz,
+        ".npz",
+        _ANY,
+    ),
+    Peer(
+        "npz, compressed",
+        lambda file, x: np.savez_compressed(file, arr_0=np.asarray(x, order="F")),
+        lambda file, x: _load_npz(file),
+        lambda file, x, **options: xa.from_npz(file, **options),
+        lambda a, file, **options: xa.to_npz(a, file, compressed=True, **options),
+        ".npz",
+        _ANY,
+    ),
+    Peer(
+        "hdf5",
+        _write_hdf5,
+        _read_hdf5,
+        lambda file, x, **options: xa.from_hdf5(file, "level", **options),
+        lambda a, file, **options: xa.to_hdf5(a, file, "level", **options),
+        ".h5",
+        [kind for kind in _ANY if kind != "U2"],
+        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        needs="h5py",
+    ),
+    Peer(
+        "hdf5, compressed",
+        lambda file, x: _write_hdf5(
+            file, x, **({"compression": "gzip", "chunks": _pieces(x.shape)} if x.size else {})
+        ),
+        _read_hdf5,
+        lambda file, x, **options: xa.from_hdf5(file, "level", **options),
+        lambda a, file, **options: xa.to_hdf5(
+            a,
+            file,
+            "level",
+            **options,
+            **({"compression": "lzf", "shuffle": True} if a.ndim else {}),
+        ),
+        ".h5",
+        [kind for kind in _ANY if kind != "U2"],
+        ranks=(1, 2, 3, 4),
+        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        needs="h5py",
+    ),
+    Peer(
+        "netcdf",
+        _write_netcdf,
+        _read_netcdf,
+        lambda file, x, **options: xa.from_netcdf(file, "level", **options),
+        lambda a, file, **options: xa.to_netcdf(a, file, "level", **options),
+        ".nc",
+        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        needs="netCDF4",
+        is_tough=False,
+    ),
+    Peer(
+        "netcdf, version 3",
+        lambda file, x: _write_netcdf(file, x, x.ndim > 0, format="NETCDF3_CLASSIC"),
+        _read_netcdf,
+        lambda file, x, **options: xa.from_netcdf(file, "level", **options),
+        lambda a, file, **options: xa.to_netcdf(
+            a, file, "level", format="NETCDF3_CLASSIC", **options
+        ),
+        ".nc",
+        ["i4", "f4", "f8", "i2", "i1"],
+        empty=False,
+        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        needs="netCDF4",
+        is_tough=False,
+    ),
+    Peer(
+        "raw",
+        lambda file, x: x.tofile(file),
+        lambda file, x: np.fromfile(file, x.dtype).reshape(x.shape),
+        lambda file, x, **options: xa.from_raw(file, x.shape, x.dtype, **options),
+        xa.to_raw,
+        ".raw",
+        _ANY,
+    ),
+]
