@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
     from extarray.formats.hdf5 import from_hdf5, to_hdf5
+    from extarray.formats.mapped import MappedArray, map_hdf5, map_netcdf
     from extarray.formats.netcdf import from_netcdf, to_netcdf
     from extarray.formats.npy import from_npy, from_npz, to_npy, to_npz
     from extarray.formats.raw import from_raw, to_raw
@@ -56,6 +57,7 @@ _later = LazyImports(
         "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
         "extarray.formats.hdf5": "from_hdf5 to_hdf5",
+        "extarray.formats.mapped": "MappedArray map_hdf5 map_netcdf",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
         "extarray.formats.npy": "from_npy from_npz to_npy to_npz",
         "extarray.formats.raw": "from_raw to_raw",
@@ -93,6 +95,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Axial",
     "ExtArray",
+    "MappedArray",
     "Problem",
     "Report",
     "advise_chunks",
@@ -112,6 +115,8 @@ __all__ = [
     "from_raw",
     "fromfile",
     "full",
+    "map_hdf5",
+    "map_netcdf",
     "ndenumerate",
     "ones",
     "open",

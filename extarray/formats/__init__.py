@@ -8,6 +8,8 @@ From the top down; each module uses some of those below it, and none above:
 
 ``registry``
     The formats that there are, by name and by suffix.
+``mapped``
+    Arrays that are mapped from a dataset of another format, extended, and written back.
 ``hdf5``
     HDF5: data sets, through h5py.
 ``netcdf``

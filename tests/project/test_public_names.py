@@ -36,6 +36,8 @@ FUNCTIONS = {
     "file_formats": "",
     "from_hdf5": "file name path chunks mask_and_scale text overwrite progress",
     "to_hdf5": "a file name selection overwrite progress options",
+    "map_hdf5": "dataset name path chunks overwrite progress",
+    "map_netcdf": "file variable path chunks overwrite progress",
     "from_netcdf": "file variable path chunks mask_and_scale text overwrite progress",
     "to_netcdf": "a file variable selection unlimited format overwrite progress options",
     "from_npy": "file path chunks overwrite progress",
