@@ -470,7 +470,7 @@ cdef class ArrayCore(Transfers):
         cdef const layout_t *layout = &frame.now.layout
         cdef index_t address, extent, start, first, size = layout.chunk_bytes, at = 0
         cdef int j, nd = layout.ndim
-        cdef bint whole = True, writable = frame.now.is_writable, is_hole, may_be_hole
+        cdef bint whole = True, writable = frame.now.is_writable, is_hole, may_be_hole, lends = True
         cdef char *data
         cdef Region region = frame.region
         cdef Lease owner
@@ -513,7 +513,9 @@ cdef class ArrayCore(Transfers):
             layout.hollow or (layout.place != NULL and not whole))
         if not region.mapped:
             owner.region = region = self._mapped(frame, (address + 1) * size)
-        if frame.sums is not None:
+            lends = self.host.lends(self)
+            writable &= lends
+        if frame.sums is not None and lends:
             self.writes.shown.add(address)
             note_written(self, np.array([address]))
         if is_hole:

@@ -57,9 +57,11 @@ if TYPE_CHECKING:
     from extarray.storage.memory import MemoryStore
     from extarray.streaming.blocks import Line
 
-__all__ = ["ExtArray"]
+__all__ = ["Elements", "ExtArray"]
 
-_later = LazyImports({"extarray.storage.file_store": "FileStore"})
+_later = LazyImports(
+    {"extarray.storage.file_store": "FileStore", "extarray.storage.sharing": "Elements"}
+)
 
 
 class Alone:
@@ -91,6 +93,34 @@ class Alone:
         return self.steady.acquire(blocking=False)
 
 
+class Elements(Alone):
+    """The policy of one of any number of processes that write elements inside the bounds.
+
+    Others commit, so its locks are for the threads of this process alone, as a reader's.
+
+    Parameters
+    ----------
+    told : bool
+        The array's writer, if there is one, knows of this process.
+    """
+
+    __slots__ = ("of_files",)
+
+    def __init__(self, told: bool = False) -> None:
+        super().__init__()
+        self.of_files = _later.Elements(told)
+
+    def flush(self, array: Any) -> None:
+        """Bring the elements to the disk."""
+        array._check()
+        array._store.files.commits.sync_elements()
+
+    def close(self, array: Any) -> None:
+        """Let go of the files."""
+        with self.steady:
+            life.let_go(array)
+
+
 class ExtArray(ArrayCore, NumpyMixin):
     """Dense N-d array, on disk or in memory, that grows along any axis without moving data.
 
@@ -109,8 +139,9 @@ class ExtArray(ArrayCore, NumpyMixin):
     Indexing returns copies.  Threads may share an array for all that it can do; a call sees the
     bounds of the moment at which it begins.  After a fork the child has it open for reading only.
 
-    An array in files is pickled as its absolute path, and unpickled it is open for reading only:
-    there is one writer.  An array in memory is pickled with its elements, and unpickled it is as
+    An array in files is pickled as its absolute path.  Where it is open for writing, it may be
+    written to when it is unpickled, too, as with ``open(..., share="elements")``; otherwise it is
+    open for reading.  An array in memory is pickled with its elements, and unpickled it is as
     `copy` makes it.  ``copy.copy`` and ``copy.deepcopy`` are `copy`, as for NumPy's arrays.
 
     Examples
@@ -1279,9 +1310,12 @@ class ExtArray(ArrayCore, NumpyMixin):
         return copies.reduced(self)
 
     @classmethod
-    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Self:
-        """Open an array in files that was pickled, for reading."""
-        return copies.reopened(cls, path, uuid, engine)  # type: ignore[no-any-return]
+    def _reopen(cls, path: str, uuid: bytes, engine: str, durability: str | None = None) -> Self:
+        """Open an array in files that was pickled."""
+        writers = Elements(told=True)
+        return copies.reopened(  # type: ignore[no-any-return]
+            cls, path, uuid, engine, durability, writers
+        )
 
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Self:
@@ -1362,7 +1396,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         -------
         bool
             Whether anything was new.  In mode "r+" nothing can be, unless other writers share the
-            array.
+            array, or this one writes nothing but elements.
 
         Raises
         ------

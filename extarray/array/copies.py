@@ -20,6 +20,7 @@ from extarray.common.errors import (
     CastingError,
     MissingError,
     ReadOnlyError,
+    StorageError,
 )
 from extarray.common.lazy import LazyImports
 from extarray.format.labels import attrs_of_whole
@@ -77,7 +78,7 @@ class Copied(Stored, Protocol):
     @classmethod
     def _plain_kind(cls) -> type[Any]: ...
     @classmethod
-    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Any: ...
+    def _reopen(cls, path: str, uuid: bytes, engine: str, durability: str | None = None) -> Any: ...
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any: ...
 
@@ -167,7 +168,14 @@ def reduced(array: Copied) -> tuple[Any, ...]:
     store, files = array._store, array._store.files
     now = store.now
     if files is not None:
-        return array._reopen, (files.now.absolute, files.now.header.uuid, files.now.engine)
+        pair = files.now
+        writes = pair.mode == "r+"
+        if writes and not pair.elements_only:
+            if pair.sums is not None:
+                pair.sums.hand_out()
+            pair.handed_out = True
+        place = pair.absolute, pair.header.uuid, pair.engine
+        return array._reopen, (*place, files.durability if writes else None)
     return array._restore, (now.header, _attrs_of_copy(array), array.read(), now.growth)
 
 
@@ -177,9 +185,22 @@ def _attrs_of_copy(array: Copied) -> str:
         return attrs_of_whole(array._store.now.attrs, array.dims, array.origin)
 
 
-def reopened(kind: Any, path: str, uuid: bytes, engine: str) -> Any:
-    """Open an array in files that was pickled, for reading."""
-    array = kind._open(_later.Path(path), "r", 0, engine)
+def reopened(
+    kind: Any, path: str, uuid: bytes, engine: str, durability: str | None, writers: Any
+) -> Any:
+    """Open an array in files that was pickled; by a policy where it may be written to.
+
+    There a durability was pickled with it.  Where these files can only be read, they are.
+    """
+    place, array = _later.Path(path), None
+    if durability is not None:
+        try:
+            array = kind._open(place, "r+", 0, "auto", durability, None, writers)
+        except StorageError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+    if array is None:
+        array = kind._open(place, "r", 0, engine)
     if array._store.now.header.uuid != uuid:
         array.close()
         raise MissingError(
@@ -205,7 +226,10 @@ def token(array: Copied) -> tuple[Any, ...]:
     if files is not None and files.now.mode == "r":
         return ("extarray", files.now.header.uuid.hex(), *files.generation)
     changes = array._changes
-    return ("extarray", array._handle, uuid4().hex if changes is None else changes)
+    name = ("extarray", array._handle, uuid4().hex if changes is None else changes)
+    if files is not None and (files.now.handed_out or files.now.elements_only):
+        return (*name, *files.generation)  # others may have written, too
+    return name
 
 
 # -- another dtype, without a copy ---------------------------------------------------------------

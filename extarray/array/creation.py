@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from extarray.array.array import ExtArray
+from extarray.array.array import Elements, ExtArray
 from extarray.array.growth import as_source, write_values
 from extarray.array.h5py_compat import options_of
 from extarray.array.lazy import LazyView
@@ -266,7 +266,7 @@ def open(
     timeout: float | None = 0,
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
-    share: bool = False,
+    share: bool | Literal["elements"] = False,
     verify: Verify | str | None = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
@@ -288,8 +288,10 @@ def open(
         there are hints (`info`).
     durability : {"flush", "commit"}
         As for `create`; of no effect in mode "r".
-    share : bool
-        In mode "r+": as one of several writers, which all share the array, on this host.
+    share : bool or "elements"
+        In mode "r+", True: as one of several writers, which all share the array, on this host.
+        "elements": as one of any number of processes, on any number of hosts, that write elements
+        inside the bounds and nothing else, without a lock, also beside a writer; see Notes.
     verify : {"never", "write", "read"}, optional
         Where chunks have checksums, which of them are compared with these, each once: none;
         "write": those that are copied to another array, or written to in part; "read": also those
@@ -326,6 +328,12 @@ def open(
     called before; between them each writer has its own view of the bounds.  Appends at one side of
     one axis go on at the same time, and are committed in the order in which they began.
 
+    With ``share="elements"`` nothing is asked of others, and nothing told.  Elements that are
+    assigned are seen at once by whoever has the array open; `refresh` takes up growth, `flush`
+    brings elements to the disk, and growth, cuts and attributes are a `ReadOnlyError`.  The engine
+    is "pread", and views of chunks are read-only.  Checksums of chunks are in doubt from the first
+    write on; beside a writer that keeps them it is a `LockedError`.
+
     Examples
     --------
     >>> import tempfile, extarray as xa
@@ -351,15 +359,21 @@ def open(
                 "array"
             )
         check_choice(durability, "durability", DURABILITIES)
-        check_flag(share, "share")
+        if share != "elements":
+            check_flag(share, "share")
+        elif engine == "mmap":
+            raise ArgumentError(
+                "share='elements' writes by calls, as others may give space back meanwhile; leave "
+                "engine away, or give engine='pread'"
+            )
         if share and mode != "r+":
             raise ArgumentError(
-                "share=True is for writers; open with mode='r+', or without share=True"
+                f"share={share!r} is for writers; open with mode='r+', or without share"
             )
         if share and comm is not None:
             raise ArgumentError(
                 "the ranks of a communicator are one writer, who shares the array with no other; "
-                "give share=True or comm, not both"
+                "give share or comm, not both"
             )
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         return _later.resolve_path(path), mode, timeout, engine, durability, asked
@@ -368,7 +382,8 @@ def open(
         return together().open(comm, info, check)
     _check_alone(engine, info)
     asked = check()
-    return ExtArray._open(*asked, _later.Shared() if share else None)
+    writers = Elements() if share == "elements" else _later.Shared() if share else None
+    return ExtArray._open(*asked, writers)
 
 
 def zeros(

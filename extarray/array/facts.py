@@ -164,8 +164,10 @@ def check(array: Stored, what: str | None = None) -> None:
     """Raise where an array is closed, or `what` would change a read-only one."""
     if array.closed:
         raise ClosedError(f"{array._name()} is closed; open it again with extarray.open")
-    if what is not None and array._store.now.mode != "r+":
-        raise array._read_only(what)
+    if what is not None:
+        now = array._store.now
+        if now.mode != "r+" or (now.elements_only and what != "write to"):
+            raise array._read_only(what)
 
 
 def check_sole(array: Stored, what: str) -> None:
@@ -173,7 +175,13 @@ def check_sole(array: Stored, what: str) -> None:
 
     `what` has the array's name in it.
     """
-    if array._store.now.others is not None:
+    now = array._store.now
+    if now.elements_only:
+        raise ReadOnlyError(
+            f"cannot {what}: opened with share='elements', which writes elements inside the bounds "
+            "and nothing else; open it alone, with mode='r+'"
+        )
+    if now.others is not None:
         raise ArgumentError(f"cannot {what} while writers share it; open it alone")
 
 

@@ -146,11 +146,12 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     >>> xa.refresh([xa.zeros((2, 2)), xa.zeros((2,))])
     False
     """
-    members = [array for array in _checked(arrays) if array.mode == "r"]
+    members = [array for array in _checked(arrays) if array._store.now.follows]
     with _locked(members):
         for array in members:
             array._check()
-            array._check_sole(f"refresh {array._name()} with others")
+            if array.mode == "r":
+                array._check_sole(f"refresh {array._name()} with others")
         is_new = False
         for _ in range(ATTEMPTS):
             # An axis more is taken up alone: nothing that arrays have in common changes with it.

@@ -338,6 +338,12 @@ class Host:
 
     def read_only(self, array: Stored, what: str) -> ReadOnlyError:
         """Return the error for what would change an array that is open for reading."""
+        if array._store.now.elements_only:
+            return ReadOnlyError(
+                f"cannot {what} {array._name()}: opened with share='elements', which writes "
+                "elements inside the bounds and nothing else; do that in the process that has it "
+                "open with mode='r+', and refresh() here, or open it with share=True"
+            )
         if not array._store.now.is_forked:
             return ReadOnlyError(
                 f"cannot {what} {array._name()}: opened with mode 'r'; reopen with mode='r+'"
@@ -383,6 +389,10 @@ class Host:
             return unmasked(values, array.dtype, array.fill_value)
         raise ArgumentError("cannot store what is masked to a field; give its .filled()")
 
+    def lends(self, array: Stored) -> bool:
+        """Tell whether views may store to chunks through a mapping."""
+        return not array._store.now.elements_only
+
     def sync(self, array: Stored) -> None:
         """Bring the elements that were written to the disk."""
         files = array._store.files
@@ -404,6 +414,8 @@ class Host:
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
         """Give the fill value to those chunks that do not fit their checksums, and know all."""
         store = _files(array)
+        if store.now.elements_only:  # what lies outside the bounds is not its own
+            return
         with store.chunk_sums.healing:
             addresses = np.array(array._asked(addresses), np.int64)
             wrong = store.chunk_sums.unfit_chunks(addresses)
@@ -454,7 +466,7 @@ def refresh(array: Living, on_replaced: Literal["raise", "reopen"]) -> bool:
         if axial is not None:
             show_store(array, axial)
         reopen = on_replaced == "reopen"
-        if files is None or files.now.mode != "r":
+        if files is None or not files.now.follows:
             return axial is not None
         if (axial is None or reopen) and files.following.replaced:
             if not reopen:
@@ -487,7 +499,10 @@ def _become_successor(array: Any) -> None:
     before = _files(array)
     now = before.now
     try:
-        store, axial = _later.FileStore.open(now.path, "r", 0, now.engine, "flush", now.verify)
+        durability = "commit" if now.is_durable else "flush"
+        store, axial = _later.FileStore.open(
+            now.path, now.mode, 0, now.engine, durability, now.verify, array._writers.of_files
+        )
     except MissingError:
         raise replaced_error(array) from None
     array._store = store

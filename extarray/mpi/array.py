@@ -135,8 +135,8 @@ class ParallelArray(ParallelIO):
         return ExtArray
 
     @classmethod
-    def _reopen(cls, path: str, uuid: bytes, engine: str) -> Any:
-        return ExtArray._reopen(path, uuid, engine)
+    def _reopen(cls, path: str, uuid: bytes, engine: str, durability: str | None = None) -> Any:
+        return ExtArray._reopen(path, uuid, engine, durability)
 
     def _check_sole(self, what: str) -> None:
         raise ArgumentError(

@@ -5,7 +5,8 @@ From the top down; each module uses some of those below it, and none above:
 ``memory``
     The store of an array in memory.
 ``sharing``
-    The policy of several writers of a pair of files: their table, turns, and lock of commits.
+    The policies of several writers of a pair of files: their table, turns, and lock of commits; and
+    of those who write nothing but elements.
 ``file_store``
     The store of an array in a pair of files, which holds the parts below; the policy of one
     writer.

@@ -265,6 +265,11 @@ class Sums:
             start = place if n == number else 0
             self._file.erase(offset + 4 * start, offset + 4 * sums_capacity(n))
 
+    def hand_out(self) -> None:
+        """Leave sums in doubt from now on: others, who tell nobody, may write to chunks."""
+        self.inherited = True
+        self.doubt()
+
     def note(self, in_doubt: bool) -> None:
         """Write where the table is, and whether sums are in doubt."""
         self._file.write(encode_sums(in_doubt, self.extents, self._header.uuid), self._offset)

@@ -1,6 +1,7 @@
 """A pair of files as the store of an array, from its making or opening to its end.
 
-The store holds the parts that do the rest of its work; each is handed the pair of files.
+The store holds the parts that do the rest of its work; each is handed the pair of files.  The
+module has more than 600 lines, as making, opening and closing are one piece of work.
 """
 
 from __future__ import annotations
@@ -74,8 +75,16 @@ __all__ = ["FileStore"]
 
 
 class Writers(Protocol):
-    """A policy: how the writers of a pair of files get along, as their stores ask it."""
+    """A policy: how the writers of a pair of files get along, as their stores ask it.
 
+    Attributes
+    ----------
+    commits : bool
+        They commit; if not, they write elements inside the bounds, and follow whoever commits.
+    """
+
+    @property
+    def commits(self) -> bool: ...
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the lock that writing needs, on ``.xmd``."""
 
@@ -94,6 +103,8 @@ class Writers(Protocol):
 
 class Alone:
     """The policy of the one writer of a pair of files."""
+
+    commits = True
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the writer's lock."""
@@ -388,6 +399,7 @@ class FileStore:
     def _open(self, writable: bool, timeout: float | None, engine: str, recover: bool) -> Axial:
         """Open the files; with `recover`, in a state that a power cut has spared."""
         pair = self.now
+        commits = writable and self.writers.commits
         metadata, data = file_names(pair.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | OPEN_FLAGS
         try:
@@ -397,13 +409,13 @@ class FileStore:
                 raise
             what = f"cannot open '{pair.path}': {what_is_there(pair.path)}"
             raise MissingError(errno.ENOENT, what, metadata) from None
-        if writable:
+        if commits:
             self._take_lock(metadata, flags, timeout)
         try:
             pair.read_header()
             # Before the state, so that a cut made after it is noticed.  A reader compares the
             # number as it stands, whatever mark it has.
-            pair.cuts_known = pair.read_cuts() if writable else pair.read_count()
+            pair.cuts_known = pair.read_cuts() if commits else pair.read_count()
             found = self.states.newest_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
@@ -419,7 +431,7 @@ class FileStore:
         # A writer may be at work: a reader looks again before it calls a file damaged.
         for _ in range(ATTEMPTS):
             problem = self.states.check_data(found.state)
-            if problem is None or writable:
+            if problem is None or commits:
                 break
             newer = self.states.newest_state()
             if newer.state.sequence == found.state.sequence:
@@ -436,7 +448,7 @@ class FileStore:
                 f"'{pair.path}' was to change together with other arrays, and '{place}', which "
                 "tells whether they have, is"
             )
-            if writable and fault is not None:
+            if commits and fault is not None:
                 raise CorruptError(
                     f"{what} damaged ({fault}); repair that one first, or use "
                     f"check('{pair.path}', repair=True, force=True), which takes the change back"
@@ -458,8 +470,8 @@ class FileStore:
         pair.unclean = state.unclean
         pair.engine = choose_engine(engine, pair.data, writable)
         # A writer may shrink the array, and make holes, while a reader has it open.
-        pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
-        if writable:
+        pair.hollow = (pair.header.sparse or not commits) and holes_take_space(pair.data)
+        if commits:
             if problem is None and self.states.orphaned is None and found.slot not in SPARED_SLOTS:
                 # Otherwise those files may have what the array lacks.
                 remove_seldom((real_name(metadata), real_name(data)), pair.header)
@@ -468,14 +480,16 @@ class FileStore:
                 pair.sums = Sums.load(
                     pair.metadata, pair.header, axial.size, pair.state, pair.extents, pair.path
                 )
+        elif writable:
+            self.writers.begin(self, found.slot)
         if pair.header.checksum and pair.verify != "never":
-            if pair.sums is None:
+            if not commits:
                 pair.trust = Trust(LIMIT - 1)  # whoever writes, it is not this session
-            elif not pair.sums.inherited:
+            elif pair.sums is not None and not pair.sums.inherited:
                 pair.trust = Trust(axial.size)
         if writable:
             pair.mode = "r+"
-        else:
+        if not commits:
             pair.watch_cuts()
         pair.map(pair.state.data_bytes)
         return axial
@@ -540,6 +554,7 @@ class FileStore:
         before, pair.metadata = pair.metadata, File()
         pair.mode = "r"
         pair.is_forked = True
+        pair.elements_only = False
         pair.sums = None
         pair.users = Users()  # those of other threads of the parent never leave
         pair.freed = Freed(pair.users)
@@ -580,7 +595,7 @@ class FileStore:
 
     def warn_if_writer(self) -> None:
         """Warn of a writer that nobody has closed."""
-        if self.now.mode == "r+":
+        if not self.now.follows:
             warnings.warn(
                 f"'{self.now.path}' was not closed; use close() or a with block",
                 ResourceWarning,

@@ -8,6 +8,7 @@ it has grown, at the bounds as they are now.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,7 +73,7 @@ class Follower:
         axis, the metadata are another file and the axial vectors are new; otherwise those given
         have grown.
         """
-        return self.take_up(axial) if self.pair.mode == "r" else None
+        return self.take_up(axial) if self.pair.follows else None
 
     def take_up(self, axial: Axial) -> Axial | None:
         """Do what `refresh` does, in any mode."""
@@ -171,7 +172,7 @@ class Follower:
         pair.attrs = update.attrs
         pair.unclean = update.state.unclean
         pair.extents = update.extents
-        if pair.mode == "r":
+        if pair.follows:
             pair.cuts_known = update.cuts
 
     def _follow_name(self) -> Axial | None:
@@ -182,12 +183,12 @@ class Follower:
         CorruptError
             It does not fit; perhaps because a writer is at work on it.
         """
-        if self.pair.mode == "r+":
+        if not self.pair.follows:
             return None  # nobody else has the array alone
         pair, other = self.pair, Pair(Path(self.pair.absolute))
         states = StateReader(other)
         try:
-            other.open_metadata()
+            other.open_metadata(os.O_RDONLY if pair.mode == "r" else os.O_RDWR)
             other.data = pair.data
             if other.header.uuid != pair.header.uuid or other.header.ndim <= pair.header.ndim:
                 return None  # whoever has an array open keeps it

@@ -120,9 +120,9 @@ class Pair(Present):
 
     # -- metadata --------------------------------------------------------------------------------
 
-    def open_metadata(self) -> None:
+    def open_metadata(self, flags: int = os.O_RDONLY) -> None:
         """Open ``.xmd`` alone."""
-        self.metadata = File.open(self.names[0], os.O_RDONLY | OPEN_FLAGS)
+        self.metadata = File.open(self.names[0], flags | OPEN_FLAGS)
         try:
             self.read_header()
         except BaseException:

@@ -7,17 +7,27 @@ kernel tells, by the locks that it drops when one dies, which entries still coun
 An append takes a *turn*: it gets a ticket and a place behind all places that were given before,
 writes its elements there without a lock, and is committed when those with earlier tickets have been
 committed or have died.  A change that must be alone waits in the same queue.
+
+Those who write elements inside the bounds, and nothing else, take no part in this: `Elements`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from typing import TYPE_CHECKING
 
-from extarray.common.errors import ArgumentError, CorruptError, FormatError, TruncatedError
-from extarray.format.constants import BLOCK, LIVE_SLOTS
+from extarray.common.errors import (
+    ArgumentError,
+    CorruptError,
+    FormatError,
+    LockedError,
+    TruncatedError,
+)
+from extarray.format.checksum_table import decode_sums, encode_sums
+from extarray.format.constants import BLOCK, CELL, LIVE_SLOTS
 from extarray.format.directory import BlockKind
 from extarray.format.writers import (
     WRITER_BYTES,
@@ -29,6 +39,7 @@ from extarray.format.writers import (
     encode_writers_head,
 )
 from extarray.storage import lock
+from extarray.storage.checksums import Sums
 from extarray.storage.file_store import ALONE
 from extarray.storage.filesystem import family
 
@@ -39,12 +50,120 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.storage.commits import Committer
     from extarray.storage.file_store import FileStore
+    from extarray.storage.filesystem import File
     from extarray.storage.following import Follower
     from extarray.storage.pair import Pair
     from extarray.storage.space import Allocator
     from extarray.storage.states import StateReader
 
-__all__ = ["Sharing"]
+__all__ = ["ElementSums", "Elements", "Sharing"]
+
+
+class ElementSums(Sums):
+    """The checksums for a process that writes elements beside those who commit: it leaves doubt.
+
+    Nobody makes new sums of what such processes write, so the doubt stays, until a repair.
+
+    Parameters
+    ----------
+    pair : Pair
+    told : bool
+        The writer that has the array alone knows of this process, and leaves sums in doubt.
+    """
+
+    def __init__(self, pair: Pair, told: bool) -> None:
+        self._pair = pair
+        self._told = told
+        self._is_sure = False  # that no writer takes what is written here for damage
+        super().__init__(pair.metadata, pair.header, [], False, pair.path)
+        self.alone = False
+
+    @property
+    def file(self) -> File:
+        """The file of the table, which a new axis replaces."""
+        return self._pair.metadata
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if the files say so now: a repair may have ended the doubt since."""
+        return self._is_sure and self._read()[0]
+
+    @in_doubt.setter
+    def in_doubt(self, value: bool) -> None:
+        self._is_sure = self._is_sure and value
+
+    def _read(self) -> tuple[bool, list[int]]:
+        header = self._pair.header
+        found = decode_sums(self.file.read(CELL, header.sums_offset), header.uuid)
+        if found is None:
+            raise CorruptError(f"'{self._path}.xmd': the block of the checksums is damaged")
+        return found
+
+    def doubt(self) -> None:
+        """Let the files say that sums are in doubt, unless a writer keeps them by itself.
+
+        Whoever opens the files alone after the note finds it; whoever has done so before is seen.
+        """
+        with self._lock, family("cannot note that checksums of '{}' are in doubt", self._path):
+            file, header = self.file, self._pair.header
+            in_doubt, extents = self._read()
+            if not (self._told and in_doubt):
+                self._refuse_beside_writer()
+                if not in_doubt:
+                    file.write(encode_sums(True, extents, header.uuid), header.sums_offset)
+                file.datasync()
+                self._refuse_beside_writer()
+            self._is_sure = True
+
+    def _refuse_beside_writer(self) -> None:
+        if lock.is_held(self.file):
+            raise LockedError(
+                errno.EAGAIN,
+                "another process has it open for writing and keeps checksums of its chunks, which "
+                "would not fit what is written here; write when it is closed there, to the array "
+                "as it is unpickled from there, or to a copy with checksum=False",
+                str(self._path),
+            )
+
+
+class Elements:
+    """The policy of those who write elements inside the bounds, beside whoever commits.
+
+    There is nothing that they must know of each other: a write touches the bytes of its own
+    elements, addresses are final, and so no lock is taken.  Growth and cuts come with `Follower`,
+    as for readers.  Since whoever cuts may make holes of chunks at any time, nothing is stored
+    through a mapping.
+
+    Parameters
+    ----------
+    told : bool
+        The array's writer, if there is one, knows of this process.
+    """
+
+    commits = False
+
+    def __init__(self, told: bool = False) -> None:
+        self._told = told
+
+    def lock(self, pair: Pair, timeout: float | None) -> None:
+        """Take none."""
+
+    def begin(self, store: FileStore, slot: int) -> None:
+        """Make ready to write elements, whoever else is at work."""
+        pair = store.now
+        pair.elements_only = True
+        pair.engine = "pread"
+        if pair.header.checksum:
+            pair.sums = ElementSums(pair, self._told)
+
+    def secure(self, store: FileStore, axial: Axial) -> None:
+        """Leave what was found to those who commit: nothing is built on it."""
+
+    def end(self, store: FileStore) -> None:
+        """Leave the files as they are."""
+
+    def forked(self) -> None:
+        """Do without: no lock is held."""
 
 
 class Sharing:
@@ -59,6 +178,8 @@ class Sharing:
     queue : list of Writer
         Others that have turns, in the order of their tickets, as of the last `take_up`.
     """
+
+    commits = True
 
     _pair: Pair
     _states: StateReader

@@ -186,6 +186,10 @@ class Present:
         How many there were, at least, before the state that is known.
     others : Others or None
         The other writers of files that are shared.
+    elements_only : bool
+        In mode "r+": this process writes elements inside the bounds, and others commit.
+    handed_out : bool
+        The array was pickled where it may be written to: whoever has it there may write, too.
     """
 
     header: Header
@@ -194,6 +198,7 @@ class Present:
     growth: int
     path: Path | None = None
     is_durable = is_forked = unclean = hollow = False
+    elements_only = handed_out = False
     region: Region | None = None
     held: Held | None = None
     sums: Sums | None = None
@@ -209,6 +214,11 @@ class Present:
         self.given_back_together = given_back_together
         self.users = Users()
         self.freed = Freed(self.users)
+
+    @property
+    def follows(self) -> bool:
+        """True if the commits are those of other processes."""
+        return self.mode == "r" or self.elements_only
 
     def keep(self, start: int, stop: int) -> None:
         """Do not give back bytes that a growth uses again."""

@@ -1,9 +1,10 @@
-"""Pickles and copies: by path and for reading, or by value."""
+"""Pickles and copies: by path, for writing where the original is, or by value."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import copy
+import errno
 import multiprocessing
 import os
 import pickle
@@ -33,7 +34,7 @@ def test_round_trip(factory, case):
         array.attrs["unit"] = "mm"
         with pickle.loads(pickle.dumps(array)) as got:
             assert_equal_arrays(got, array)
-            assert got.mode == ("r" if factory.on_disk else "r+")
+            assert got.mode == "r+"
             if factory.on_disk:
                 assert got.axial.segments == array.axial.segments
 
@@ -52,15 +53,59 @@ def test_files_are_pickled_by_path(disk):
         assert len(data) < 500
         with pickle.loads(data) as got:
             assert got.path == array.path
-            assert got.info()["engine"] == disk.engine
+            assert got.info()["engine"] == "pread"
             array[3, 4] = 7
             assert got[3, 4] == 7
             array.extend(0, 5)
             assert got.refresh()
-            with pytest.raises(xa.ReadOnlyError, match="mode 'r'"):
-                got[0, 0] = 1
+            got[1004, 0] = 1
+            assert array[1004, 0] == 1
+            with pytest.raises(xa.ReadOnlyError, match="share='elements'"):
+                got.extend(0, 1)
             with pickle.loads(pickle.dumps(got)) as again:
                 assert again.shape == (1005, 1000)
+                again[1004, 1] = 2
+                assert array[1004, 1] == 2
+
+
+def test_of_a_reader_comes_a_reader(disk):
+    with disk.array((4,), "f8") as array, xa.open(array.path, engine=disk.engine) as reader:
+        data = pickle.dumps(reader)
+        with pickle.loads(data) as got:
+            assert got.info()["engine"] == disk.engine
+            assert got.mode == "r"
+            with pytest.raises(xa.ReadOnlyError, match="mode 'r'"):
+                got[0] = 1
+
+
+def test_files_that_can_only_be_read_are(disk, monkeypatch):
+    with disk.array((4,), "f8") as array:
+        data = pickle.dumps(array)
+        real = os.open
+
+        def refuse(name, flags, *mode, **options):
+            if flags & os.O_RDWR and os.fspath(name).endswith(".xmd"):
+                raise PermissionError(errno.EACCES, "no", name)
+            return real(name, flags, *mode, **options)
+
+        monkeypatch.setattr(os, "open", refuse)
+        with pickle.loads(data) as got:
+            assert got.mode == "r"
+            assert got[...].tolist() == [0] * 4
+
+
+@pytest.mark.parametrize("share", [True, "elements"])
+def test_of_one_of_several_writers_comes_a_writer_of_elements(path, share):
+    xa.zeros((4,), path=path).close()
+    with xa.open(path, "r+", share=share, durability="commit") as array:
+        with pickle.loads(pickle.dumps(array)) as got:
+            got[1] = 5
+            assert array[1] == 5
+            got.lazy[2:] = 6
+            view = pickle.loads(pickle.dumps(got.lazy[2:]))
+            view[0] = 7
+            view.base.close()
+        assert array[...].tolist() == [0, 5, 7, 6]
 
 
 def test_the_path_is_absolute(tmp_path, monkeypatch):

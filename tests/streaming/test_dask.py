@@ -244,17 +244,23 @@ def test_schedulers(path, scheduler, on_disk, way):
 @pytest.fixture
 def cluster():
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": None}
     with distributed.Client(processes=True, **options) as client:
         yield client
 
 
 @pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.filterwarnings("default")  # theirs
 def test_distributed(cluster, path):
     def store_there(path, values):  # pickled by value: workers do not find this module
         with xa.open(path, "r+") as array:
             da.store(da.from_array(values, chunks=7), array, lock=False, scheduler="threads")
+
+    def fill(block, array=None, block_info=None):
+        place = tuple(slice(*ends) for ends in block_info[0]["array-location"])
+        array[place] = block * 3
+        return block[:1, :1]
 
     values = np.arange(2000.0).reshape(50, 40)
     with xa.create(path, (50, 40), chunks=10) as array:
@@ -262,12 +268,75 @@ def test_distributed(cluster, path):
         for source in (array, array.copy(), array.astype("i2")):
             for graph in (da.from_array(source, chunks=20), xa.ExtArray.to_dask(array, 20)):
                 assert graph.sum().compute(scheduler=None) == 1999000
-        with pytest.raises(xa.ReadOnlyError, match="opened with mode 'r'"):
-            da.store(graph + 1, array, lock=False, scheduler=None)
-        assert (array[...] == values).all()
+        # The client extends, the workers fill, also parts of chunks, and the client flushes.
+        for n in range(1, 4):
+            array.extend(0, 25)
+            rows = slice(25 + 25 * n, 50 + 25 * n)
+            new = da.from_array(values[:25], chunks=7) + n
+            da.store(new, array, regions=(rows, slice(None)), lock=False, scheduler=None)
+            assert (array[rows] == values[:25] + n).all()
+        array.flush()
+        assert (array[:50] == values).all()
+        # What was read before and what is read now are not taken for the same.
+        before = array.to_dask(20)
+        assert before.sum().persist(scheduler=None).compute(scheduler=None) == array[...].sum()
+        da.store(da.full((125, 40), 2.0, chunks=(13, 40)), array, lock=False, scheduler=None)
+        assert array.to_dask(20).name != before.name
+        assert array.to_dask(20).sum().compute(scheduler=None) == 2 * 125 * 40
+        # Blocks that write by themselves.
+        source = da.from_array(values, chunks=(11, 40))
+        done = source.map_blocks(fill, array=array, dtype=float, meta=np.empty((0, 0)))
+        done.compute(scheduler=None)
+        assert (array[:50] == values * 3).all()
+        assert (array[50:] == 2).all()
     cluster.submit(store_there, path, values + 1).result(60)
     with xa.open(path) as array:
-        assert (array[...] == values + 1).all()
+        assert (array[:50] == values + 1).all()
+    assert xa.check(path).ok
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.filterwarnings("default")  # theirs
+def test_a_worker_that_is_killed_has_its_blocks_written_by_others(cluster, path, tmp_path):
+    def fill(rows, array, flag):
+        import os
+        import signal
+
+        array[rows] = rows.start + 1
+        if rows.start == 40 and not os.path.exists(flag):
+            open(flag, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows.start
+
+    with xa.create(path, (100, 30), "i4", chunks=(7, 9)) as array:
+        array[95:] = -1
+        tasks = [
+            cluster.submit(fill, slice(n, n + 5), array, str(tmp_path / "flag"), pure=False)
+            for n in range(0, 95, 5)
+        ]
+        assert cluster.gather(tasks) == list(range(0, 95, 5))
+        assert (tmp_path / "flag").exists()
+        want = np.repeat(np.r_[np.arange(0, 95, 5) + 1, -1], 5)
+        assert (array[...] == want[:, np.newaxis]).all()
+        array.append(np.zeros((1, 30), "i4"))
+    assert xa.check(path).ok
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.filterwarnings("default")  # theirs
+def test_xarray_of_blocks_on_workers(cluster, path):
+    """What workers compute is written here, block by block; or by them, into an array of ours."""
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("extarray.interop.xarray")
+    x = np.arange(600.0).reshape(30, 20)
+    chunked = xr.DataArray(da.from_array(x, chunks=(7, 20)) * 2, dims=("y", "x"))
+    chunked.extarray.to_extarray(path)
+    with xa.open(path, "r+") as array:
+        assert (array[...] == 2 * x).all()
+        da.store((chunked + 1).data, array, lock=False, scheduler=None)
+        assert (array[...] == 2 * x + 1).all()
 
 
 # -- storing -------------------------------------------------------------------------------------
@@ -301,12 +370,13 @@ def test_store_while_others_read(factory):
 
 
 @pytest.mark.slow
-def test_store_from_other_processes_is_refused(path):
-    with xa.create(path, (10, 10), "i8", chunks=3) as array:
+@pytest.mark.process
+@pytest.mark.parametrize("durability", ["flush", "commit"])
+def test_store_from_other_processes(path, durability):
+    with xa.create(path, (10, 10), "i8", chunks=3, durability=durability) as array:
         graph = da.ones((10, 10), dtype="i8", chunks=5)
-        with pytest.raises(xa.ReadOnlyError, match="opened with mode 'r'"):
-            da.store(graph, array, lock=False, scheduler="processes", num_workers=1)
-        assert not array[...].any()
+        da.store(graph, array, lock=False, scheduler="processes", num_workers=1)
+        assert (array[...] == 1).all()
 
 
 # -- names ---------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ with raises(xa.ArgumentError, "no rank of the communicator", not last):
     xa.create(path + "-part", (2, 2), comm=part).close()
 if last:
     part.Free()
-with raises(xa.ArgumentError, "share=True or comm"):
+with raises(xa.ArgumentError, "give share or comm"):
     xa.open(path, "r+", share=True, comm=comm)
 with raises(xa.ArgumentError, "takes no hint"):
     create(info={"": 1} if last else {})
