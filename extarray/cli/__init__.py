@@ -16,6 +16,8 @@ Its modules, from the top down; each uses some of those below it:
     reads it.
 ``info``
     ``extarray info PATH``: what an array is, and how it grew.
+``view``
+    ``extarray view PATH``: arrays in the browser.
 ``_calls``
     Calls of commands that make no sense.
 ``_progress``
@@ -29,7 +31,7 @@ Its modules, from the top down; each uses some of those below it:
 ``_scene``
     The scene of the demo, and the order in which its pieces arrive.
 
-May use: the face, plot, and the rooms below them.
+May use: the face, view, plot, and the rooms below them.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from extarray.common.errors import ExtArrayError
 __all__ = ["COMMANDS", "main"]
 
 #: The commands, in the order in which the help lists them.
-COMMANDS = ("check", "demo", "info")
+COMMANDS = ("check", "demo", "info", "view")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,0 +1,302 @@
+"""Elements of any data type as numbers that the page can colour, and as texts.
+
+Small integers and booleans go as they are.  All others go as float32 differences from a base, which
+is chosen for each picture: two dates of a day, or two integers near 2**60, stay apart.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extarray.common.errors import ArgumentError
+
+__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "pack", "text_of"]
+
+#: What of a complex number is shown.
+PARTS = ("magnitude", "phase", "real", "imaginary")
+
+#: NaN with a payload of its own, in float32: an element that holds the fill value.
+_FILL_BITS = 0x7FC0F111
+_LEAST = np.iinfo(np.int64).min
+_MOST_CHOICES = 256
+_MOST_TEXT = 200  # characters
+_AS_THEY_ARE = {"|b1": "u1", "|u1": "u1", "|i1": "i1", "<u2": "u2", "<i2": "i2"}
+_UNITS_OF_DAYS = ("Y", "M", "W")  # units of dates that are no fixed number of seconds, and weeks
+
+
+class Choice(NamedTuple):
+    """A part of an element that is shown: all of it, or a field.
+
+    Attributes
+    ----------
+    steps : tuple
+        From the element to the value: names of fields, and indices into sub-arrays.
+    dtype : dtype
+        Of the value.
+    """
+
+    steps: tuple[str | tuple[int, ...], ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def label(self) -> str:
+        """The field in words: ``position.x``, ``spectrum[0, 1]``."""
+        label = ""
+        for step in self.steps:
+            if isinstance(step, str):
+                label += f".{step}" if label else step
+            else:
+                label += f"[{', '.join(map(str, step))}]"
+        return label
+
+    @property
+    def kind(self) -> str:
+        """The kind of the values: it tells the page how to treat them."""
+        kinds = {"b": "bool", "c": "complex", "M": "datetime", "m": "timedelta"}
+        kinds |= dict.fromkeys("SUV", "text")
+        if self.dtype.isbuiltin == 2:  # a number of another package
+            return "number"
+        return kinds.get(self.dtype.kind, "number")
+
+    @property
+    def unit(self) -> str:
+        """The unit of dates and durations as they are encoded; else empty."""
+        if self.dtype.kind not in "mM":
+            return ""
+        unit = np.datetime_data(_timed(self.dtype))
+        return f"{unit[1]} {unit[0]}"
+
+    def read(self, array: Any, selection: tuple[Any, ...]) -> NDArray[Any]:
+        """Read the values of a selection of integers and slices; of a record, only the field."""
+        if not self.steps:
+            return np.asarray(array[selection])
+        values = np.asarray(array.get_basic_selection(selection, fields=self.steps[0]))
+        return _inside(values, self.steps[1:])
+
+    def of(self, element: Any) -> Any:
+        """Return the value of one element."""
+        return _inside(np.asarray(element), self.steps)[()]
+
+
+def _inside(values: Any, steps: tuple[str | tuple[int, ...], ...]) -> NDArray[Any]:
+    """Return what lies inside elements."""
+    for step in steps:
+        values = values[step] if isinstance(step, str) else values[(..., *step)]
+    return np.asarray(values)
+
+
+def choices_of(dtype: np.dtype[Any]) -> list[Choice]:
+    """Return what can be shown of elements of a data type, up to a bound.
+
+    Examples
+    --------
+    >>> [c.label for c in choices_of(np.dtype([("t", "f4"), ("p", [("x", "i2")]), ("v", "f8", 2)]))]
+    ['t', 'p.x', 'v[0]', 'v[1]']
+    """
+    found: list[Choice] = []
+    _collect(dtype, (), found)
+    return found
+
+
+def _collect(
+    dtype: np.dtype[Any], steps: tuple[str | tuple[int, ...], ...], found: list[Choice]
+) -> None:
+    """Add the choices of a part of an element."""
+    if len(found) >= _MOST_CHOICES:
+        return
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        for index in np.ndindex(*shape):
+            if len(found) >= _MOST_CHOICES:
+                return
+            _collect(base, (*steps, index), found)
+    elif dtype.names:
+        assert dtype.fields is not None
+        for name in dtype.names:
+            _collect(dtype.fields[name][0], (*steps, name), found)
+    else:
+        found.append(Choice(steps, dtype))
+
+
+class Encoded(NamedTuple):
+    """Values as the page gets them: ``value = base + scale * x``.
+
+    Attributes
+    ----------
+    code : str
+        ``"u1"``, ``"i1"``, ``"u2"``, ``"i2"`` or ``"f4"``.
+    base, scale : float
+    fill : float or None
+        The fill value, encoded; None: none that could be told from others.
+    data : ndarray
+    """
+
+    code: str
+    base: float
+    scale: float
+    fill: float | None
+    data: NDArray[Any]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the page has to know to decode."""
+        return {"code": self.code, "base": self.base, "scale": self.scale, "fill": self.fill}
+
+
+def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Encoded:
+    """Encode values.
+
+    Parameters
+    ----------
+    values : ndarray
+        Numbers, booleans, dates, durations, or texts, which become numbers in their order.
+    part : str
+        What of complex numbers is shown, one of `PARTS`.
+    fill : scalar, optional
+        The fill value; in float32 elements that have it become a NaN with a payload.
+
+    Examples
+    --------
+    >>> encode(np.array([2**60, 2**60 + 3])).data
+    array([0., 3.], dtype=float32)
+    """
+    native = values.dtype.newbyteorder("=")
+    if values.dtype.isbuiltin != 2 and (code := _AS_THEY_ARE.get(native.str)):
+        data = np.ascontiguousarray(values, native).view(code)
+        return Encoded(code, 0.0, 1.0, None if fill is None else float(fill), data)
+    is_fill = None
+    with np.errstate(all="ignore"):
+        if fill is not None and fill == fill and not (is_fill := np.asarray(values == fill)).any():
+            is_fill = None
+        numbers = _numbers(values, part)
+        low, high = _bounds(numbers if is_fill is None else numbers[~is_fill])
+        largest = max(abs(low), abs(high))
+        base, scale = type(low)(0), 1.0
+        # Near zero float32 tells numbers apart; far from it, the difference from the least does.
+        if high - low < 1e-2 * largest and (numbers.dtype.kind == "f" or largest > 1 << 24):
+            base = low
+        elif numbers.dtype == np.float64 and largest and not 1e-30 < largest < 1e38:
+            scale = largest
+        data = np.empty(numbers.shape, np.float32)
+        if base:
+            differences = numbers - numbers.dtype.type(base)
+            np.copyto(data, differences, casting="unsafe")
+        elif scale != 1.0:
+            np.divide(numbers, scale, out=data, casting="unsafe")
+        else:
+            np.copyto(data, numbers, casting="unsafe")
+        if values.dtype.kind in "mM":
+            data[np.isnat(values)] = np.nan
+        encoded_fill = None
+        if is_fill is not None:
+            number = _numbers(np.asarray([fill], values.dtype), part)[0].item()
+            encoded_fill = (number - base) / scale
+            data.view(np.uint32)[is_fill] = _FILL_BITS
+    return Encoded("f4", float(base), float(scale), _finite(encoded_fill), data)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _bounds(numbers: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest finite number, as Python's; 0 and 0 where there is none."""
+    if numbers.dtype == np.float32:
+        return 0.0, 1.0  # go as they are
+    if numbers.dtype.kind in "iu":
+        if numbers.dtype == np.int64 and numbers.size and numbers.min() == _LEAST:
+            numbers = numbers[numbers != _LEAST]  # NaT, or the least integer
+        return (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
+    if numbers.size:
+        low, high = float(np.fmin.reduce(numbers, None)), float(np.fmax.reduce(numbers, None))
+        if np.isfinite(low) and np.isfinite(high):
+            return low, high
+        numbers = numbers[np.isfinite(numbers)]
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 0.0)
+
+
+def _numbers(values: NDArray[Any], part: str) -> NDArray[Any]:
+    """Return real numbers in the order of the values."""
+    dtype = values.dtype
+    if dtype.isbuiltin == 2 or dtype == np.float16:
+        return values.astype(np.float32)
+    if dtype.kind == "c":
+        if part == "magnitude":
+            return np.asarray(np.abs(values))
+        if part == "phase":
+            return np.asarray(np.angle(values))
+        if part not in PARTS:
+            raise ArgumentError(f"a complex number has no part {part!r}; it has {', '.join(PARTS)}")
+        return np.asarray(values.real if part == "real" else values.imag)
+    if dtype.kind in "mM":
+        return values.astype(_timed(dtype)).astype(np.int64)
+    if dtype.kind in "SV":
+        return _first_letters(values, 1)
+    if dtype.kind == "U":
+        return _first_letters(values.astype(dtype.newbyteorder("<")), 4)
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return values.astype(np.float64)
+    return values.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _timed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that dates are counted in: a unit of a fixed length."""
+    unit, _ = np.datetime_data(dtype)
+    if unit == "generic":
+        return np.dtype(f"{dtype.kind}8[s]") if dtype.kind == "M" else np.dtype("m8")
+    if dtype.kind == "M" and unit in _UNITS_OF_DAYS:
+        return np.dtype("M8[D]")
+    return dtype.newbyteorder("=")
+
+
+def _first_letters(values: NDArray[Any], width: int) -> NDArray[Any]:
+    """Return a number for the first letters of each text: in alphabetical order."""
+    count = min(6, values.dtype.itemsize // width)
+    letters = np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, -1, width)
+    number = np.zeros(values.shape, np.float64)
+    for place in range(count):
+        code = letters[..., place, 0].astype(np.float64)
+        if width == 4:  # most scripts have their letters below 2**16
+            code += 256.0 * letters[..., place, 1]
+        number = number * (256.0 ** min(width, 2)) + code
+    return number
+
+
+def pack(facts: dict[str, Any], *blocks: NDArray[Any]) -> bytes:
+    r"""Return an answer in bytes: the length of the facts, facts in JSON, blocks of numbers.
+
+    Each block begins at a multiple of 8 bytes.
+
+    Examples
+    --------
+    >>> pack({"n": 1}, np.arange(2, dtype="u1"))
+    b'\x0c\x00\x00\x00{"n":1}     \x00\x01'
+    """
+    text = json.dumps(facts, separators=(",", ":"), allow_nan=False).encode()
+    text += b" " * (-(4 + len(text)) % 8)
+    parts: list[Any] = [struct.pack("<I", len(text)), text]
+    for number, block in enumerate(blocks):
+        data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
+        parts += [data, b"\0" * (-data.size % 8 if number + 1 < len(blocks) else 0)]
+    return b"".join(parts)
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value, as a person reads it.
+
+    Examples
+    --------
+    >>> text_of(np.float32(0.1)), text_of(np.datetime64("2024-05-01")), text_of(np.bool_(True))
+    ('0.1', '2024-05-01', 'True')
+    """
+    if isinstance(value, bytes):
+        text = repr(bytes(value))
+    elif isinstance(value, np.str_):
+        text = repr(str(value))
+    else:
+        text = str(value)
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"

@@ -1,0 +1,235 @@
+"""The arrays that are shown: one, or those of a folder, open for reading."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from extarray.array.creation import open as open_array
+from extarray.common.errors import ExtArrayError, MissingError
+from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.view.coordinates import Coordinate, coordinate_of
+from extarray.view.encoding import PARTS, Choice, choices_of, text_of
+
+__all__ = ["Exhibit", "Gallery"]
+
+_SUFFIXES = (".xmd", ".xta")
+_MOST_OPEN = 16  # arrays
+_MOST_LISTED = 2000
+
+
+class Exhibit:
+    """An array that is shown.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.array: Any = open_array(path, mode="r", engine="pread")  # see `planes`
+        self.revision = 1
+        self._lock = threading.Lock()
+
+    def refresh(self) -> int:
+        """Take up what is new; the revision, which is another one if there was anything.
+
+        Files that have replaced those that were open are opened instead.
+        """
+        with self._lock:
+            if self.array.refresh(on_replaced="reopen"):
+                self.revision += 1
+            return self.revision
+
+    def close(self) -> None:
+        """Close the array."""
+        self.array.close()
+
+    def choices(self) -> list[Choice]:
+        """Return the parts of an element that can be shown."""
+        return choices_of(self.array.dtype)
+
+
+class Gallery:
+    """The arrays that a page may show, by their names; nothing else can be asked for.
+
+    Parameters
+    ----------
+    path : path
+        An array, or a folder.
+
+    Raises
+    ------
+    MissingError
+        There is no array.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        text = os.fspath(path)
+        self.title = str(path)
+        self.is_folder = os.path.isdir(text) and not _is_pair(text)
+        self._root = Path(text)
+        self._open: dict[str, Exhibit] = {}  # the one that was used last is the last
+        self._used: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._alone = ""
+        if self.is_folder:
+            if not self.names():
+                raise MissingError(errno.ENOENT, "there is no array in this folder", text)
+        else:
+            exhibit = Exhibit(text)
+            self._alone = exhibit.array.path.name
+            self._open[self._alone] = exhibit
+
+    def names(self) -> list[str]:
+        """Return the names of the arrays, in order."""
+        if not self.is_folder:
+            return [self._alone]
+        root = self._root.resolve()
+        found = set()
+        for where, folders, files in os.walk(root):  # follows no links
+            folders.sort()
+            for file in files:
+                stem, suffix = os.path.splitext(file)
+                if suffix == _SUFFIXES[0] and _is_inside(os.path.join(where, file), root):
+                    found.add((Path(where) / stem).relative_to(root).as_posix())
+            if len(found) >= _MOST_LISTED:
+                break
+        return sorted(found)[:_MOST_LISTED]
+
+    def listing(self) -> list[dict[str, Any]]:
+        """Return name, shape and data type of each array, or what is wrong with it."""
+        entries = []
+        for name in self.names():
+            try:
+                with self.exhibit(name) as exhibit:
+                    array = exhibit.array
+                    entries.append(
+                        {"name": name, "shape": list(array.shape), "dtype": str(array.dtype)}
+                    )
+            except (ExtArrayError, OSError) as error:
+                entries.append({"name": name, "error": " ".join(str(error).split())})
+        return entries
+
+    @contextmanager
+    def exhibit(self, name: str) -> Iterator[Exhibit]:
+        """Give an array by its name; it stays open while it is used.
+
+        Raises
+        ------
+        MissingError
+            No array has the name.
+        """
+        with self._lock:
+            exhibit = self._open.pop(name, None)
+            if exhibit is None:
+                if name not in self.names():
+                    raise MissingError(errno.ENOENT, "there is no array of this name", name)
+                exhibit = Exhibit(self._root / name if self.is_folder else self._root)
+            self._open[name] = exhibit
+            self._used[name] = self._used.get(name, 0) + 1
+            idle = [other for other in self._open if not self._used.get(other)]
+            too_many = [
+                self._open.pop(other) for other in idle[: max(0, len(self._open) - _MOST_OPEN)]
+            ]
+        for other in too_many:
+            other.close()
+        try:
+            yield exhibit
+        finally:
+            with self._lock:
+                self._used[name] -= 1
+
+    def close(self) -> None:
+        """Close all arrays."""
+        with self._lock:
+            for exhibit in self._open.values():
+                exhibit.close()
+            self._open.clear()
+
+    def coordinates(self, name: str, exhibit: Exhibit) -> list[Coordinate | None]:
+        """Return the coordinate of each axis of an array."""
+        array = exhibit.array
+        dims = array.dims or tuple(f"dim_{j}" for j in range(array.ndim))
+        attrs = array.attrs.asdict()
+        return [
+            coordinate_of(j, dims, array.origin, attrs, lambda dim: self._sibling(name, dim))
+            for j in range(array.ndim)
+        ]
+
+    def _sibling(self, name: str, other: str) -> Any:
+        """Return the array in the same folder that has another name, or None."""
+        if not self.is_folder or other in (".", "..") or "/" in other:
+            return None
+        path = (Path(name).parent / other).as_posix()
+        if path == name or path not in self.names():
+            return None
+        try:
+            with self.exhibit(path) as exhibit:
+                return exhibit.array
+        except (ExtArrayError, OSError):
+            return None
+
+    def describe(self, name: str, exhibit: Exhibit) -> dict[str, Any]:
+        """Return what the page has to know of an array before it shows elements."""
+        revision = exhibit.revision
+        array = exhibit.array
+        info = array.info()
+        names = list(info["dims"] or [f"axis {j}" for j in range(array.ndim)])
+        coordinates = self.coordinates(name, exhibit)
+        return {
+            "name": name,
+            "revision": revision,
+            "shape": list(info["shape"]),
+            "names": names,
+            "coordinates": [c and {"name": c.name, "units": c.units} for c in coordinates],
+            "dtype": _short(str(info["dtype"])),
+            "choices": [_choice(choice, info["fill_value"]) for choice in exhibit.choices()],
+            "chunks": list(info["chunks"]),
+            "grid": list(info["grid"]),
+            "offset": list(info["offset"]),
+            "origin": list(info["origin"]),
+            "fill": _short(format_fill(info["fill_value"])),
+            "bytes": format_bytes(info["logical_bytes"]),
+            "disk": format_bytes(info["disk_bytes"]),
+            "segments": info["segments"],
+            "order": info["order"],
+            "attrs": [_short(line) for line in format_attrs(info)],
+        }
+
+
+def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
+    """Return what the page has to know of a field."""
+    value = choice.of(fill)
+    return {
+        "label": choice.label,
+        "dtype": str(choice.dtype),
+        "kind": choice.kind,
+        "unit": choice.unit,
+        "parts": list(PARTS) if choice.kind == "complex" else [],
+        "fill": text_of(value),
+        # Zero is often a value like others.
+        "zero": bool(value == np.zeros((), choice.dtype)[()]),
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else f"{text[:299]}…"
+
+
+def _is_pair(path: str) -> bool:
+    """Tell whether files beside a folder have its name."""
+    return any(os.path.lexists(path + suffix) for suffix in _SUFFIXES)
+
+
+def _is_inside(path: str, root: Path) -> bool:
+    """Tell whether both files of an array lie below a folder, after links."""
+    stem = os.path.splitext(path)[0]
+    return all(root in Path(os.path.realpath(stem + suffix)).parents for suffix in _SUFFIXES)

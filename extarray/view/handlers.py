@@ -1,0 +1,500 @@
+"""Answers of the server: to whom they are given, and with which headers.
+
+Whoever asks for data has to show the token.  A request that names another host than this machine
+is refused, whatever it shows: so a page of another site cannot reach the server by a name that it
+lets point here (DNS rebinding).  So is one that a page of another origin has made.  The files of
+the page are public, and are served without; they are a fixed set, and no part of a request is a
+path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hmac
+import time
+import zlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib import resources
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from extarray.common.errors import (
+    ArgumentError,
+    BoundsError,
+    ClosedError,
+    ExtArrayError,
+    MissingError,
+)
+from extarray.common.extras import require
+from extarray.view.encoding import PARTS, Choice, encode, pack, text_of
+from extarray.view.exhibits import Exhibit, Gallery
+from extarray.view.growth import growth_map
+from extarray.view.planes import Abandoned, Span, check_span, read_plane
+
+__all__ = ["Site", "make_app"]
+
+web: Any = require("tornado.web", "view", "extarray view")
+
+T = TypeVar("T")
+
+_HOSTS = {"127.0.0.1", "localhost", "::1"}
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_STATUS = {MissingError: 404, BoundsError: 409, ClosedError: 409, ArgumentError: 400}
+_WAIT = 25.0  # seconds that the page waits for news before it asks again
+_LOOK = 0.1  # seconds between two looks for news
+_LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
+
+
+class Site:
+    """The gallery, the token and the threads that the handlers share.
+
+    Parameters
+    ----------
+    gallery : Gallery
+    token : str
+    """
+
+    def __init__(self, gallery: Gallery, token: str) -> None:
+        self.gallery = gallery
+        self.token = token
+        # What takes long is not in the way of what is quick.
+        self.pictures = ThreadPoolExecutor(2, "extarray-view-pictures")
+        self.answers = ThreadPoolExecutor(4, "extarray-view-answers")
+        self.ends = asyncio.Event()
+        folder = resources.files("extarray.view") / "page"
+        self.files = {item.name: item.read_bytes() for item in folder.iterdir() if item.is_file()}
+
+    def close(self) -> None:
+        """Wait for what is being read, and close the arrays."""
+        self.ends.set()
+        for pool in (self.pictures, self.answers):
+            pool.shutdown(cancel_futures=True)
+        self.gallery.close()
+
+
+def make_app(site: Site) -> Any:
+    """Return the application of Tornado that answers."""
+    handlers = {
+        "arrays": Arrays,
+        "array": Array,
+        "news": News,
+        "plane": Picture,
+        "profile": Profile,
+        "value": Value,
+        "labels": Labels,
+        "growth": Growth,
+    }
+    return web.Application(
+        [
+            *[(rf"/api/{name}", handler, {"site": site}) for name, handler in handlers.items()],
+            (r"/([a-z]*(?:\.[a-z]+)?)", File, {"site": site}),
+        ],
+        default_handler_class=Nothing,
+        default_handler_args={"site": site},
+        log_function=lambda handler: None,
+    )
+
+
+class Handler(web.RequestHandler):  # type: ignore[misc]
+    """The part that all answers have in common: who is let in, arguments, errors."""
+
+    needs_token = True
+
+    def initialize(self, site: Site) -> None:
+        self.site = site
+        self.is_gone = False
+
+    def set_default_headers(self) -> None:
+        self.clear_header("Server")
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def prepare(self) -> None:
+        if _host(f"//{self.request.host}") not in _HOSTS:
+            raise web.HTTPError(403, reason="Not this machine")
+        origin = self.request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != self.request.host:
+            raise web.HTTPError(403, reason="Another page")
+        if self.request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} and (
+            self.needs_token or self.request.headers.get("Sec-Fetch-Mode") != "navigate"
+        ):
+            raise web.HTTPError(403, reason="Another page")
+        if self.needs_token:
+            shown = self.request.headers.get("Authorization", "")
+            wanted = f"Bearer {self.site.token}"
+            if not hmac.compare_digest(shown.encode("utf-8", "replace"), wanted.encode()):
+                raise web.HTTPError(403, reason="No token")
+
+    def compute_etag(self) -> None:
+        return None
+
+    def on_connection_close(self) -> None:
+        self.is_gone = True
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        text = self._reason
+        if isinstance(error, (ExtArrayError, OSError)):
+            text = " ".join(str(error).split())
+        self.finish({"error": text})
+
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        if not isinstance(error, web.HTTPError):
+            super().log_exception(kind, error, trace)
+
+    # -- arguments --
+
+    def name(self) -> str:
+        """Return the name of the array that is asked for."""
+        name: str = self.get_argument("name", strip=False)
+        return name
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return an argument that is an integer."""
+        text = self.get_argument(name, None)
+        if text is None and default is not None:
+            return default
+        try:
+            return int(text or "")
+        except ValueError:
+            raise web.HTTPError(400, reason=f"{name} is no integer") from None
+
+    def integers(self, name: str) -> list[int]:
+        """Return an argument that is a list of integers, with commas between."""
+        text = self.get_argument(name, "")
+        try:
+            return [int(part) for part in text.split(",")] if text else []
+        except ValueError:
+            raise web.HTTPError(400, reason=f"{name} are no integers") from None
+
+    def place(self, array: Any) -> list[int]:
+        """Return the argument that has an index for each axis."""
+        at = self.integers("at")
+        if len(at) != array.ndim:
+            raise BoundsError(f"{len(at)} indices for an array of {array.ndim} axes")
+        for axis, (index, extent) in enumerate(zip(at, array.shape, strict=True)):
+            if not 0 <= index < extent:
+                raise BoundsError(
+                    f"index {index} is out of bounds for axis {axis} with size {extent}"
+                )
+        return at
+
+    def choice(self, exhibit: Exhibit) -> Choice:
+        """Return the field that is asked for."""
+        choices = exhibit.choices()
+        number = self.integer("field", 0)
+        if not 0 <= number < len(choices):
+            raise ArgumentError(f"elements have no field {number}; they have {len(choices)}")
+        return choices[number]
+
+    def part(self) -> str:
+        """Return which part of complex numbers is asked for."""
+        part: str = self.get_argument("part", PARTS[0])
+        return part
+
+    # -- answers --
+
+    async def work(self, pool: ThreadPoolExecutor, function: Callable[[Exhibit], T]) -> T:
+        """Run a function of the array that is asked for on a thread; its errors have a status."""
+        name = self.name()
+        gallery = self.site.gallery
+
+        def run() -> T:
+            with gallery.exhibit(name) as exhibit:
+                return function(exhibit)
+
+        return await self.on_thread(pool, run)
+
+    async def on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
+        """Run a function on a thread; its errors have a status."""
+        try:
+            future: Future[T] = pool.submit(function)
+            return await asyncio.wrap_future(future)
+        except (ExtArrayError, OSError) as error:
+            status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 422)
+            self.set_status(status)
+            self.write_error(status, exc_info=(type(error), error, None))
+            raise web.Finish from None
+        except Abandoned:
+            raise web.Finish from None
+
+    def send(self, body: bytes, seconds: float) -> None:
+        """Answer with bytes; compressed where the page finds that they arrive slowly."""
+        self.set_header("Content-Type", "application/octet-stream")
+        self.set_header("Server-Timing", f"work;dur={1000 * seconds:.1f}")
+        if self.get_argument("packed", "") and "gzip" in self.request.headers.get(
+            "Accept-Encoding", ""
+        ):
+            body = gzip.compress(body, 1)
+            self.set_header("Content-Encoding", "gzip")
+        self.finish(body)
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+class File(Handler):
+    """A file of the page."""
+
+    needs_token = False
+
+    def get(self, name: str) -> None:
+        name = name or "index.html"
+        content = self.site.files.get(name)
+        if content is None:
+            raise web.HTTPError(404)
+        self.set_header("Content-Type", _TYPES[name[name.rindex(".") :]])
+        self.finish(content)
+
+
+class Nothing(Handler):
+    """There is nothing here."""
+
+    needs_token = False
+
+    def prepare(self) -> None:
+        super().prepare()
+        raise web.HTTPError(404)
+
+
+class Arrays(Handler):
+    """The arrays that there are."""
+
+    async def get(self) -> None:
+        gallery = self.site.gallery
+        listing = await self.on_thread(self.site.answers, gallery.listing)
+        self.finish({"title": gallery.title, "is_folder": gallery.is_folder, "arrays": listing})
+
+
+class Array(Handler):
+    """The facts of an array."""
+
+    async def get(self) -> None:
+        def describe(exhibit: Exhibit) -> dict[str, Any]:
+            exhibit.refresh()
+            return self.site.gallery.describe(self.name(), exhibit)
+
+        self.finish(await self.work(self.site.answers, describe))
+
+
+class News(Handler):
+    """The facts of an array as soon as they differ from what the page knows, or nothing."""
+
+    async def get(self) -> None:
+        known = self.integer("revision")
+        end = time.monotonic() + _WAIT
+        name = self.name()
+
+        def look(exhibit: Exhibit) -> dict[str, Any] | None:
+            if exhibit.refresh() == known:
+                return None
+            return self.site.gallery.describe(name, exhibit)
+
+        while not (self.is_gone or self.site.ends.is_set()):
+            news = await self.work(self.site.answers, look)
+            if news is not None:
+                self.finish(news)
+                return
+            if time.monotonic() > end:
+                break
+            try:
+                await asyncio.wait_for(self.site.ends.wait(), _LOOK)
+            except asyncio.TimeoutError:
+                continue
+        self.set_status(204)
+        self.finish()
+
+
+class Picture(Handler):
+    """Elements of a plane."""
+
+    async def get(self) -> None:
+        clock = time.perf_counter()
+        allowed = min(float(self.integer("ms", 100)), _LONGEST) / 1000
+        known = self.integer("have", -1)
+
+        def read(exhibit: Exhibit) -> bytes | None:
+            array = exhibit.array
+            origin, shape, at = array.origin, array.shape, self.place(array)
+            columns = self.span("columns", shape)
+            rows = self.span("rows", shape) if self.get_argument("rows", "") else None
+            if rows is not None and rows.axis == columns.axis:
+                raise ArgumentError("rows and columns are the same axis; give two")
+            choice, part = self.choice(exhibit), self.part()
+            level = self.integer("level", -1)
+            plane = read_plane(
+                array,
+                at,
+                rows,
+                columns,
+                choice,
+                level=None if level < 0 else level,
+                seconds=allowed,
+                is_wanted=lambda: not (self.is_gone or self.site.ends.is_set()),
+            )
+            encoded = encode(plane.values, part, choice.of(array.fill_value))
+            check = zlib.crc32(encoded.data.reshape(-1).view(np.uint8), plane.level)
+            if check == known:
+                return None
+            data = encoded.data.reshape(-1)
+            # Where nothing was written, all are the same.
+            is_constant = bool(
+                data.size
+                and (data.view(f"u{data.itemsize}") == data[:1].view(f"u{data.itemsize}")).all()
+            )
+            facts = {
+                **encoded.facts(),
+                "constant": is_constant,
+                "shape": list(plane.values.shape),
+                "start": [0 if rows is None else rows.start, columns.start],
+                "steps": list(plane.steps),
+                "level": plane.level,
+                "origin": list(origin),
+                "check": check,
+                "ms": round(1000 * (time.perf_counter() - clock), 2),
+            }
+            return pack(facts, data[:1] if is_constant else data)
+
+        body = await self.work(self.site.pictures, read)
+        if body is None:
+            self.set_status(204)
+            self.finish()
+        else:
+            self.send(body, time.perf_counter() - clock)
+
+    def span(self, name: str, shape: tuple[int, ...]) -> Span:
+        """Return a part of an axis: axis, start, stop, pixels."""
+        numbers = self.integers(name)
+        if len(numbers) != 4:
+            raise web.HTTPError(400, reason=f"{name} are axis, start, stop and pixels")
+        span = Span(*numbers)
+        check_span(span, shape)
+        return span
+
+
+class Profile(Handler):
+    """Elements along an axis."""
+
+    async def get(self) -> None:
+        clock = time.perf_counter()
+
+        def read(exhibit: Exhibit) -> bytes:
+            array = exhibit.array
+            shape, at = array.shape, self.place(array)
+            axis = self.integer("axis")
+            if not 0 <= axis < len(shape):
+                raise ArgumentError(f"the array has no axis {axis}; it has {len(shape)}")
+            span = Span(axis, 0, shape[axis], self.integer("pixels", 1024))
+            check_span(span, shape)
+            choice = self.choice(exhibit)
+            plane = read_plane(
+                array,
+                at,
+                None,
+                span,
+                choice,
+                seconds=0.3,
+                is_wanted=lambda: not (self.is_gone or self.site.ends.is_set()),
+            )
+            encoded = encode(plane.values[0], self.part(), choice.of(array.fill_value))
+            facts = {**encoded.facts(), "step": plane.steps[1], "axis": axis}
+            return pack(facts, encoded.data)
+
+        body = await self.work(self.site.pictures, read)
+        self.send(body, time.perf_counter() - clock)
+
+
+class Value(Handler):
+    """An element, exactly, as a text."""
+
+    async def get(self) -> None:
+        def read(exhibit: Exhibit) -> dict[str, Any]:
+            array = exhibit.array
+            at = self.place(array)
+            element = array[tuple(at)]
+            choice = self.choice(exhibit)
+            coordinates = self.site.gallery.coordinates(self.name(), exhibit)
+            return {
+                "value": text_of(choice.of(element)),
+                "labels": [
+                    "" if c is None else c.texts([i])[0]
+                    for c, i in zip(coordinates, at, strict=True)
+                ],
+                "record": text_of(element) if choice.steps else "",
+            }
+
+        self.finish(await self.work(self.site.answers, read))
+
+
+class Labels(Handler):
+    """The coordinates of some elements of an axis."""
+
+    async def get(self) -> None:
+        axis, indices = self.integer("axis"), self.integers("indices")
+
+        def read(exhibit: Exhibit) -> list[str]:
+            coordinates = self.site.gallery.coordinates(self.name(), exhibit)
+            if not 0 <= axis < len(coordinates):
+                raise ArgumentError(f"the array has no axis {axis}; it has {len(coordinates)}")
+            coordinate = coordinates[axis]
+            return [""] * len(indices) if coordinate is None else coordinate.texts(indices)
+
+        self.finish({"labels": await self.work(self.site.answers, read)})
+
+
+class Growth(Handler):
+    """The growth map of the plane that is shown."""
+
+    async def get(self) -> None:
+        clock = time.perf_counter()
+
+        def read(exhibit: Exhibit) -> bytes:
+            array = exhibit.array
+            grid = array.grid
+            chunk = self.integers("chunk")
+            if len(chunk) != len(grid) or not all(
+                0 <= i < n for i, n in zip(chunk, grid, strict=True)
+            ):
+                raise BoundsError(f"no chunk {chunk} in the grid {list(grid)}")
+            columns = self.chunks("columns", grid)
+            rows = self.chunks("rows", grid) if self.get_argument("rows", "") else None
+            names = array.dims or [f"axis {j}" for j in range(array.ndim)]
+            return pack(*growth_map(array, names, chunk, rows, columns))
+
+        self.send(await self.work(self.site.answers, read), time.perf_counter() - clock)
+
+    def chunks(self, name: str, grid: tuple[int, ...]) -> tuple[int, range]:
+        """Return chunk indices along an axis: axis, start, stop, at most so many."""
+        numbers = self.integers(name)
+        if len(numbers) != 4:
+            raise web.HTTPError(400, reason=f"{name} are axis, start, stop and a number")
+        span = Span(*numbers)
+        check_span(span, grid)
+        step = span.step(0)
+        return span.axis, range(span.start, span.stop, step)

@@ -1,0 +1,114 @@
+// Questions to the server.  The token comes with the address, behind "#", and is kept for this tab.
+
+const KEY = "extarray-view-token";
+
+/** Take the token off the address, and return it; null: there is none. */
+export function takeToken() {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const token = fragment.get("token");
+  if (token) {
+    sessionStorage.setItem(KEY, token);
+    fragment.delete("token");
+    const rest = fragment.toString();
+    history.replaceState(null, "", location.pathname + (rest ? `#${rest}` : ""));
+  }
+  return sessionStorage.getItem(KEY);
+}
+
+/** What the server refuses, with its reason. */
+export class Refusal extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+async function send(what, query, signal) {
+  const url = new URL(`api/${what}`, location.href);
+  url.hash = "";
+  for (const [key, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined) url.searchParams.set(key, value);
+  }
+  const answer = await fetch(url, {
+    headers: { Authorization: `Bearer ${sessionStorage.getItem(KEY)}` },
+    credentials: "omit",
+    signal,
+  });
+  if (!answer.ok) {
+    const told = await answer.json().catch(() => ({}));
+    throw new Refusal(answer.status, told.error || answer.statusText);
+  }
+  return answer.status === 204 ? null : answer;
+}
+
+/** Ask for facts; null: nothing new. */
+export async function ask(what, query = {}, signal = undefined) {
+  const answer = await send(what, query, signal);
+  return answer && answer.json();
+}
+
+const KINDS = { u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array };
+
+/** Ask for elements: facts, and `buffer`, `at`: where the numbers begin.  Null: nothing new. */
+export async function askBytes(what, query = {}, signal = undefined) {
+  const answer = await send(what, query, signal);
+  if (!answer) return null;
+  const buffer = await answer.arrayBuffer();
+  const length = new DataView(buffer).getUint32(0, true);
+  const facts = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  return { ...facts, buffer, at: 4 + length };
+}
+
+/** Ask for elements, as numbers: value = base + scale * data[i]. */
+export async function askNumbers(what, query, signal) {
+  const answer = await askBytes(what, query, signal);
+  if (!answer) return null;
+  if (answer.constant) {
+    // One number for all.
+    const kind = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[KINDS[answer.code].BYTES_PER_ELEMENT];
+    const all = new kind(answer.shape[0] * answer.shape[1]).fill(new kind(answer.buffer, answer.at, 1)[0]);
+    answer.buffer = all.buffer;
+    answer.at = 0;
+  }
+  answer.data = new KINDS[answer.code](answer.buffer, answer.at);
+  if (answer.code === "f4") answer.bits = new Uint32Array(answer.buffer, answer.at);
+  return answer;
+}
+
+/** NaN that stands for the fill value. */
+export const FILL_BITS = 0x7fc0f111;
+
+/** Ask for the latest only: while one is under way, of those that come the last is kept. */
+export class Latest {
+  constructor(work) {
+    this.work = work;
+    this.busy = false;
+    this.next = null;
+    this.now = null;
+  }
+
+  /** True while something newer waits. */
+  get stale() {
+    return this.next !== null;
+  }
+
+  /** Start, or wait for what is under way; what takes long is given up at once. */
+  async want(task) {
+    this.next = task;
+    if (this.now?.long) this.now.controller.abort();
+    if (this.busy) return;
+    this.busy = true;
+    while (this.next !== null) {
+      const one = this.next;
+      this.next = null;
+      this.now = { controller: new AbortController(), long: false };
+      try {
+        await this.work(one, this.now);
+      } catch (error) {
+        if (error.name !== "AbortError") this.failed?.(error);
+      }
+    }
+    this.now = null;
+    this.busy = false;
+  }
+}

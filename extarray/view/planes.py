@@ -1,0 +1,231 @@
+"""Planes of an array, with at most as many elements as the screen has pixels, in bounded time.
+
+A plane that is larger than the screen is read in steps: every nth element along each axis.  In a
+large array each of these lies in another page of the file, so millions of them can take long, if
+they are not in memory yet, and nobody can know before.  So reading goes from coarse to fine: a
+coarse picture first, then the finest one that fits into the time there is.  The page asks for a
+finer one while it shows the coarse one.
+
+Elements are read by calls (``pread``), not through a mapping: around each element that is not in
+memory, a mapping reads ahead, often megabytes, and of a sparse file it fills memory with zeros.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from extarray.common.errors import ArgumentError, BoundsError
+from extarray.view.encoding import Choice
+
+__all__ = ["Abandoned", "Plane", "Span", "check_span", "read_plane"]
+
+_COARSEST = 256  # elements of the first picture
+_BAND_SECONDS = 0.03  # between two looks at the clock, and at whether the picture is still wanted
+_BAND_PAGES = 8192  # those that come next may take much longer than those before
+_PAGE = 4096  # bytes
+_MOST_BYTES = 1 << 27  # of the elements of a picture
+
+
+class Abandoned(Exception):  # noqa: N818 -- nothing went wrong
+    """Nobody waits for the picture any more."""
+
+
+class _Late(Exception):  # noqa: N818 -- what was read before is shown
+    """The time for a finer picture is over."""
+
+
+class Span(NamedTuple):
+    """A part of an axis in at most `pixels` steps."""
+
+    axis: int
+    start: int
+    stop: int
+    pixels: int
+
+    def step(self, level: int) -> int:
+        """Return how many elements one step is: twice as many on each level."""
+        return -(-max(1, self.stop - self.start) // self.pixels) << level
+
+    def count(self, level: int) -> int:
+        """Return how many elements are read."""
+        return len(range(self.start, self.stop, self.step(level)))
+
+
+class Plane(NamedTuple):
+    """Elements of a plane.
+
+    Attributes
+    ----------
+    values : ndarray, shape (rows, columns)
+        One row where only one axis is shown.
+    level : int
+        0: the finest that the screen can show.
+    steps : tuple of int
+        Elements between two that are neighbours here, of rows and columns.
+    """
+
+    values: NDArray[Any]
+    level: int
+    steps: tuple[int, int]
+
+
+def read_plane(
+    array: Any,
+    at: Sequence[int],
+    rows: Span | None,
+    columns: Span,
+    choice: Choice,
+    *,
+    level: int | None = None,
+    seconds: float = 0.1,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Plane:
+    """Read a plane, as fine as time allows.
+
+    Parameters
+    ----------
+    array : ExtArray
+    at : sequence of int
+        An index for each axis; those of the axes of `rows` and `columns` do not matter.
+    rows, columns : Span
+        What is shown; `rows` may be None.
+    choice : Choice
+    level : int, optional
+        At least as fine as this, however long it takes.  Default: what is fast.
+    seconds : float
+        After that nothing finer is tried.
+    is_wanted : callable
+        Asked between the bands.
+
+    Raises
+    ------
+    BoundsError
+        The array is smaller by now.
+    Abandoned
+    """
+
+    def count(level: int) -> int:
+        return columns.count(level) * (1 if rows is None else rows.count(level))
+
+    # In the end each axis has one element.
+    extents = [span.stop - span.start for span in (rows, columns) if span is not None]
+    levels = range(max(1, *extents).bit_length() + 1)
+    size = choice.dtype.itemsize
+    finest = next((k for k in levels if count(k) * size <= _MOST_BYTES), levels[-1])
+    coarsest = next((k for k in levels if count(k) <= _COARSEST), levels[-1])
+    now = max(finest, coarsest if level is None else min(level, coarsest))
+    end = time.perf_counter() + seconds
+    plane: Plane | None = None
+    reader = _Reader(array, at, rows, columns, choice, is_wanted)
+    while True:
+        try:
+            values = reader.read(now, None if plane is None else end)
+        except _Late:
+            assert plane is not None
+            return plane
+        steps = (1 if rows is None else rows.step(now), columns.step(now))
+        plane = Plane(values, now - finest, steps)
+        left = end - time.perf_counter()
+        finer = range(finest, now)
+        found = next((k for k in finer if count(k) / reader.in_page(k) * reader.rate <= left), None)
+        if found is None:
+            return plane
+        now = found
+
+
+class _Reader:
+    """Reads the levels of a plane in bands: of rows, of parts of one, or of columns."""
+
+    def __init__(
+        self,
+        array: Any,
+        at: Sequence[int],
+        rows: Span | None,
+        columns: Span,
+        choice: Choice,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self._array = array
+        self._at = [int(i) for i in at]
+        self._rows = rows
+        self._columns = columns
+        self._choice = choice
+        self._is_wanted = is_wanted
+        self.rate = 1e-4  # seconds a page: as if it were on the disk, until one is read
+
+    def in_page(self, level: int) -> int:
+        """Return how many elements of a level lie in a page of the file, nearly."""
+        last = self._array.ndim - 1
+        for span in (self._rows, self._columns):
+            if span is not None and span.axis == last and self._array.order == "C":
+                run = min(_PAGE // self._array.itemsize, self._array.chunks[last])
+                return int(max(1, min(run // span.step(level), span.count(level))))
+        return 1
+
+    def read(self, level: int, end: float | None) -> NDArray[Any]:
+        """Read a level, or raise where it is not read by a time."""
+        height = 1 if self._rows is None else self._rows.count(level)
+        width = self._columns.count(level)
+        values = np.empty((height, width), self._choice.dtype)
+        in_page = self.in_page(level)
+        row = column = 0
+        while row < height and width:
+            clock = time.perf_counter()
+            if not self._is_wanted():
+                raise Abandoned
+            if end is not None and clock > end:
+                raise _Late
+            pages = min(_BAND_PAGES, int(_BAND_SECONDS / max(self.rate, 1e-9)))
+            most = max(_COARSEST, pages * in_page)
+            down = max(1, min(height - row, most // width)) if column == 0 else 1
+            across = min(width - column, most) if down == 1 else width
+            self._read_band(values[row : row + down, column : column + across], level, row, column)
+            self.rate = (time.perf_counter() - clock) * in_page / (down * across)
+            column += across
+            if column == width:
+                row, column = row + down, 0
+        return values
+
+    def _read_band(self, target: NDArray[Any], level: int, row: int, column: int) -> None:
+        """Read what lies from a row and a column of the level on."""
+
+        def cut(span: Span, first: int, n: int) -> slice:
+            step = span.step(level)
+            start = span.start + first * step
+            return slice(start, start + (n - 1) * step + 1, step)
+
+        selection: list[Any] = list(self._at)
+        selection[self._columns.axis] = cut(self._columns, column, target.shape[1])
+        is_turned = False
+        if self._rows is not None:
+            selection[self._rows.axis] = cut(self._rows, row, target.shape[0])
+            is_turned = self._rows.axis > self._columns.axis
+        band = self._choice.read(self._array, tuple(selection))
+        band = band.T if is_turned else band.reshape(-1, band.shape[-1])
+        if band.shape != target.shape:
+            raise BoundsError("the array has become smaller meanwhile; refresh")
+        target[...] = band
+
+
+def check_span(span: Span, shape: Sequence[int]) -> None:
+    """Refuse what is not part of an axis.
+
+    Raises
+    ------
+    ArgumentError
+    BoundsError
+    """
+    if not 0 <= span.axis < len(shape):
+        raise ArgumentError(f"the array has no axis {span.axis}; it has {len(shape)}")
+    if not 0 <= span.start <= span.stop <= shape[span.axis]:
+        raise BoundsError(
+            f"elements {span.start} to {span.stop} of axis {span.axis}, which has "
+            f"{shape[span.axis]}"
+        )
+    if not 1 <= span.pixels <= 1 << 14:
+        raise ArgumentError(f"{span.pixels} pixels: give 1 to {1 << 14}")

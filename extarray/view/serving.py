@@ -1,0 +1,137 @@
+"""The server from start to end: its socket, the browser, Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from extarray.common.errors import ArgumentError, storage_error
+from extarray.common.extras import require
+from extarray.view.exhibits import Gallery
+from extarray.view.handlers import Site, make_app
+
+__all__ = ["serve"]
+
+_ADDRESS = "127.0.0.1"
+
+
+def serve(
+    path: str | os.PathLike[str],
+    *,
+    port: int = 0,
+    browser: bool = True,
+    say: Callable[[str], object] = print,
+) -> None:
+    """Show an array, or the arrays of a folder, in the browser, until Ctrl-C.
+
+    Parameters
+    ----------
+    path : path
+        An array, with or without ``.xmd``, or a folder: all arrays in it and in its folders.
+    port : int
+        Of the loopback interface; 0: a free one.
+    browser : bool
+        Whether to open the page in the user's browser.
+    say : callable
+        Is given the address of the page, as a line of text.
+
+    Raises
+    ------
+    MissingExtraError
+        Tornado is not installed.
+    MissingError
+        There is no array.
+    StorageError
+        An OSError: the port is in use.
+    ArgumentError
+        A ValueError: no such port.
+
+    Notes
+    -----
+    Only this machine can connect, and only who has the token in the address sees anything.  Arrays
+    are open for reading; what others write is shown as it comes.
+    """
+    if not 0 <= port < 1 << 16:
+        raise ArgumentError(f"port {port} is none; give 0 (a free one) to {(1 << 16) - 1}")
+    gallery = Gallery(path)
+    try:
+        asyncio.run(_serve(gallery, port, browser, say))
+    finally:
+        gallery.close()
+
+
+async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str], object]) -> None:
+    """Answer until a signal says to end."""
+    httpserver = require("tornado.httpserver", "view", "extarray view")
+    netutil = require("tornado.netutil", "view", "extarray view")
+    try:
+        sockets: list[Any] = netutil.bind_sockets(port, _ADDRESS)
+    except OSError as error:
+        raise storage_error(
+            error,
+            f"cannot listen on port {{}} of {_ADDRESS}; give another, or 0 for a free one",
+            port,
+        ) from None
+    site = Site(gallery, secrets.token_urlsafe(32))
+    server = httpserver.HTTPServer(
+        make_app(site), max_header_size=1 << 14, max_body_size=1 << 10, max_buffer_size=1 << 20
+    )
+    server.add_sockets(sockets)
+    address = f"http://{_ADDRESS}:{sockets[0].getsockname()[1]}/#token={site.token}"
+    with _ending(site.ends), _redirection(address) as redirection:
+        say(f"{gallery.title} is shown at {address}")
+        say("Ctrl-C ends.")
+        sys.stdout.flush()
+        if browser:
+            # Some browsers stay in the foreground until their window closes.
+            opening = threading.Thread(
+                target=webbrowser.open, args=(redirection.as_uri(),), daemon=True
+            )
+            opening.start()
+        await site.ends.wait()
+        server.stop()
+        await asyncio.wait([asyncio.ensure_future(server.close_all_connections())], timeout=1.0)
+        site.close()
+
+
+@contextlib.contextmanager
+def _ending(ends: asyncio.Event) -> Iterator[None]:
+    """Set an event where a signal says to end."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, ends.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _redirection(address: str) -> Iterator[Path]:
+    """Give a file, for the user alone, that leads a browser to an address.
+
+    The arguments of a program can be seen by all users of a machine, and the address has the token.
+    """
+    with tempfile.TemporaryDirectory(prefix="extarray-view-") as folder:
+        file = Path(folder) / "open.html"
+        text = html.escape(address, quote=True)
+        file.write_text(
+            '<!DOCTYPE html><meta charset="utf-8"><title>extarray</title>'
+            f'<meta http-equiv="refresh" content="0; url={text}">'
+            f'<a href="{text}">extarray view</a>',
+            encoding="utf-8",
+        )
+        yield file

@@ -1,0 +1,106 @@
+"""The page of ``extarray view``: its server as a process, and a real browser in front of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+#: Nothing that looks for other hosts; and no sandbox, for containers and root.
+OPTIONS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage "
+    "--no-first-run --disable-background-networking --disable-component-update --disable-sync "
+    "--hide-scrollbars --force-color-profile=srgb"
+)
+
+
+def missing_browser() -> str | None:
+    """What is not there for tests in a browser; None: all is."""
+    try:
+        import selenium  # noqa: F401
+        import tornado  # noqa: F401
+    except ImportError as error:
+        return f"needs {error.name}: pip install 'extarray[test]'"
+    if not any(map(shutil.which, CHROMIUMS)) or not shutil.which("chromedriver"):
+        return "needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)"
+    return None
+
+
+class Server:
+    """``extarray view``, in a process of its own.
+
+    Its address is `url`; with ``with`` it ends as by Ctrl-C, and has to end well.
+    """
+
+    def __init__(self, path, *options, environment=None):
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "extarray", "view", str(path), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        if found is None:
+            self.process.kill()
+            raise AssertionError(f"no address: {line}{self.process.communicate()[1]}")
+        self.url = found[0]
+
+    def end(self) -> tuple[int, str]:
+        """Interrupt; the exit status, and what was said on the standard error output."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            _, errors = self.process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode, errors
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        status, errors = self.end()
+        if kind is None:
+            assert (status, errors) == (0, "")
+
+
+def chromium(profile, width=1280, height=860, scale=1):
+    """A headless Chromium, with a window of so many pixels inside."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = next(filter(None, map(shutil.which, CHROMIUMS)))
+    for option in [
+        *OPTIONS.split(),
+        f"--user-data-dir={profile}",
+        f"--window-size={width},{height}",
+        f"--force-device-scale-factor={scale}",
+    ]:
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    border = driver.execute_script(
+        "return [window.outerWidth - innerWidth, outerHeight - innerHeight]"
+    )
+    driver.set_window_size(width + border[0], height + border[1])
+    return driver
+
+
+def until(condition, seconds=30):
+    """Wait until a condition holds; what it gave then."""
+    end = time.monotonic() + seconds
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError(f"not so within {seconds} s: {condition}")
+        time.sleep(0.02)

@@ -1,0 +1,373 @@
+"""The page in a real Chromium: what a person sees, clicks and types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from viewing import Server, chromium, missing_browser, until
+
+import extarray as xa
+
+MISSING = missing_browser()
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.skipif(MISSING is not None, reason=MISSING or ""),
+    # Selenium's own: its channels to the driver.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+DATA = np.random.default_rng(0).standard_normal((6, 20, 30)).astype("f4")
+DATA[:, 5, 7] = np.nan
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arrays")
+    with xa.create(
+        folder / "scene",
+        (0, 20, 30),
+        "f4",
+        chunks=(2, 8, 8),
+        dims=("time", "y", "x"),
+        fill_value=-9,
+    ) as a:
+        a.append(DATA)
+        a.extend(2, 4)
+        a.attrs["coords"] = {"time": {"dims": ["time"], "data": list("abcdefghij"), "origin": [0]}}
+    records = np.zeros((4, 5), [("when", "M8[m]"), ("speed", "f8"), ("tag", "S3")])
+    records["when"] = np.datetime64("2024-05-01T12:00") + np.arange(5)
+    records["speed"] = np.arange(20).reshape(4, 5)
+    xa.from_array(records, folder / "records").close()
+    xa.from_array((1 + 1j) * np.arange(6).reshape(2, 3), folder / "waves").close()
+    xa.from_array(np.eye(4, dtype=bool), folder / "mask").close()
+    xa.from_array(np.arange(3000) % 7, folder / "line").close()
+    xa.full((), 7, "i4", path=folder / "single").close()
+    xa.create(folder / "empty", (0, 3), "u2").close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = chromium(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with Server(folder, "--no-browser") as server:
+        yield server
+
+
+class Page:
+    """The page, as a person has it."""
+
+    def __init__(self, browser, url):
+        self.browser = browser
+        browser.get("about:blank")
+        browser.get(url)
+        until(self.is_ready)
+
+    def is_ready(self):
+        return self.js("return document.body.dataset.shape !== undefined")
+
+    def js(self, code, *args):
+        return self.browser.execute_script(code, *args)
+
+    def find(self, selector):
+        return self.browser.find_element("css selector", selector)
+
+    def text(self, name):
+        return self.js("return document.getElementById(arguments[0]).textContent", name)
+
+    def keys(self, *keys):
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        actions = ActionChains(self.browser)
+        for key in keys:
+            actions.send_keys(key)
+        actions.perform()
+
+    def focus(self):
+        self.js("document.getElementById('stage').focus()")
+
+    def show(self, name):
+        """Choose an array."""
+        self.js(
+            "const s = document.getElementById('arrays'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('change'))",
+            name,
+        )
+        until(lambda: self.text("title") == name)
+
+    def sees(self, name, text):
+        """Wait until an element has a text."""
+        until(lambda: text in self.text(name) or None)
+        return True
+
+    def pixel(self, x, y):
+        """The colour of the picture at a place, in CSS pixels of the stage."""
+        return self.js(
+            "const c = document.getElementById('picture'), r = devicePixelRatio;"
+            "return [...c.getContext('2d').getImageData("
+            "arguments[0] * r, arguments[1] * r, 1, 1).data]",
+            x,
+            y,
+        )
+
+    def pointer(self, x, y, click=False):
+        """Move the pointer to a place of the stage."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        stage = self.find("#stage")
+        size = stage.size
+        dx, dy = round(x - size["width"] / 2), round(y - size["height"] / 2)
+        actions = ActionChains(self.browser).move_to_element_with_offset(stage, dx, dy)
+        (actions.click() if click else actions).perform()
+
+    def place(self, row, column, shape):
+        """The middle of an element where all is shown, in CSS pixels of the stage.
+
+        The page keeps free 76 pixels at the left, 12 at the top, 14 at the right, 42 below; the
+        elements are squares.
+        """
+        size = self.find("#stage").size
+        width, height = size["width"] - 90, size["height"] - 54
+        side = min(width / shape[1], height / shape[0])
+        left = 76 + (width - side * shape[1]) / 2
+        top = 12 + (height - side * shape[0]) / 2
+        return left + (column + 0.5) * side, top + (row + 0.5) * side
+
+
+@pytest.fixture
+def page(browser, server):
+    page = Page(browser, server.url)
+    page.show("scene")
+    page.focus()
+    until(lambda: page.js("return document.body.dataset.frame > 0"))
+    yield page
+    # The page used nothing that its policy forbids, and made no mistake.
+    assert [line for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
+
+
+def value(page, *at):
+    return str(DATA[at])
+
+
+def test_the_token_leaves_the_address_and_a_reload_stays(page, server):
+    assert "token" not in page.js("return location.href")
+    page.keys("]", "]")
+    page.sees("where", "time 2")
+    until(lambda: "at=2%2C10%2C17" in page.js("return location.href"))
+    page.browser.refresh()
+    until(page.is_ready)
+    assert page.sees("where", "time 2")
+    # Another tab has no token, unless it is given the address.
+    first = page.browser.current_window_handle
+    page.browser.switch_to.new_window("tab")
+    page.browser.get(server.url.partition("#")[0])
+    until(lambda: "needs the address" in page.text("notice"))
+    page.browser.close()
+    page.browser.switch_to.window(first)
+
+
+def test_keys_move_the_cursor_and_the_slice(page):
+    assert page.sees("where", "time 0 (a)  ·  y 10  ·  x 17")
+    assert page.sees("value", value(page, 0, 10, 17))
+    from selenium.webdriver.common.keys import Keys
+
+    page.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert page.sees("where", "y 11  ·  x 19")
+    assert page.sees("value", value(page, 0, 11, 19))
+    page.keys("]", "]", "]", "[")
+    assert page.sees("where", "time 2 (c)")
+    assert page.sees("value", value(page, 2, 11, 19))
+    page.keys(Keys.END)
+    assert page.sees("where", "time 5 (f)")
+
+
+def test_a_slider_chooses_the_slice(page):
+    slider = page.find("#axes input[type=range]")
+    assert slider.get_attribute("aria-label") == "time"
+    from selenium.webdriver.common.keys import Keys
+
+    slider.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert page.sees("where", "time 3 (d)")
+    assert page.sees("value", value(page, 3, 10, 17))
+    assert slider.get_attribute("aria-valuetext") == "3, d"
+
+
+def test_any_two_axes_can_be_shown(page):
+    page.find("[data-key='0 rows']").click()
+    assert page.find("#axes input[type=range]").get_attribute("aria-label") == "y"
+    frame = page.js("return document.body.dataset.frame")
+    page.focus()
+    page.keys("]")
+    assert page.sees("where", "y 11")
+    until(lambda: page.js("return document.body.dataset.frame") != frame)
+    assert page.sees("value", value(page, 0, 11, 17))
+    page.keys("t")
+    assert page.find("[data-key='0 columns']").get_attribute("aria-pressed") == "true"
+    assert page.find("[data-key='2 rows']").get_attribute("aria-pressed") == "true"
+
+
+def test_the_value_under_the_pointer(page):
+    for row, column in [(0, 0), (7, 20), (19, 29)]:
+        page.pointer(*page.place(row, column, (20, 34)))
+        assert page.sees("where", f"y {row}  ·  x {column}")
+        assert page.sees("value", value(page, 0, row, column))
+    page.pointer(*page.place(5, 7, (20, 34)), click=True)
+    assert page.sees("value", "nan")
+    assert "at=0%2C5%2C7" in until(
+        lambda: page.js("return location.href.includes('C5%2C7') && location.href")
+    )
+
+
+def test_numbers_are_coloured_and_what_is_none_is_hatched(page):
+    from itertools import product
+
+    def colours(row, column):
+        x, y = page.place(row, column, (20, 34))
+        return {tuple(page.pixel(x + dx, y + dy)) for dx, dy in product((-5, 0, 5), repeat=2)}
+
+    page.keys("f")
+    low, high = (
+        np.unravel_index(function(DATA[0]), DATA[0].shape)
+        for function in (np.nanargmin, np.nanargmax)
+    )
+    (dark,), (bright,) = colours(*low), colours(*high)
+    assert sum(dark[:3]) < sum(bright[:3])
+    assert len(colours(5, 7)) > 1  # NaN
+    assert len(colours(5, 32)) > 1  # the fill value
+    assert page.find("#nan").is_displayed()
+    page.find("#fill").click()
+    until(lambda: len(colours(5, 32)) == 1)
+    assert len(colours(5, 7)) > 1
+
+
+def test_the_range_of_the_colours(page):
+    def ends():
+        return [float(page.js(f"return {e}.value").replace("−", "-")) for e in ("low", "high")]
+
+    known = DATA[0][~np.isnan(DATA[0])]
+    page.keys("f")
+    until(lambda: np.allclose(ends(), [known.min(), known.max()], rtol=1e-4))
+    page.keys("a")
+    until(lambda: known.min() < ends()[0] < ends()[1] < known.max())
+    from selenium.webdriver.common.keys import Keys
+
+    low = page.find("#low")
+    low.send_keys(Keys.CONTROL, "a")
+    low.send_keys("-0.5\n")
+    until(lambda: ends()[0] == -0.5)
+    assert page.find("#auto").get_attribute("aria-pressed") == "false"
+    low.send_keys(Keys.CONTROL, "a")
+    low.send_keys("much\n")
+    assert low.get_attribute("aria-invalid") == "true"
+    page.focus()
+    page.keys("]")
+    assert page.sees("where", "time 1")
+    assert ends()[0] == -0.5  # held
+
+
+def test_other_data_types(page):
+    page.show("records")
+    assert page.sees("value", "2024-05-01T12:02")
+    page.js("field.value = 1; field.dispatchEvent(new Event('change'))")
+    assert page.sees("value", "12.0")
+    page.show("waves")
+    page.js("part.value = 'phase'; part.dispatchEvent(new Event('change'))")
+    until(lambda: page.js("return document.getElementById('map').value") == "Circle")
+    assert page.sees("value", "(4+4j)")
+    page.show("mask")
+    assert page.sees("value", "True")
+    page.show("line")
+    assert page.sees("value", str(1500 % 7))
+    page.show("single")
+    assert page.sees("value", "7")
+    page.show("empty")
+    assert page.sees("value", "no elements yet")
+
+
+def test_zooming_shows_fewer_elements(page):
+    page.keys("+", "+", "+", "+", "+")
+    until(lambda: "20 × 34" not in page.text("note"))
+    page.keys("0")
+    assert page.sees("note", "20 × 34")
+
+
+def test_the_growth_map_tells_chunks(page):
+    assert page.sees("growthtext", "45 chunks in 2 segments")
+    page.keys("g")
+    assert page.find("#ongrid").get_attribute("aria-pressed") == "true"
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(page.browser).move_to_element(page.find("#growth")).perform()
+    assert page.sees("growthtext", "chunk 0, 1, 2 · address 6 · segment 1")
+
+
+def test_themes(page):
+    def ground():
+        return page.js("return getComputedStyle(document.body).backgroundColor")
+
+    seen = {}
+    for _ in range(3):
+        page.find("#theme").click()
+        seen[page.text("theme")] = ground()
+    assert set(seen) == {"Auto", "Light", "Dark"}
+    assert seen["Light"] != seen["Dark"]
+
+
+def test_keys_are_told(page):
+    page.keys("?")
+    assert page.find("#keys").is_displayed()
+    from selenium.webdriver.common.keys import Keys
+
+    page.keys(Keys.ESCAPE)
+    assert not page.find("#keys").is_displayed()
+
+
+def test_the_page_follows_an_array_that_grows(browser, tmp_path, script):
+    path = tmp_path / "live"
+    xa.create(path, (0, 10), "i4", chunks=(4, 10), dims=("time", "x")).close()
+    writer = script.start(
+        """
+import sys
+import numpy as np
+import extarray as xa
+with xa.open(sys.argv[1], mode="r+") as a:
+    for line in sys.stdin:
+        n = int(line)
+        if n < 0:
+            a[:] = -n
+        else:
+            a.append(np.full((n, 10), n, "i4"))
+""",
+        path,
+    )
+
+    def tell(n):
+        writer.stdin.write(f"{n}\n")
+        writer.stdin.flush()
+
+    with writer, Server(path, "--no-browser") as server:
+        page = Page(browser, server.url)
+        assert page.sees("value", "no elements yet")
+        tell(3)
+        until(lambda: page.js("return document.body.dataset.shape") == "3,10")
+        assert page.sees("value", "3")
+        tell(5)
+        until(lambda: page.js("return document.body.dataset.shape") == "8,10")
+        assert page.sees("facts", "8 × 10")
+        # What is written over is seen, too, without a reload and without any news.
+        tell(-77)
+        assert page.sees("value", "77")
+        page.find("#live").click()
+        assert page.find("#live").get_attribute("aria-pressed") == "false"
+        writer.stdin.close()
+        assert writer.wait(60) == 0
+    until(lambda: server.process.poll() is not None)
+    page.find("#live").click()
+    assert page.sees("notice", "does not answer")

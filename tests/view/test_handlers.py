@@ -1,0 +1,452 @@
+"""What the server answers, to whom, by Tornado's own test client."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import shutil
+import struct
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
+
+from tornado.testing import AsyncHTTPTestCase
+
+from extarray.plot import segments
+from extarray.view.exhibits import Gallery
+from extarray.view.handlers import Site, make_app
+
+TOKEN = "the-token-of-the-tests"
+CODES = {"u1": "u1", "i1": "i1", "u2": "<u2", "i2": "<i2", "f4": "<f4"}
+FILL = 0x7FC0F111
+RECORD = np.dtype([("when", "M8[s]"), ("speed", "f8"), ("tag", "S3")])
+
+
+def make_arrays(folder):
+    """A folder as users have it; what stands beside it belongs to nobody."""
+    data = np.random.default_rng(0).standard_normal((6, 50, 70)).astype("f4")
+    data[2, 3, 4] = np.nan
+    coords = {
+        "time": {
+            "dims": ["time"],
+            "dtype": "M8[D]",
+            "data": [f"2024-05-{day:02}" for day in range(1, 7)],
+            "origin": [0],
+        }
+    }
+    with xa.create(
+        folder / "scene", (0, 50, 60), "f4", chunks=(2, 16, 16), dims=("time", "y", "x")
+    ) as a:
+        a.append(data[:4, :, :60])
+        a.extend(2, 10)
+        a[:4, :, 60:] = data[:4, :, 60:]
+        a.append(data[4:])
+        a.attrs["coords"] = coords
+    xa.from_array(np.arange(50) / 4, folder / "y", dims=("y",), attrs={"units": "m"}).close()
+    (folder / "sub").mkdir()
+    large = np.arange(12, dtype="i8").reshape(3, 4) + 2**60
+    xa.from_array(large, folder / "sub" / "large").close()
+    records = np.zeros((4, 5), RECORD)
+    records["when"] = np.datetime64("2024-05-01T12:00")
+    records["speed"] = np.arange(20).reshape(4, 5)
+    records["tag"] = b"ab"
+    xa.from_array(records, folder / "records").close()
+    xa.from_array((1 + 1j) * np.arange(6).reshape(2, 3), folder / "waves").close()
+    xa.full((), 7, "i4", path=folder / "single").close()
+    xa.create(folder / "empty", (0, 3), "u2").close()
+    xa.create(folder / "none", (300, 400), "f8", fill_value=-1, sparse=True).close()
+    (folder / "broken.xmd").write_bytes(b"no array")
+    (folder / "broken.xta").write_bytes(b"")
+    (folder / "notes.txt").write_text("private")
+    return data
+
+
+class Case(AsyncHTTPTestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        (self.folder / "arrays").mkdir()
+        xa.zeros((3, 3), path=self.folder / "outside").close()
+        self.data = make_arrays(self.folder / "arrays")
+        super().setUp()
+
+    def tearDown(self):
+        self.site.close()
+        super().tearDown()
+        shutil.rmtree(self.folder)
+
+    def get_app(self):
+        self.site = Site(Gallery(self.folder / "arrays"), TOKEN)
+        return make_app(self.site)
+
+    def ask(self, what, headers=(), token=TOKEN, **query):
+        return self.fetch(
+            f"/api/{what}?{urlencode(query)}",
+            headers={"Authorization": f"Bearer {token}", **dict(headers)},
+            raise_error=False,
+        )
+
+    def facts(self, what, **query):
+        answer = self.ask(what, **query)
+        assert answer.code == 200, answer.body
+        return json.loads(answer.body)
+
+    def numbers(self, what, **query):
+        answer = self.ask(what, **query)
+        assert answer.code == 200, answer.body
+        return unpack(answer.body)
+
+    def plane(self, name, at, rows, columns, **query):
+        """The values of a plane, as float64."""
+        query = {"ms": 10_000, **query}
+        rows = ",".join(map(str, rows))
+        columns = ",".join(map(str, columns))
+        at = ",".join(map(str, at))
+        head, body = self.numbers("plane", name=name, at=at, rows=rows, columns=columns, **query)
+        if head["constant"]:
+            body = body[: np.dtype(CODES[head["code"]]).itemsize] * int(np.prod(head["shape"]))
+        numbers = np.frombuffer(body, CODES[head["code"]]).reshape(head["shape"])
+        values = numbers.astype(np.float64)
+        if head["code"] == "f4" and head["fill"] is not None:
+            values[numbers.view("<u4") == FILL] = head["fill"]
+        return head, head["base"] + head["scale"] * values
+
+
+def unpack(body):
+    (length,) = struct.unpack_from("<I", body)
+    return json.loads(body[4 : 4 + length]), body[4 + length :]
+
+
+class TestWhoIsAnswered(Case):
+    def test_the_page_is_public_and_has_nothing_of_others(self):
+        answer = self.fetch("/")
+        assert answer.code == 200
+        text = answer.body.decode()
+        assert "http://" not in text and "https://" not in text
+        for name in ("main.js", "view.css", "icon.svg"):
+            assert self.fetch(f"/{name}").code == 200
+
+    def test_every_answer_forbids_what_the_page_does_not_need(self):
+        for answer in (self.fetch("/"), self.ask("arrays"), self.ask("arrays", token="")):
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none'; ")
+            assert "unsafe" not in policy and "*" not in policy and "data:" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+            assert "Access-Control-Allow-Origin" not in answer.headers
+            assert "Set-Cookie" not in answer.headers
+            assert "Server" not in answer.headers
+
+    def test_data_need_the_token(self):
+        for what in ["arrays", "array", "news", "plane", "profile", "value", "labels", "growth"]:
+            for token in ("", "wrong", TOKEN[:-1], TOKEN + "x", "é"):
+                answer = self.fetch(
+                    f"/api/{what}?name=scene",
+                    headers={"Authorization": f"Bearer {token}"} if token else {},
+                    raise_error=False,
+                )
+                assert answer.code == 403
+                assert b"scene" not in answer.body
+        assert self.fetch(f"/api/arrays?token={TOKEN}", raise_error=False).code == 403
+
+    def test_a_name_that_points_here_is_refused(self):
+        for host in ("attacker.example", f"attacker.example:{self.get_http_port()}", "127.0.0.1.x"):
+            assert self.ask("arrays", {"Host": host}).code == 403
+            assert self.fetch("/", headers={"Host": host}, raise_error=False).code == 403
+        for host in ("localhost", "127.0.0.1", "localhost:9000", "[::1]:80"):
+            assert self.ask("arrays", {"Host": host}).code == 200
+
+    def test_pages_of_others_are_refused(self):
+        assert self.ask("arrays", {"Origin": "http://attacker.example"}).code == 403
+        assert self.ask("arrays", {"Origin": "http://127.0.0.1:1"}).code == 403
+        assert self.ask("arrays", {"Origin": "null"}).code == 403
+        own = f"http://127.0.0.1:{self.get_http_port()}"
+        assert self.ask("arrays", {"Origin": own}).code == 200
+        for site in ("cross-site", "same-site"):
+            assert self.ask("arrays", {"Sec-Fetch-Site": site}).code == 403
+        # Another page cannot use ours as an image or a script either; a link may lead to it.
+        foreign = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+        assert self.fetch("/main.js", headers=foreign, raise_error=False).code == 403
+        link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert self.fetch("/", headers=link).code == 200
+
+    def test_nothing_can_be_changed(self):
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            answer = self.fetch(
+                "/api/arrays",
+                method=method,
+                headers={"Authorization": f"Bearer {TOKEN}"},
+                allow_nonstandard_methods=True,
+                raise_error=False,
+            )
+            assert answer.code == 405
+
+
+class TestWhatIsServed(Case):
+    def test_no_other_file(self):
+        paths = [
+            "/notes.txt",
+            "/scene.xta",
+            "/../outside.xmd",
+            "/..%2foutside.xmd",
+            "/%2e%2e/%2e%2e/etc/passwd",
+            "/page/main.js",
+            "/handlers.py",
+            "//etc/passwd",
+            "/main.js%00",
+            "/.",
+        ]
+        for path in paths:
+            answer = self.fetch(path, raise_error=False)
+            assert answer.code == 404, path
+            assert b"private" not in answer.body
+
+    def test_no_other_array(self):
+        (self.folder / "arrays" / "link").symlink_to(self.folder)
+        for suffix in (".xmd", ".xta"):
+            target = self.folder / f"outside{suffix}"
+            (self.folder / "arrays" / f"linked{suffix}").symlink_to(target)
+        names = ["../outside", str(self.folder / "outside"), "outside", "link/outside", "linked"]
+        for name in [*names, "sub/../../outside", "scene.xmd", "", " scene", "./scene"]:
+            for what in ("array", "news"):
+                answer = self.ask(what, name=name, revision=0)
+                assert answer.code in (400, 404), (name, answer.body)
+        listed = {entry["name"] for entry in self.facts("arrays")["arrays"]}
+        assert "sub/large" in listed
+        assert not {name for name in listed if "link" in name or "outside" in name}
+
+    def test_the_list_has_every_array_and_what_is_wrong(self):
+        listing = self.facts("arrays")
+        entries = {entry["name"]: entry for entry in listing["arrays"]}
+        assert listing["is_folder"]
+        assert entries["scene"] == {"name": "scene", "shape": [6, 50, 70], "dtype": "float32"}
+        assert entries["single"]["shape"] == []
+        assert "error" in entries["broken"]
+
+    def test_a_new_array_of_the_folder_is_found(self):
+        assert self.ask("array", name="late").code == 404
+        xa.zeros((2, 2), path=self.folder / "arrays" / "late").close()
+        assert self.facts("array", name="late")["shape"] == [2, 2]
+
+    def test_more_arrays_than_are_kept_open(self):
+        for n in range(20):
+            xa.full((2,), n, path=self.folder / "arrays" / f"n{n}").close()
+        for n in [*range(20), *range(20)]:
+            assert self.facts("value", name=f"n{n}", at="1")["value"] == f"{n}"
+
+    def test_what_an_array_is(self):
+        info = self.facts("array", name="scene")
+        assert info["shape"] == [6, 50, 70]
+        assert info["names"] == ["time", "y", "x"]
+        assert info["chunks"] == [2, 16, 16]
+        assert info["coordinates"] == [
+            {"name": "time", "units": ""},
+            {"name": "y", "units": "m"},
+            None,
+        ]
+        assert [choice["kind"] for choice in info["choices"]] == ["number"]
+        info = self.facts("array", name="records")
+        assert [c["label"] for c in info["choices"]] == ["when", "speed", "tag"]
+        assert [c["kind"] for c in info["choices"]] == ["datetime", "number", "text"]
+        assert self.facts("array", name="waves")["choices"][0]["parts"][0] == "magnitude"
+
+    def test_planes(self):
+        head, got = self.plane("scene", (2, 0, 0), (1, 0, 50, 50), (2, 0, 70, 70))
+        assert (head["level"], head["steps"], head["start"]) == (0, [1, 1], [0, 0])
+        np.testing.assert_array_equal(got, self.data[2])
+        head, got = self.plane("scene", (0, 9, 0), (2, 10, 60, 25), (0, 0, 6, 100))
+        np.testing.assert_array_equal(got, self.data[:, 9, 10:60:2].T)
+        _, got = self.plane("records", (0, 0), (0, 0, 4, 9), (1, 0, 5, 9), field=1)
+        np.testing.assert_array_equal(got, np.arange(20).reshape(4, 5))
+        _, got = self.plane("waves", (0, 0), (0, 0, 2, 9), (1, 0, 3, 9), part="phase")
+        np.testing.assert_allclose(got.ravel(), [0, *[np.pi / 4] * 5], rtol=1e-6)
+        head, got = self.plane("sub/large", (0, 0), (0, 0, 3, 9), (1, 0, 4, 9))
+        assert (np.diff(got.ravel() - head["base"]) >= 0).all()
+        assert head["base"] == 2.0**60
+
+    def test_where_nothing_was_written_one_number_is_sent(self):
+        rows, columns = "0,0,300,300", "1,0,400,400"
+        answer = self.ask("plane", name="none", at="0,0", rows=rows, columns=columns, ms=10_000)
+        assert len(answer.body) < 1000
+        head, _ = unpack(answer.body)
+        assert head["constant"] and head["fill"] == -1 and head["shape"] == [300, 400]
+
+    def test_a_plane_that_is_known_is_not_sent_again(self):
+        query = {"name": "scene", "at": "2,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
+        head, _ = self.numbers("plane", ms=10_000, **query)
+        again = self.ask("plane", ms=10_000, have=head["check"], **query)
+        assert (again.code, again.body) == (204, b"")
+        with xa.open(self.folder / "arrays" / "scene", mode="r+") as a:
+            a[2, 7, 8] = 100
+        assert self.ask("plane", ms=10_000, have=head["check"], **query).code == 200
+
+    def test_a_slow_way_gets_compressed_bytes(self):
+        query = {"name": "scene", "at": "2,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
+        answer = self.fetch(
+            f"/api/plane?{urlencode({**query, 'packed': 1, 'ms': 10_000})}",
+            headers={"Authorization": f"Bearer {TOKEN}", "Accept-Encoding": "gzip"},
+            decompress_response=False,
+        )
+        assert answer.headers["Content-Encoding"] == "gzip"
+        plain = self.ask("plane", ms=10_000, **query).body
+        assert unpack(gzip.decompress(answer.body))[1] == unpack(plain)[1]
+
+    def test_profiles(self):
+        head, body = self.numbers("profile", name="scene", at="0,9,11", axis=0)
+        np.testing.assert_array_equal(np.frombuffer(body, "<f4"), self.data[:, 9, 11])
+        head, body = self.numbers("profile", name="scene", at="1,0,11", axis=1, pixels=25)
+        assert head["step"] == 2
+        np.testing.assert_array_equal(np.frombuffer(body, "<f4"), self.data[1, ::2, 11])
+
+    def test_values_are_exact(self):
+        told = self.facts("value", name="scene", at="5,9,11")
+        assert np.float32(told["value"]) == self.data[5, 9, 11]
+        assert told["labels"] == ["2024-05-06", "2.25", ""]
+        assert self.facts("value", name="scene", at="2,3,4")["value"] == "nan"
+        assert self.facts("value", name="sub/large", at="2,3")["value"] == str(2**60 + 11)
+        told = self.facts("value", name="records", at="1,2", field=1)
+        assert told["value"] == "7.0" and "b'ab'" in told["record"]
+        assert self.facts("value", name="single", at="")["value"] == "7"
+
+    def test_labels(self):
+        told = self.facts("labels", name="scene", axis=0, indices="0,5,7,-3")
+        assert told["labels"] == ["2024-05-01", "2024-05-06", "", ""]
+        assert self.facts("labels", name="scene", axis=1, indices="4")["labels"] == ["1"]
+        assert self.facts("labels", name="scene", axis=2, indices="4")["labels"] == [""]
+
+    def test_labels_stay_with_their_elements_when_the_start_moves(self):
+        with xa.open(self.folder / "arrays" / "scene", mode="r+") as a:
+            a.extend(0, 2, side="start")
+        assert self.facts("array", name="scene")["shape"] == [8, 50, 70]
+        told = self.facts("labels", name="scene", axis=0, indices="0,2")
+        assert told["labels"] == ["", "2024-05-01"]
+
+    def test_the_growth_map(self):
+        head, body = self.numbers(
+            "growth", name="scene", chunk="1,0,0", rows="1,0,4,99", columns="2,0,5,99"
+        )
+        assert head["shape"] == [4, 5]
+        n = 20
+        addresses = np.frombuffer(body, "<f8", n).reshape(4, 5)
+        owners = np.frombuffer(body, "<u4", n, 8 * n).reshape(4, 5)
+        with xa.open(self.folder / "arrays" / "scene") as a:
+            assert a.grid == (3, 4, 5)
+            history = segments(a)
+            for i, j in np.ndindex(4, 5):
+                address = a.axial.address((1, i, j))
+                assert addresses[i, j] == address
+                told = head["segments"][owners[i, j]]
+                mine = history[told["number"]]
+                assert mine.start_address <= address < mine.start_address + mine.size
+                assert (told["axis"], told["by"]) == (mine.axis, mine.by)
+
+    def test_calls_that_make_no_sense(self):
+        plane = {"name": "scene", "at": "0,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
+        profile = {"name": "scene", "at": "0,0,0", "axis": 0}
+        cases = [
+            ("plane", {**plane, "at": "0,0"}, 409),
+            ("plane", {**plane, "at": "6,0,0"}, 409),
+            ("plane", {**plane, "at": "x,0,0"}, 400),
+            ("plane", {**plane, "rows": "2,0,50,50"}, 400),
+            ("plane", {**plane, "rows": "1,0,51,50"}, 409),
+            ("plane", {**plane, "columns": "7,0,1,1"}, 400),
+            ("plane", {**plane, "columns": "2,0,70"}, 400),
+            ("plane", {**plane, "columns": "2,0,70,0"}, 400),
+            ("plane", {**plane, "columns": f"2,0,70,{10**9}"}, 400),
+            ("plane", {**plane, "field": 1}, 400),
+            ("plane", {**plane, "name": "waves", "at": "0,0"}, 400),
+            ("plane", {**plane, "ms": "soon"}, 400),
+            ("profile", {**profile, "axis": 3}, 400),
+            ("profile", {**profile, "axis": ""}, 400),
+            ("value", {"name": "scene", "at": "0,0,-1"}, 409),
+            ("value", {"name": "empty", "at": "0,0"}, 409),
+            ("labels", {"name": "scene", "axis": 9, "indices": "0"}, 400),
+            ("growth", {"name": "scene", "chunk": "9,0,0", "columns": "2,0,1,1"}, 409),
+            ("news", {"name": "scene"}, 400),
+            ("array", {"name": "broken"}, 422),
+        ]
+        for what, query, code in cases:
+            answer = self.ask(what, **query)
+            assert answer.code == code, (what, query, answer.code, answer.body)
+            assert json.loads(answer.body)["error"]
+        waves = {"name": "waves", "at": "0,0", "rows": "0,0,2,9", "columns": "1,0,3,9"}
+        assert self.ask("plane", part="colour", **waves).code == 400
+
+
+class TestNews(Case):
+    def write_later(self, action):
+        """Do something to the array while the page waits."""
+
+        def run():
+            time.sleep(0.3)
+            with xa.open(self.folder / "arrays" / "scene", mode="r+") as a:
+                action(a)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.addCleanup(thread.join)
+
+    def test_growth_is_news(self):
+        info = self.facts("array", name="scene")
+        self.write_later(lambda a: a.append(self.data[:1]))
+        news = self.facts("news", name="scene", revision=info["revision"])
+        assert news["shape"] == [7, 50, 70]
+        assert news["revision"] != info["revision"]
+
+    def test_attributes_are_news(self):
+        info = self.facts("array", name="scene")
+        self.write_later(lambda a: a.attrs.update(sensor="new"))
+        news = self.facts("news", name="scene", revision=info["revision"])
+        assert "sensor: 'new'" in news["attrs"]
+
+    def test_what_is_cut_off_cannot_be_asked_for(self):
+        self.facts("array", name="scene")
+        with xa.open(self.folder / "arrays" / "scene", mode="r+") as a:
+            a.shrink(1, 40)
+        news = self.facts("array", name="scene")
+        assert news["shape"] == [6, 10, 70]
+        assert self.ask("value", name="scene", at="0,10,0").code == 409
+
+    def test_files_that_replace_others_are_opened(self):
+        info = self.facts("array", name="scene")
+        path = self.folder / "arrays" / "scene"
+        xa.create(path, (3,), "u2", overwrite=True).close()
+        news = self.facts("news", name="scene", revision=info["revision"])
+        assert (news["shape"], news["dtype"]) == ([3], "uint16")
+
+    def test_a_server_that_ends_lets_nobody_wait(self):
+        info = self.facts("array", name="scene")
+        self.io_loop.call_later(0.3, self.site.ends.set)
+        begun = time.monotonic()
+        answer = self.ask("news", name="scene", revision=info["revision"])
+        assert answer.code == 204
+        assert time.monotonic() - begun < 20
+
+
+def test_a_folder_without_arrays(tmp_path):
+    with pytest.raises(xa.MissingError, match="no array"):
+        Gallery(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".xmd", ".xta"])
+def test_an_array_alone_has_no_neighbours(tmp_path, suffix):
+    xa.zeros((2, 2), path=tmp_path / "a").close()
+    xa.zeros((2, 2), path=tmp_path / "b").close()
+    gallery = Gallery(f"{tmp_path / 'a'}{suffix}")
+    with contextlib.closing(gallery):
+        assert gallery.names() == ["a"]
+        with gallery.exhibit("a") as exhibit:
+            assert exhibit.array.shape == (2, 2)
+        with pytest.raises(xa.MissingError), gallery.exhibit("b"):
+            pass

@@ -1,0 +1,133 @@
+"""Planes in steps, from coarse to fine: each is what NumPy's slices give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import extarray as xa
+from extarray.view import planes
+from extarray.view.encoding import choices_of
+from extarray.view.planes import Abandoned, Span, check_span, read_plane
+
+SHAPE = (30, 41, 52)
+VALUES = np.arange(np.prod(SHAPE)).reshape(SHAPE).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def array(tmp_path_factory):
+    path = tmp_path_factory.mktemp("planes") / "a"
+    xa.from_array(VALUES, path, chunks=(7, 8, 9)).close()
+    with xa.open(path, engine="pread") as a:
+        yield a
+
+
+def plane(array, *args, **kwargs):
+    (choice,) = choices_of(array.dtype)
+    return read_plane(array, *args, choice, **kwargs)
+
+
+spans = st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 70)).map(
+    lambda t: (min(t[:2]), max(t[:2]), t[2])
+)
+
+
+@given(
+    axes=st.permutations([0, 1, 2]),
+    rows=spans,
+    columns=spans,
+    at=st.integers(0, 29),
+    seconds=st.sampled_from([0.0, 10.0]),
+)
+def test_a_plane_is_a_slice(array, axes, rows, columns, at, seconds):
+    r, c = axes[:2]
+    got = plane(array, [at] * 3, Span(r, *rows), Span(c, *columns), seconds=seconds)
+    index = [at] * 3
+    index[r] = slice(rows[0], rows[1], got.steps[0])
+    index[c] = slice(columns[0], columns[1], got.steps[1])
+    want = VALUES[tuple(index)]
+    np.testing.assert_array_equal(got.values, want.T if r > c else want)
+    if seconds and got.values.size:
+        assert got.level == 0
+        assert got.values.shape[0] <= rows[2] and got.values.shape[1] <= columns[2]
+        assert got.steps[0] == max(1, -(-(rows[1] - rows[0]) // rows[2]))
+
+
+def test_one_axis_alone(array):
+    got = plane(array, [3, 4, 0], None, Span(2, 0, 52, 1000))
+    np.testing.assert_array_equal(got.values, VALUES[3, 4][None])
+    got = plane(array, [3, 0, 7], None, Span(1, 0, 41, 10), seconds=10)
+    np.testing.assert_array_equal(got.values, VALUES[3, ::5, 7][None])
+
+
+def test_without_time_the_first_picture_is_coarse_and_those_after_it_are_finer(array):
+    whole = Span(1, 0, 41, 41), Span(2, 0, 52, 52)
+    first = plane(array, [5, 0, 0], *whole, seconds=0.0)
+    assert first.level > 0
+    assert first.values.size <= 256
+    for level in range(first.level - 1, -1, -1):
+        got = plane(array, [5, 0, 0], *whole, seconds=0.0, level=level)
+        assert got.level == level
+        np.testing.assert_array_equal(got.values, VALUES[5, :: 1 << level, :: 1 << level])
+
+
+def test_large_elements_are_never_read_in_full(array, monkeypatch):
+    monkeypatch.setattr(planes, "_MOST_BYTES", 1000)
+    got = plane(array, [5, 0, 0], Span(1, 0, 41, 41), Span(2, 0, 52, 52), seconds=10)
+    assert got.level == 0  # there is no finer one to ask for
+    assert got.values.nbytes <= 1000
+    np.testing.assert_array_equal(got.values, VALUES[5, :: got.steps[0], :: got.steps[1]])
+
+
+def test_bands_and_parts_of_rows_make_the_same_plane(array, monkeypatch):
+    monkeypatch.setattr(planes, "_COARSEST", 10)
+    monkeypatch.setattr(planes, "_BAND_PAGES", 1)
+    got = plane(array, [0, 0, 9], Span(1, 0, 41, 41), Span(0, 0, 30, 30), level=0)
+    np.testing.assert_array_equal(got.values, VALUES[:, :, 9].T)
+
+
+def test_what_nobody_wants_is_given_up(array):
+    with pytest.raises(Abandoned):
+        plane(array, [0] * 3, None, Span(0, 0, 30, 30), is_wanted=lambda: False)
+
+
+def test_time_that_is_over_gives_what_there_is(array, monkeypatch):
+    # The first level was fast, so finer ones are tried; then the clock jumps.
+    times = iter([0.0] * 4)
+    monkeypatch.setattr(planes.time, "perf_counter", lambda: next(times, 9.0))
+    monkeypatch.setattr(planes, "_COARSEST", 40)
+    got = plane(array, [0] * 3, Span(1, 0, 41, 41), Span(2, 0, 52, 52), seconds=1.0)
+    assert got.level > 0
+    np.testing.assert_array_equal(got.values, VALUES[0, :: got.steps[0], :: got.steps[1]])
+
+
+def test_an_array_that_has_shrunk_is_noticed(array):
+    class Short:
+        itemsize, order, chunks, ndim = array.itemsize, array.order, array.chunks, array.ndim
+
+        def __getitem__(self, key):
+            return VALUES[:10][key]
+
+    rows, columns = Span(0, 0, 30, 30), Span(1, 0, 41, 41)
+    (choice,) = choices_of(VALUES.dtype)
+    with pytest.raises(xa.BoundsError, match="smaller"):
+        read_plane(Short(), [0] * 3, rows, columns, choice)
+
+
+@pytest.mark.parametrize(
+    ("span", "error"),
+    [
+        (Span(3, 0, 1, 1), xa.ArgumentError),
+        (Span(-1, 0, 1, 1), xa.ArgumentError),
+        (Span(0, -1, 3, 1), xa.BoundsError),
+        (Span(0, 4, 3, 1), xa.BoundsError),
+        (Span(0, 0, 31, 1), xa.BoundsError),
+        (Span(0, 0, 3, 0), xa.ArgumentError),
+        (Span(0, 0, 3, 1 << 20), xa.ArgumentError),
+    ],
+)
+def test_spans_that_are_none_are_refused(span, error):
+    with pytest.raises(error):
+        check_span(span, SHAPE)

@@ -1,0 +1,138 @@
+"""``extarray view`` as a process: its address, its socket, its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from viewing import Server, until
+
+import extarray as xa
+from extarray import cli
+
+pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.fixture
+def array(path):
+    xa.zeros((3, 4), path=path, chunks=2).close()
+    return path
+
+
+def run(*args):
+    return subprocess.run(
+        [sys.executable, "-m", "extarray", "view", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def ask(url, what):
+    parts = urlsplit(url)
+    token = parts.fragment.removeprefix("token=")
+    request = urllib.request.Request(
+        f"http://{parts.netloc}/api/{what}", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return answer.read()
+
+
+def test_an_address_with_a_token_and_an_end_by_ctrl_c(array):
+    with Server(array, "--no-browser") as server, Server(array, "--no-browser") as other:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{40,}", server.url)
+        assert urlsplit(server.url).fragment != urlsplit(other.url).fragment
+        assert b"scene" in ask(server.url, "arrays")
+
+
+def test_ctrl_c_while_a_page_waits_for_news(array):
+    with Server(array, "--no-browser") as server:
+        address = ("127.0.0.1", urlsplit(server.url).port)
+        token = urlsplit(server.url).fragment.removeprefix("token=")
+        with socket.create_connection(address) as page:
+            request = (
+                "GET /api/news?name=scene&revision=1 HTTP/1.1\r\n"
+                f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+            )
+            page.sendall(request.encode())
+            time.sleep(0.5)
+            begun = time.monotonic()
+            assert server.end() == (0, "")
+            assert time.monotonic() - begun < 15
+
+
+def test_a_signal_to_terminate_ends_it_too(array):
+    server = Server(array, "--no-browser")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end() == (0, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's list of sockets")
+def test_nobody_outside_the_machine_can_connect(array):
+    with Server(array, "--no-browser") as server:
+        port = urlsplit(server.url).port
+        listening = [
+            line.split()[1]
+            for table in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+            if line.split()[3] == "0A" and int(line.split()[1].split(":")[1], 16) == port
+        ]
+        assert listening == [f"0100007F:{port:04X}"]
+
+
+def test_a_port_can_be_chosen_and_may_be_in_use(array):
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        done = run(array, "--no-browser", "--port", port)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert re.fullmatch(rf"extarray view: .*port {port} .*\n", done.stderr)
+    with Server(array, "--no-browser", "--port", str(port)) as server:
+        assert urlsplit(server.url).port == port
+
+
+def test_the_browser_gets_a_file_that_nobody_else_can_read(array, tmp_path):
+    # The arguments of a program are public, and the address has the token.
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {seen}.new\nmv {seen}.new {seen}\n')
+    browser.chmod(0o700)
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    with Server(array, environment=environment) as server:
+        until(seen.exists)
+        url = seen.read_text().strip()
+        assert "token" not in url
+        file = Path(urlsplit(url).path)
+        assert server.url in file.read_text()
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("prepare", [lambda p: None, Path.mkdir], ids=["nothing", "empty folder"])
+def test_where_no_array_is(path, prepare, capsys):
+    prepare(path)
+    assert cli.main(["view", str(path), "--no-browser"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("extarray view: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_port_that_is_none(array, capsys):
+    assert cli.main(["view", str(array), "--no-browser", "--port", "70000"]) == 2
+    assert "70000" in capsys.readouterr().err
