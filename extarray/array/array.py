@@ -315,6 +315,34 @@ class ExtArray(ArrayCore, NumpyMixin):
         return facts.fill_value(self)
 
     @property
+    def fillvalue(self) -> Any:
+        """The same as `fill_value`: h5py's name for it.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> xa.ones((2, 2)).fillvalue
+        np.float64(1.0)
+        """
+        return facts.fill_value(self)
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks that hold elements, as zarr counts them.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> a = xa.zeros((4, 3), chunks=(2, 2))
+        >>> a.nchunks
+        4
+        >>> a.shrink(0, 3, side="start")
+        >>> a.nchunks
+        2
+        """
+        return h5py_compat.count_chunks(self)
+
+    @property
     def attrs(self) -> Attributes:
         """Attributes: a mutable mapping of names to small values, kept with the array.
 

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-__all__ = ["Chunked", "chunk_views", "iter_chunks", "options_of", "read_direct", "write_direct"]
+__all__ = [
+    "Chunked",
+    "chunk_views",
+    "count_chunks",
+    "iter_chunks",
+    "options_of",
+    "read_direct",
+    "write_direct",
+]
 
 
 # Attributes by which HDF5 ties datasets to their scales, and zarr 2 names axes.
@@ -86,6 +94,17 @@ def write_direct(
             values = np.asarray(source)
         values = values[source_sel]
     array._put(... if dest_sel is None else dest_sel, values)
+
+
+def count_chunks(array: Chunked) -> int:
+    """Return the number of chunks that hold elements; see `ExtArray.nchunks`."""
+    with array._writers.steady:
+        shape, chunks, offset = array.shape, array.chunks, array._store.now.state.offset
+    if 0 in shape:
+        return 0
+    return math.prod(
+        (b + n - 1) // c - b // c + 1 for n, c, b in zip(shape, chunks, offset, strict=True)
+    )
 
 
 def chunk_views(

@@ -176,6 +176,8 @@ def test_iteration_over_chunks(factory, case):
         assert list(by_address) == sorted(held, key=array.axial.address)
         by_grid = dict(array.chunk_views(order="grid"))
         assert list(by_grid) == held
+        assert array.nchunks == len(held)
+        assert array.fillvalue == array.fill_value or array.fillvalue != array.fillvalue
         for index, view in (*by_address.items(), *by_grid.items()):
             assert all(type(i) is int for i in index)
             assert_same(np.array(view), np.array(model.chunk(index)))
