@@ -26,7 +26,9 @@ def main(source, *dists):
     package = {
         str(p.relative_to(source))
         for p in (source / "extarray").rglob("*")
-        if p.suffix in {".py", ".pyi", ".pyx", ".pxd", ".h"} or p.name == "py.typed"
+        if p.suffix in {".py", ".pyi", ".pyx", ".pxd", ".h"}
+        or p.name == "py.typed"
+        or p.parent.name == "page"  # what the server of `extarray view` gives to browsers
     }
     python = {n for n in package if not n.endswith((".pyx", ".pxd", ".h"))}
     modules = {n.removesuffix(".pyx") for n in package if n.endswith(".pyx")}

@@ -12,7 +12,7 @@ import numpy as np
 
 from extarray.array.array import Elements, ExtArray
 from extarray.array.growth import as_source, write_values
-from extarray.array.h5py_compat import options_of
+from extarray.array.h5py_compat import dtype_as_read, options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
@@ -579,7 +579,7 @@ def from_array(
             "text give np.array of it"
         )
     source = as_source(x, None, lambda: 0 if fill_value is None else fill_value)
-    dtype = _dtype_of(source)
+    dtype = dtype_as_read(source)
     given = {"chunks": chunks, "fill_value": fill_value, "attrs": attrs, "dims": dims}
     options = {
         **options_of(source, dtype),
@@ -595,12 +595,3 @@ def from_array(
         else:
             write_values(new, source, (0,) * new.ndim, new.shape)
     return new
-
-
-def _dtype_of(source: Any) -> np.dtype[Any]:
-    """Return the dtype of what slicing gives: another one where numbers are scaled."""
-    dtype: np.dtype[Any] = source.dtype
-    if isinstance(source, (np.ndarray, Source)) or 0 in source.shape:
-        return dtype
-    first: Any = source[tuple(slice(0, 1) for _ in source.shape)]
-    return first.dtype if isinstance(first, np.ndarray) else dtype

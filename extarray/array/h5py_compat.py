@@ -18,6 +18,7 @@ from extarray.format.attrs import encode_attrs
 from extarray.format.labels import known_dims
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of
+from extarray.streaming.blocks import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ __all__ = [
     "Chunked",
     "chunk_views",
     "count_chunks",
+    "dtype_as_read",
     "iter_chunks",
     "options_of",
     "read_direct",
@@ -168,6 +170,15 @@ def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     if names is not None and all(names):
         found["dims"] = names
     return found
+
+
+def dtype_as_read(source: Any) -> np.dtype[Any]:
+    """Return the dtype of what slicing gives: another one where numbers are scaled."""
+    dtype: np.dtype[Any] = source.dtype
+    if isinstance(source, (np.ndarray, Source)) or 0 in source.shape:
+        return dtype
+    first: Any = source[tuple(slice(0, 1) for _ in source.shape)]
+    return first.dtype if isinstance(first, np.ndarray) else dtype
 
 
 def _has_form(name: str, value: Any) -> bool:
