@@ -361,7 +361,15 @@ def _has_done(array: ExtArray, work: Transformation) -> bool:
 
 
 def attrs_of_view(base: ExtArray, source: ExtArray | LazyView) -> dict[str, Any]:
-    """Return the attributes, with the labels of what the source shows."""
+    """Return the attributes, with the labels of what the source shows.
+
+    Parameters
+    ----------
+    base : ExtArray
+        Has the attributes.
+    source : ExtArray or LazyView
+        The array, or a view of it.
+    """
     with base._writers.steady:
         taken = (
             [Taken(None, j) for j in range(base.ndim)]

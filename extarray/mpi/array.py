@@ -20,7 +20,7 @@ from extarray.array.array import Alone, ExtArray
 from extarray.array.growth import as_source, length_of
 from extarray.array.resizing import count, is_start
 from extarray.common.arguments import as_axis, as_int
-from extarray.common.errors import ArgumentError, CastingError, FormatError, ShapeError
+from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
 from extarray.mpi.parallel_io import ParallelIO
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from extarray.storage.file_store import FileStore
 
 
-__all__ = ["ParallelArray", "has_news", "resize_in_order"]
+__all__ = ["ParallelArray", "resize_in_order"]
 
 
 class _Allocation(NamedTuple):
@@ -574,25 +574,16 @@ class ParallelArray(ParallelIO):
         self._transfer("append", plan, True)
 
 
-def has_news(array: ParallelArray) -> bool:
-    """Tell whether `refresh` may have something to take up, as far as this rank can see.
-
-    Only rank 0 looks.
-    """
-    store = array._pair
-    if array._replica is not None or store.now.mode != "r":
-        return False
-    try:
-        newest, pendings = store.following.parse(store.following.look())
-    except FormatError:  # in the midst of a commit; `refresh` reads again
-        return True
-    return newest.sequence > store.now.state.sequence or bool(pendings)
-
-
 def resize_in_order(array: ParallelArray, shape: tuple[int, ...], order: Sequence[int]) -> None:
     """Give the axes of an array new ends as one commit; collective.
 
-    Its grid grows along them in the `order` of their numbers, of which there are all.
+    Parameters
+    ----------
+    array : ParallelArray
+    shape : tuple of int
+        New bounds, in elements.
+    order : sequence of int
+        All axes, in the order in which the grid grows along them.
     """
     with array._step_of_change() as step:
         array._check("resize")

@@ -344,7 +344,14 @@ class GlobalArray(Collectives):
 
 
 def enlarge(g: GlobalArray, shape: tuple[int, ...]) -> None:
-    """Grow the axes of a global array at their ends, to a shape, by zeros; collective."""
+    """Grow the axes of a global array at their ends, to a shape, by zeros; collective.
+
+    Parameters
+    ----------
+    g : GlobalArray
+    shape : tuple of int
+        New extents, in elements.
+    """
     with g._start("enlarge") as step:
         old = g._window.layout.zones
         step.arguments = f"enlarge a global array to {shape}"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._history import record_at, replay_log, replay_more
 from extarray._core._state import Trust
-from extarray.common.errors import CorruptError, PartnerError
+from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.format.checksum_table import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
@@ -29,7 +29,16 @@ from extarray.storage.pair import Pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Growth", "News", "OpenPair", "ReplicaStore", "growth_since", "news_since", "pair_of"]
+__all__ = [
+    "Growth",
+    "News",
+    "OpenPair",
+    "ReplicaStore",
+    "growth_since",
+    "has_news",
+    "news_since",
+    "pair_of",
+]
 
 # Axes, sides and grids of segments.
 _Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
@@ -312,3 +321,18 @@ class ReplicaStore(FileStore):
         self.now.close()
         if self._rank_sums is not None:
             self._rank_sums.close()
+
+
+def has_news(array: Any) -> bool:
+    """Tell whether a parallel array may have something to take up, as far as this rank can see.
+
+    Only rank 0 looks.
+    """
+    store = array._pair
+    if array._replica is not None or store.now.mode != "r":
+        return False
+    try:
+        newest, pendings = store.following.parse(store.following.look())
+    except FormatError:  # in the midst of a commit; `refresh` reads again
+        return True
+    return newest.sequence > store.now.state.sequence or bool(pendings)

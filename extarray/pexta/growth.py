@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from extarray import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.array.resizing import count
 from extarray.common.arguments import as_axis, as_ints
-from extarray.mpi.array import has_news, resize_in_order
+from extarray.mpi.array import resize_in_order
+from extarray.mpi.replica import has_news
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Request
 from extarray.pexta.session import current
