@@ -244,7 +244,7 @@ def test_what_is_not_possible(cube, tmp_path):
         xa.rechunk(a, axes=(0, 1, -2))
     with pytest.raises(xa.AxisError, match="axis 3 is out of bounds"):
         xa.rechunk(a, axes=(0, 1, 3))
-    with pytest.raises(xa.ArgumentTypeError, match="sequence of ints"):
+    with pytest.raises(xa.ArgumentTypeError, match="sequence of axes"):
         xa.rechunk(a, axes="012")
     with pytest.raises(xa.ChunksError):
         xa.rechunk(a, chunks=(0, 1, 1))

@@ -262,16 +262,16 @@ def test_the_policy_is_kept_and_can_be_changed(disk):
 def test_no_growth_fails_that_would_not_fail_exactly(factory, monkeypatch, growth):
     array = factory.create((2, 2), "i4", chunks=(1, 1), growth=growth, fill_value=3)
     array[...] = expected = sample("i4", (2, 2))
-    reserve, asked = type(array._store).reserve, []
+    reserve, asked = array._store.reserve, []
 
-    def little(self, old, new, runs=None):
+    def little(old, new, runs=None):
         asked.append((new - old) // 4)
         if new - old > 2 * 4:
             raise xa.StorageError(errno.ENOSPC, "no space")
-        reserve(self, old, new, runs)
+        reserve(old, new, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(array._store), "reserve", little)
+        patch.setattr(array._store, "reserve", little)
         array.extend(0, 1)
         with pytest.raises(xa.StorageError):
             array.append(sample("i4", (3, 2)), side="start")

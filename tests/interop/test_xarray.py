@@ -1218,8 +1218,6 @@ def test_what_a_dataarray_of_an_array_lacks():
         xr.where(xr.DataArray(array) > 3, array, 0)
     with pytest.raises(TypeError, match="NoneType"):
         np.add(xr.DataArray(array), array)
-    with pytest.raises(TypeError, match="Chunk Manager"):
-        xr.DataArray(array).load()
     for way in (array[...], array.to_dask()):
         assert xr.DataArray(way).isel(points).sum() == 2
     assert xr.where(xr.DataArray(array) > 3, array[...], 0).sum() == 0

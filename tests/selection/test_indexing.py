@@ -202,7 +202,7 @@ OTHER_KINDS = {
     "bool of rank 0": np.array(True),
     "field": "x",
     "fields": ["x", "y"],
-    "field in a tuple": (0, "x"),
+    "field in a tuple of its own": ("x",),
     "list of lists": [[0, 1], [0, 1]],
     "mask and integer": (np.array([True, False, True, False]), 1),
     "floats": np.array([0.0]),

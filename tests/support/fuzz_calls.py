@@ -224,6 +224,27 @@ def is_odd(error: Exception) -> bool:
     return isinstance(error, KeyError) and error.args == (Odd.REFUSAL,)
 
 
+def split(model: np.ndarray, key):
+    """The fields that an index names among its other parts, as in h5py, and these parts.
+
+    NumPy takes names alone, and refuses what is left here as it is.
+    """
+
+    def is_names(part):
+        return isinstance(part, str) or (
+            isinstance(part, list) and bool(part) and all(isinstance(name, str) for name in part)
+        )
+
+    if model.dtype.names is None or type(key) is not tuple or len(key) < 2:
+        return model, key
+    names = [part for part in key if is_names(part)]
+    if not names:
+        return model, key
+    if len(names) > 1:
+        names = [[n for part in names for n in ([part] if isinstance(part, str) else part)]]
+    return model[names[0]], tuple(part for part in key if not is_names(part))
+
+
 def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path) -> str:
     """Make one call, and say of what kind it was."""
     dice = Dice(data)
@@ -234,7 +255,8 @@ def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path)
         if kind < 2:
 
             def expected():
-                found = model[key]
+                fields, rest = split(model, key)
+                found = fields[rest]
                 return np.array(found, order="C") if isinstance(found, np.ndarray) else found
 
             done = compared(lambda: array[key], expected)
@@ -242,15 +264,19 @@ def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path)
         new = value(dice)
         before = model.copy()
         with contextlib.suppress(Exception):
-            if not np.size(model[key]):
+            fields, rest = split(model, key)
+            if not np.size(fields[rest]):
                 # What NumPy says of values where nothing is selected depends on the index.
                 with contextlib.suppress(*REFUSALS):
                     array[key] = new
                 return "writing nothing"
         try:
-            done = compared(
-                lambda: array.__setitem__(key, new), lambda: model.__setitem__(key, new)
-            )
+
+            def expected():
+                fields, rest = split(model, key)
+                fields[rest] = new
+
+            done = compared(lambda: array.__setitem__(key, new), expected)
             # (NumPy may have written a part of what it refuses.)
             assert_same(array[...], model[...] if done else before[...])
         finally:
