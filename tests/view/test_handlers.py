@@ -401,8 +401,10 @@ class TestNews(Case):
         info = self.facts("array", name="scene")
         self.write_later(lambda a: a.append(self.data[:1]))
         news = self.facts("news", name="scene", revision=info["revision"])
-        assert news["shape"] == [7, 50, 70]
         assert news["revision"] != info["revision"]
+        if news["shape"] == info["shape"]:  # a commit ahead of the growth: space was taken
+            news = self.facts("news", name="scene", revision=news["revision"])
+        assert news["shape"] == [7, 50, 70]
 
     def test_attributes_are_news(self):
         info = self.facts("array", name="scene")
