@@ -15,6 +15,7 @@ import numpy as np
 
 cimport cython
 cimport numpy as cnp
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsSsize_t, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -57,6 +58,21 @@ cdef extern from "numpy/arrayobject.h":
     int PyArray_Pack(cnp.dtype descr, void *item, object value) except -1
     int NPY_ARRAY_F_CONTIGUOUS
     int NPY_ARRAY_WRITEABLE
+
+cdef extern from *:
+    """
+    #include <numpy/arrayscalars.h>
+
+    /* Doubles are read most: PyArray_Scalar looks anew at each what kind it is. */
+    static PyObject *xa_double_scalar(const char *place)
+    {
+        PyObject *scalar = PyDoubleArrType_Type.tp_alloc(&PyDoubleArrType_Type, 0);
+        if (scalar != NULL)
+            memcpy(&PyArrayScalar_VAL(scalar, Double), place, sizeof(double));
+        return scalar;
+    }
+    """
+    object xa_double_scalar(const char *place)
 
 cdef enum:
     ITEM_ROOM = 64              # bytes of an element that fit on the stack
@@ -117,7 +133,9 @@ cdef class ArrayCore(Transfers):
             except OverflowError:
                 place = NULL        # beyond 2**63: out of bounds, says the general path
             if place != NULL:
-                value = PyArray_Scalar(place, frame.kind, NULL)
+                value = (
+                    xa_double_scalar(place) if is_double(frame.kind)
+                    else PyArray_Scalar(place, frame.kind, NULL))
                 if frame.cuts is None or not (
                         frame.now.is_cut or frame.cuts.look() != frame.now.cuts_known):
                     return value
@@ -127,6 +145,7 @@ cdef class ArrayCore(Transfers):
         cdef Frame frame = self.frame
         cdef char item[ITEM_ROOM]
         cdef char *place
+        cdef double number
         if (frame.now.writes_direct and frame.now.layout.itemsize <= ITEM_ROOM
                 and not isinstance(value, (list, cnp.ndarray, ArrayCore))):
             try:
@@ -134,6 +153,10 @@ cdef class ArrayCore(Transfers):
             except OverflowError:
                 place = NULL
             if place != NULL:
+                if PyFloat_CheckExact(value) and is_double(frame.kind):
+                    number = PyFloat_AS_DOUBLE(value)
+                    memcpy(place, &number, sizeof(number))
+                    return
                 # Converting a value may run any code, also code that closes this array: convert
                 # first, then store.
                 memcpy(item, place, frame.now.layout.itemsize)
@@ -663,6 +686,11 @@ def is_of_a_chunk(cnp.ndarray values not None):
 cdef str shape_text(tuple shape):
     # As NumPy prints shapes in its messages.
     return "(" + ",".join([str(n) for n in shape]) + ("," if len(shape) == 1 else "") + ")"
+
+
+cdef inline bint is_double(cnp.dtype kind) noexcept:
+    """Tell whether elements are the doubles of C, in the byte order of this machine."""
+    return kind.type_num == cnp.NPY_DOUBLE and kind.byteorder in (c"=", c"|")
 
 
 cdef bint is_array(object value) except -1:
