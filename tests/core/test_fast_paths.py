@@ -81,8 +81,8 @@ def test_writes_agree_with_writing_element_by_element(factory, case, data):
 
 scalars = st.sampled_from(
     [
-        "?", "i1", "u2", "i4", "u8", ">i2", ">u8", "f2", "f4", ">f8", "g", "c8", ">c16", "S3", "U2",
-        ">U2", "V5", "M8[s]", ">m8[D]", [("x", "u1"), ("y", ">f4")],
+        "?", "i1", "u2", "i4", "u8", ">i2", ">u8", "f2", "f4", "f8", ">f8", "g", "c8", ">c16", "S3",
+        "U2", ">U2", "V5", "M8[s]", ">m8[D]", [("x", "u1"), ("y", ">f4")],
     ]
 )  # fmt: skip
 
