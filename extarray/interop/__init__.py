@@ -8,7 +8,11 @@ Its modules, from the top down; each uses some of those below it:
 ``xarray``
     xarray: arrays as datasets, and datasets as arrays.
 ``xarray_write``
-    From xarray to files: everything is checked, and then it is written.
+    From xarray to new files: everything is checked, and then it is written.
+``xarray_update``
+    Arrays that are there: appended to, and written to in a region.
+``xarray_options``
+    What is asked: options that are possible together.
 ``xarray_chunks``
     Arrays inside xarray's objects: loaded and stored, and tasks of dask for all else.
 ``xarray_encode``
@@ -17,6 +21,8 @@ Its modules, from the top down; each uses some of those below it:
 ``xarray_store``
     Stored arrays as xarray's variables: one array with its coordinates, or a folder of
     arrays.
+``xarray_tasks``
+    Elements that dask computes, written by its tasks: later, or on a cluster.
 ``xarray_lazy``
     Elements of an array for xarray: read when they are needed, by any kind of index.
 

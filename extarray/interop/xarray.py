@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from extarray.common.extras import require
+from extarray.interop.xarray_options import Options
 from extarray.interop.xarray_store import ArrayStore, FolderStore, arrays_in
 from extarray.interop.xarray_write import write_array, write_dataset
 
@@ -119,10 +120,13 @@ class ExtArrayDataArray:
         *,
         mode: Literal["w-", "w"] | str = "w-",
         append_dim: str | None = None,
+        side: Literal["end", "start"] | str = "end",
+        region: Mapping[str, slice | str] | str | None = None,
         encoding: Mapping[Any, Any] | None = None,
         casting: Casting | None = None,
         timeout: float | None = 0,
-    ) -> None:
+        compute: bool = True,
+    ) -> Any:
         """Write to an array, or append to it along any dimension.
 
         Parameters
@@ -136,30 +140,46 @@ class ExtArrayDataArray:
             Make a new pair of files; replace one.
         append_dim : str, optional
             Append to the pair of files along this dimension, by the encodings that are stored.
+        side : {"end", "start"}
+            Where an append goes: behind the last elements, or before the first ones.
+        region : dict or "auto", optional
+            Write to elements that are there, and to nothing else: a slice of indices by the names
+            of dimensions, or ``"auto"`` for one that the labels of its coordinate tell; "auto"
+            alone: for all dimensions that have labels.  Other dimensions have to be whole.
         encoding : mapping, optional
             Encodings by the names of the array and of its coordinates, as for
             `xarray.Dataset.to_netcdf`, and ``"chunks"``.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
-            What may be lost where what is appended has another dtype than what is stored, by
+            What may be lost where what is written has another dtype than what is stored, by
             NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
         timeout : float or None
             Seconds that an append waits for another writer, of each array; None: for ever.
+        compute : bool
+            False: what dask holds is written later, by the tasks of what is returned.
+
+        Returns
+        -------
+        None or dask.delayed.Delayed
+            With ``compute=False``, what writes when it is computed.
 
         Raises
         ------
         ExistsError
             A FileExistsError: the pair is there, and `mode` is "w-".
         ShapeError, VariableError, ArgumentError, CastingError
-            What is appended does not fit: dimensions, extents, coordinates or values.  Nothing was
-            written.
+            What is given does not fit: options, dimensions, extents, coordinates or values.
+            Nothing was written.
         LockedError, StorageError
 
         Notes
         -----
         The array is read block by block, each within ``config.max_memory``; dask computes it so.
+        Workers of a dask cluster write what they compute, see :doc:`/how-to/dask`.
         Coordinates become the attribute ``"coords"``; a folder suits large ones better, see
         `ExtArrayDataset.to_extarray`.  An append is one commit, with that of the coordinates; what
-        they have of elements that were cut off goes.
+        they have of elements that were cut off goes.  A region is written without a lock, by any
+        number of processes at the same time; its coordinates have to be those that are stored.
+        With ``compute=False`` everything else is done at once: files made, bounds, coordinates.
 
         Examples
         --------
@@ -171,7 +191,22 @@ class ExtArrayDataArray:
         ...     level.sum("x").values, level.t.values
         (array([0., 0., 3., 3.]), array([0, 1, 2, 3]))
         """
-        write_array(self._array, path, mode, append_dim, chunks, encoding, casting, timeout)
+        return write_array(
+            self._array,
+            path,
+            Options(
+                modes=("w-", "w"),
+                mode=mode,
+                append_dim=append_dim,
+                side=side,
+                region=region,
+                chunks=chunks,
+                encoding=encoding,
+                casting=casting,
+                timeout=timeout,
+                compute=compute,
+            ),
+        )
 
 
 @xr.register_dataset_accessor("extarray")
@@ -188,10 +223,13 @@ class ExtArrayDataset:
         *,
         mode: Literal["w-", "w", "a"] | str = "w-",
         append_dim: str | None = None,
+        side: Literal["end", "start"] | str = "end",
+        region: Mapping[str, slice | str] | str | None = None,
         encoding: Mapping[Any, Any] | None = None,
         casting: Casting | None = None,
         timeout: float | None = 0,
-    ) -> None:
+        compute: bool = True,
+    ) -> Any:
         """Write to a folder of arrays, or append to them along any dimension.
 
         Parameters
@@ -207,27 +245,44 @@ class ExtArrayDataset:
         append_dim : str, optional
             Append along this dimension, by the encodings that are stored.  Variables without it
             have to be as they are stored.
+        side : {"end", "start"}
+            Where an append goes: behind the last elements, or before the first ones.
+        region : dict or "auto", optional
+            Write to elements that are there, and to nothing else: a slice of indices by the names
+            of dimensions, or ``"auto"`` for one that the labels of its coordinate tell; "auto"
+            alone: for all dimensions that have labels.  Other dimensions have to be whole.
         encoding : mapping, optional
             Encodings by names of variables, as for `xarray.Dataset.to_netcdf`, and ``"chunks"``.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
-            What may be lost where what is appended has another dtype than what is stored, by
+            What may be lost where what is written has another dtype than what is stored, by
             NumPy's rule of this name.  None: nothing, values within a kind of dtype have to fit.
         timeout : float or None
             Seconds that an append waits for another writer, of each array; None: for ever.
+        compute : bool
+            False: what dask holds is written later, by the tasks of what is returned.
+
+        Returns
+        -------
+        None or dask.delayed.Delayed
+            With ``compute=False``, what writes when it is computed.
 
         Raises
         ------
         ExistsError
             A FileExistsError: the folder has arrays, and `mode` is "w-".
         ShapeError, VariableError, ArgumentError, CastingError
-            What is appended does not fit: dimensions, extents, coordinates or values.  Nothing was
-            written.
+            What is given does not fit: options, dimensions, extents, coordinates or values.
+            Nothing was written.
         LockedError, StorageError
 
         Notes
         -----
         An append is one commit of all arrays that grow.  Where one of them grew or shrank alone,
-        readers see the elements that all have, and the next append goes on from there.
+        readers see the elements that all have, and the next append goes on from there.  Workers
+        of a dask cluster write what they compute, see :doc:`/how-to/dask`.  A region is written
+        without a lock, by any number of processes at the same time, its coordinates as well.  With
+        ``compute=False`` everything else is done at once: files made, bounds, what dask does not
+        hold.
 
         Examples
         --------
@@ -239,4 +294,19 @@ class ExtArrayDataset:
         ...     weather.sizes["t"], weather.rain.values
         (4, array([0, 1, 0, 1]))
         """
-        write_dataset(self._dataset, folder, mode, append_dim, chunks, encoding, casting, timeout)
+        return write_dataset(
+            self._dataset,
+            folder,
+            Options(
+                modes=("w-", "w", "a"),
+                mode=mode,
+                append_dim=append_dim,
+                side=side,
+                region=region,
+                chunks=chunks,
+                encoding=encoding,
+                casting=casting,
+                timeout=timeout,
+                compute=compute,
+            ),
+        )

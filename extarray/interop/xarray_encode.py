@@ -14,14 +14,11 @@ import extarray as xa
 from extarray.common.errors import CastingError, VariableError
 from extarray.common.extras import require
 
-__all__ = ["CASTINGS", "as_dtype", "boxes", "encode_like", "encode_variables", "with_encoding"]
+__all__ = ["as_dtype", "boxes", "encode_like", "encode_variables", "with_encoding"]
 
 conventions: Any = require("xarray.conventions", "xarray", "the xarray backend")
 common: Any = require("xarray.backends.common", "xarray")
 strings: Any = require("xarray.coding.strings", "xarray")
-
-#: NumPy's rules for casts.
-CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 #: Encodings that make xarray turn dates and truth values into numbers.
 _PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset"}
@@ -114,38 +111,61 @@ def encode_like(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dict
     return encode_variables(alike)
 
 
-def as_dtype(name: Any, new: Any, dtype: np.dtype[Any], casting: str | None) -> Any:
-    """Return a variable for an array of a dtype; the rule None allows what keeps every value."""
+def as_dtype(
+    name: Any, new: Any, dtype: np.dtype[Any], casting: str | None, late: bool = False
+) -> Any:
+    """Return a variable for an array of a dtype; the rule None allows what keeps every value.
+
+    Whether it does is looked at here; if `late`, each of the variable's tasks looks at its own.
+    """
     if np.can_cast(new.dtype, dtype, casting or "safe"):  # type: ignore[arg-type]
+        if late:
+            return new.copy(data=_by_tasks(_cast, new.data, dtype))
         return _Cast(new, dtype) if casting == "unsafe" else new
     if casting is not None or not np.can_cast(new.dtype, dtype, "same_kind"):
         raise CastingError(
-            f"cannot append {name!r}: {new.dtype} to an array of {dtype}"
+            f"cannot write {name!r}: {new.dtype} to an array of {dtype}"
             f"{'' if casting is None else f' by the rule {casting!r}'}; "
             + _way_out(new.dtype, dtype)
         )
-    if not all(_keeps(new[place].to_numpy(), dtype) for place in boxes(new)):
-        raise CastingError(
-            f"cannot append {name!r}: its values of {new.dtype} do not fit into {dtype} without "
-            "loss; " + _way_out(new.dtype, dtype)
-        )
+    if late:
+        return new.copy(data=_by_tasks(_cast_exactly, new.data, dtype, name))
+    for place in boxes(new):
+        _cast_exactly(new[place].to_numpy(), dtype, name)
     return new
+
+
+def _by_tasks(cast: Any, data: Any, dtype: np.dtype[Any], *args: Any) -> Any:
+    meta = np.empty((0,) * data.ndim, dtype)
+    return data.map_blocks(cast, dtype, *args, dtype=dtype, meta=meta)
+
+
+def _cast(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(dtype)
+
+
+def _cast_exactly(
+    values: np.ndarray[Any, Any], dtype: np.dtype[Any], name: Any
+) -> np.ndarray[Any, Any]:
+    """Return values in a dtype that holds each of them."""
+    cast = _cast(values, dtype)
+    back = _cast(cast, values.dtype)
+    missing = values.dtype.kind in "mMfc"
+    if not (
+        np.array_equal(cast, values, equal_nan=missing)
+        and np.array_equal(back, values, equal_nan=missing)
+    ):
+        raise CastingError(
+            f"cannot write {name!r}: its values of {values.dtype} do not fit into {dtype} without "
+            "loss; " + _way_out(values.dtype, dtype)
+        )
+    return cast
 
 
 def _way_out(have: np.dtype[Any], dtype: np.dtype[Any]) -> str:
     rule = "same_kind" if np.can_cast(have, dtype, "same_kind") else "unsafe"
     return f"give casting={rule!r} to lose what the dtype cannot hold, or rechunk(dtype=...) it"
-
-
-def _keeps(values: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
-    """Tell whether values are the same after a cast, and after the way back."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast = values.astype(dtype)
-        back = cast.astype(values.dtype)
-    missing = values.dtype.kind in "mMfc"
-    return np.array_equal(cast, values, equal_nan=missing) and np.array_equal(
-        back, values, equal_nan=missing
-    )
 
 
 def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
@@ -171,5 +191,4 @@ class _Cast:
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
         """Return the elements of a box."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._variable[key].to_numpy().astype(self.dtype)  # type: ignore[no-any-return]
+        return _cast(self._variable[key].to_numpy(), self.dtype)

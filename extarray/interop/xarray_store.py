@@ -292,10 +292,14 @@ class ArrayStore(_Store):
         """Names of the variables that are coordinates."""
         return set(self.entries[0].coords)
 
+    def starts(self, entry: Entry) -> dict[str, int]:
+        """Return the index of the array at which each dimension begins."""
+        return dict.fromkeys(entry.dims, 0)
+
     def get_variables(self) -> dict[str, Any]:
         """Return the array and its coordinates, not decoded."""
         (entry,) = self.entries
-        starts = dict.fromkeys(entry.dims, 0)
+        starts = self.starts(entry)
         variables = {entry.name: entry.variable(starts, entry.sizes)}
         for name, variable in entry.coordinates(starts, entry.sizes):
             if name in variables:

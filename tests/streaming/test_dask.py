@@ -327,7 +327,7 @@ def test_a_worker_that_is_killed_has_its_blocks_written_by_others(cluster, path,
 @pytest.mark.process
 @pytest.mark.filterwarnings("default")  # theirs
 def test_xarray_of_blocks_on_workers(cluster, path):
-    """What workers compute is written here, block by block; or by them, into an array of ours."""
+    """Workers write what they compute."""
     xr = pytest.importorskip("xarray")
     pytest.importorskip("extarray.interop.xarray")
     x = np.arange(600.0).reshape(30, 20)

@@ -1,0 +1,111 @@
+"""Options of the accessors, of which not all are possible together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.arguments import check_choice, check_flag
+from extarray.common.errors import ArgumentError, ArgumentTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CASTINGS", "Options"]
+
+#: NumPy's rules for casts.
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `to_extarray`; those that are not possible together are refused.
+
+    Attributes
+    ----------
+    modes : tuple of str
+        The possible ones, the default first.
+    others
+        As for `ExtArrayDataset.to_extarray`.
+    """
+
+    modes: tuple[str, ...]
+    mode: str
+    append_dim: str | None
+    side: str
+    region: Any
+    chunks: Any
+    encoding: Mapping[Any, Any] | None
+    casting: str | None
+    timeout: float | None
+    compute: bool
+
+    def __post_init__(self) -> None:
+        check_choice(self.mode, "mode", self.modes)
+        check_choice(self.side, "side", ("end", "start"))
+        check_flag(self.compute, "compute")
+        if self.casting is not None:
+            check_choice(self.casting, "casting", CASTINGS)
+        if self.region is not None:
+            self._check_region()
+        if self.append_dim is None:
+            if self.casting is not None and self.region is None:
+                raise ArgumentError(
+                    "casting is a rule for what is there already, and needs append_dim or region; "
+                    "a new array gets the dtype of the variable, or that of "
+                    "encoding={name: {'dtype': ...}}"
+                )
+            if self.timeout != 0:
+                raise ArgumentError(
+                    "timeout is how long an append waits for other writers, and needs append_dim"
+                )
+            if self.side != "end":
+                raise ArgumentError("side says where an append goes, and needs append_dim")
+        else:
+            self._refuse_beside("append_dim")
+
+    @property
+    def updates(self) -> bool:
+        """True if the arrays are there already."""
+        return self.append_dim is not None or self.region is not None
+
+    def _check_region(self) -> None:
+        if self.append_dim is not None:
+            raise ArgumentError(
+                "append_dim adds elements and region= writes to those that are there: give one of "
+                "them, the append first"
+            )
+        self._refuse_beside("region")
+        if isinstance(self.region, str):
+            if self.region != "auto":
+                raise ArgumentError(
+                    f"region {self.region!r} is not possible; use 'auto', or a dict of slices such "
+                    "as {'time': slice(0, 10)}"
+                )
+            return
+        if not isinstance(self.region, dict):
+            raise ArgumentTypeError(
+                f"region must be a dict or 'auto', not {type(self.region).__name__}"
+            )
+        if not self.region:
+            raise ArgumentError("region names no dimension; give at least one, or 'auto'")
+        for dim, place in self.region.items():
+            if isinstance(place, str) and place == "auto":
+                continue
+            if not isinstance(place, slice):
+                raise ArgumentTypeError(
+                    f"region along {dim!r} must be a slice or 'auto', not {place!r}"
+                )
+            if place.step not in (None, 1):
+                raise ArgumentError(
+                    f"region along {dim!r} has the step {place.step}; only 1 is possible"
+                )
+
+    def _refuse_beside(self, name: str) -> None:
+        given = [key for key in ("chunks", "encoding") if getattr(self, key) is not None]
+        if self.mode != self.modes[0]:
+            given.append("mode")
+        if given:
+            raise ArgumentError(
+                f"{' and '.join(given)} cannot be given together with {name}: the arrays are there"
+            )

@@ -1,0 +1,98 @@
+"""Elements that dask computes, written by its tasks: later, or by the workers of a cluster.
+
+The tasks write elements inside the bounds of arrays that are there, each in the process where it
+runs, and wait for nobody.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import extarray as xa
+from extarray.common.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Part", "is_late", "runs_elsewhere", "write_later", "write_now"]
+
+
+class Part(NamedTuple):
+    """A variable of tasks, and where its elements go."""
+
+    array: xa.ExtArray
+    place: tuple[slice, ...]
+    variable: Any
+
+
+class _Target:
+    """Elements of an array, which tasks write in any process, at any time.
+
+    Parameters
+    ----------
+    array : ExtArray
+        In files, open for writing; where it is unpickled, it writes elements.
+    """
+
+    def __init__(self, array: xa.ExtArray) -> None:
+        self._array = array
+        self._origin = array.origin
+        self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
+
+    def __setitem__(self, key: tuple[slice, ...], values: Any) -> None:
+        # Unpickled in another process, the array may have moved at its start.
+        moved = [now - then for now, then in zip(self._array.origin, self._origin, strict=True)]
+        self._array[
+            tuple(slice(s.start + n, s.stop + n) for s, n in zip(key, moved, strict=True))
+        ] = values
+
+
+def is_late(variable: Any) -> bool:
+    """Tell whether the elements of a variable are tasks of dask."""
+    dask = sys.modules.get("dask")
+    return dask is not None and dask.is_dask_collection(variable)
+
+
+def runs_elsewhere(variables: Iterable[Any]) -> bool:
+    """Tell whether tasks of variables would run in other processes: dask's setting at present."""
+    if not any(map(is_late, variables)):
+        return False
+    here = require("dask.threaded", "dask").get, require("dask.local", "dask").get_sync
+    return require("dask.base", "dask").get_scheduler() not in (None, *here)
+
+
+def write_later(parts: Sequence[Part]) -> Any:
+    """Return a delayed object that writes all parts when it is computed.
+
+    The arrays may be closed, and are opened for writing elements.
+    """
+    delayed = require("dask", "dask").delayed
+    opened = []
+    for part in parts:
+        assert part.array.path is not None
+        array = xa.open(part.array.path, "r+", share="elements")
+        opened.append(part._replace(array=array))
+    return delayed(_nothing, pure=False)(_stored(opened, compute=False) if opened else None)
+
+
+def write_now(parts: Sequence[Part]) -> None:
+    """Let the tasks of all parts run, as one graph: what they have in common is computed once."""
+    if parts:
+        _stored(parts, compute=True)
+        for part in parts:
+            part.array.flush()
+
+
+def _stored(parts: Sequence[Part], compute: bool) -> Any:
+    return require("dask.array", "dask").store(
+        [part.variable.data for part in parts],
+        [_Target(part.array) for part in parts],
+        regions=[part.place for part in parts],
+        lock=False,
+        compute=compute,
+    )
+
+
+def _nothing(stored: Any) -> None:
+    """Return nothing: all is written."""

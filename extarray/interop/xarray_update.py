@@ -1,0 +1,473 @@
+"""Arrays that are there: appended to by data of xarray, and written to in a region.
+
+Everything is checked first, and then it is written.
+"""
+
+from __future__ import annotations
+
+import errno
+import operator
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import extarray as xa
+from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
+from extarray.common.extras import require
+from extarray.interop.xarray_encode import as_dtype, boxes, encode_like
+from extarray.interop.xarray_store import (
+    DATASET,
+    ArrayStore,
+    FolderStore,
+    arrays_in,
+    fixed_attrs,
+)
+from extarray.interop.xarray_tasks import Part, is_late, runs_elsewhere, write_later, write_now
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from extarray.interop.xarray_options import Options
+
+__all__ = ["coords_form", "metadata_of", "update_array", "update_dataset"]
+
+xr: Any = require("xarray", "xarray", "the xarray backend")
+conventions: Any = require("xarray.conventions", "xarray")
+
+#: Elements of a coordinate that attributes hold: each commit of them writes all.
+MOST_COORDS = 1 << 16
+
+
+def update_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
+    """Append a variable to an array, or write it to a region; the others are its coordinates."""
+    stem = path.with_name(path.name.removesuffix(".xmd").removesuffix(".xta"))
+    if not (path.exists() or metadata_of(stem).exists()):
+        raise _nothing_there("array", path, options)
+    if options.region is None:
+        return _append_array(name, variables, path, options)
+    with ArrayStore(path) as store:
+        (entry,) = store.entries
+        # The array is the one of the file, whatever name it was given.
+        variables[entry.name] = variables.pop(name)
+        delayed = _write_region(variables, store, f"'{path}'", options)
+    os.utime(metadata_of(Path(entry.path)))
+    return delayed
+
+
+def update_dataset(variables: dict[Any, Any], folder: Path, options: Options) -> Any:
+    """Append variables to the arrays of a folder, or write them to a region."""
+    if not (arrays_in(folder) or (folder / DATASET).exists()):
+        raise _nothing_there("dataset", folder, options)
+    if options.region is None:
+        delayed = _append_dataset(variables, folder, options)
+    else:
+        with FolderStore(folder) as store:
+            _check_known(store, "write")
+            delayed = _write_region(variables, store, f"'{folder}'", options)
+    # xarray tells dask's tasks apart by the time of what is opened.
+    os.utime(folder)
+    return delayed
+
+
+def _nothing_there(what: str, path: Path, options: Options) -> MissingError:
+    aim = "write a region of" if options.region is not None else "append to"
+    along = "" if options.append_dim is None else f" along {options.append_dim!r}"
+    option = "append_dim" if options.region is None else "region"
+    return MissingError(
+        errno.ENOENT,
+        f"there is no {what} to {aim}{along}; write the first part of it without {option}",
+        os.fspath(path),
+    )
+
+
+def metadata_of(path: Path) -> Path:
+    """Return the file of a pair without which it is none."""
+    return path.with_name(f"{path.name}.xmd")
+
+
+def coords_form(name: Any, variable: Any, origin: list[int]) -> dict[str, Any]:
+    """Return a coordinate in the form that the attribute ``"coords"`` has."""
+    if variable.size > MOST_COORDS:
+        raise ArgumentError(
+            f"coordinate {name!r} has {variable.size} elements, too many for attributes; write a "
+            "folder: array.to_dataset().extarray.to_extarray(folder)"
+        )
+    form = {"dims": list(variable.dims), "origin": origin, "data": variable.to_numpy()}
+    return {**form, "attrs": fixed_attrs(variable.attrs)} if variable.attrs else form
+
+
+# -- what fits -----------------------------------------------------------------------------------
+
+
+def _aligned(
+    name: Any, new: Any, stored: Any, sizes: Mapping[str, int], free: Collection[str]
+) -> Any:
+    """Return an encoded variable with the dimensions in the order of the stored one.
+
+    Its extents are given; only along the dimensions `free` may it differ from what is stored.
+    """
+    if set(new.dims) != set(stored.dims):
+        raise ShapeError(
+            f"cannot write {name!r}: it has the dimensions {new.dims}, the array {stored.dims}"
+        )
+    new = new.transpose(*stored.dims)
+    for d in stored.dims:
+        if d in sizes and new.sizes[d] != sizes[d]:
+            where = "the array has" if sizes[d] == stored.sizes[d] else "the region has"
+            raise ShapeError(
+                f"cannot write {name!r}: {new.sizes[d]} elements along {d!r}, {where} {sizes[d]}"
+            )
+    if not set(free) & set(stored.dims) and not new.equals(stored):
+        why = f"has no dimension {' or '.join(map(repr, free))}" if free else "is an attribute"
+        raise ArgumentError(f"{name!r} differs from what is stored; it {why}")
+    return new
+
+
+def _check_names(new: set[Any], stored: Mapping[Any, Any], dim: str, where: str) -> None:
+    """Refuse variables that are new, and the lack of one that grows."""
+    if not any(dim in variable.dims for variable in stored.values()):
+        raise ArgumentError(f"cannot append along {dim!r}: {where} has no such dimension")
+    for name in sorted(map(str, new - set(stored))):
+        raise VariableError(f"cannot append {name!r}: it is not in {where}")
+    for name, variable in stored.items():
+        if dim in variable.dims and name not in new:
+            raise VariableError(f"cannot append along {dim!r}: {name!r} is in {where}, not given")
+
+
+def _check_known(store: FolderStore, what: str) -> None:
+    """Refuse a folder whose arrays do not tell what belongs together."""
+    if store.unknown:
+        raise ArgumentError(
+            f"cannot {what} to '{store.folder}': where its arrays begin along "
+            f"{', '.join(map(repr, sorted(store.unknown)))} is not known; write the dataset "
+            "anew, into another folder"
+        )
+
+
+def _check_extents(entry: Any, store: FolderStore, dim: str) -> None:
+    """Refuse to append to an array that has grown alone along another dimension."""
+    for d, start in store.starts(entry).items():
+        n, own = store.sizes[d], entry.sizes[d]
+        if start + n > own if d == dim else n != own:
+            raise ShapeError(
+                f"cannot append {entry.name!r} along {dim!r}: its elements along {d!r} are not "
+                f"those of the other arrays: it has {own}, and all have {n}"
+            )
+
+
+def _encoded(
+    variables: Mapping[Any, Any],
+    stored: Mapping[Any, Any],
+    sizes: Mapping[str, int],
+    free: Collection[str],
+) -> dict[Any, Any]:
+    """Return variables as those that are there are stored, where they fit to them."""
+    return {
+        name: _aligned(name, variable, stored[name], sizes, free)
+        for name, variable in encode_like(variables, stored).items()
+    }
+
+
+# -- appends -------------------------------------------------------------------------------------
+
+
+class _Growth(NamedTuple):
+    """Elements to be appended to an array, where those of an append that did not end may be.
+
+    Attributes
+    ----------
+    array : ExtArray
+    axis : int
+    edge : int
+        The first index behind the elements that count, or that of the first of these.
+    source
+        The variable.
+    """
+
+    array: xa.ExtArray
+    axis: int
+    edge: int
+    source: Any
+    side: Any
+
+    @property
+    def by(self) -> int:
+        """Number of elements that the axis gains."""
+        return int(self.source.shape[self.axis]) - self._there
+
+    @property
+    def _there(self) -> int:
+        """Number of elements that are there, and do not count."""
+        room = self.edge if self.side == "start" else self.array.shape[self.axis] - self.edge
+        return int(min(room, self.source.shape[self.axis]))
+
+    def append(self) -> None:
+        """Write the elements."""
+        a, axis, there, by = self.array, self.axis, self._there, self.by
+        first = self.edge - there if self.side == "start" else self.edge
+        begin = by if self.side == "start" else 0  # of those that are there, in the source
+        before = (slice(None),) * axis
+        for place in a.iter_chunks((*before, slice(first, first + there))):
+            own = slice(place[axis].start - first + begin, place[axis].stop - first + begin)
+            a[place] = self.source[(*place[:axis], own, *place[axis + 1 :])]
+        if by:
+            rest = slice(None, by) if self.side == "start" else slice(there, None)
+            a.append(self.source[(*before, rest)] if there else self.source, axis, self.side)
+
+    def extend(self) -> Part:
+        """Make room for the elements, which tasks will write."""
+        first = self.edge - self._there if self.side == "start" else self.edge
+        n = self.source.shape[self.axis]
+        self.array.extend(self.axis, self.by, self.side)
+        place = [slice(0, extent) for extent in self.array.shape]
+        place[self.axis] = slice(first, first + n)
+        return Part(self.array, tuple(place), self.source)
+
+
+def _append(growths: list[_Growth], attrs: Mapping[str, Any], late: bool) -> list[Part]:
+    """Let arrays grow by one commit; returns what tasks are to write.  The first has attributes."""
+    parts = []
+    with xa.commit([growth.array for growth in growths]):
+        if attrs:
+            growths[0].array.attrs.update(attrs)
+        for growth in growths:
+            if late and is_late(growth.source):
+                parts.append(growth.extend())
+            else:
+                growth.append()
+    return parts
+
+
+def _fill(
+    parts: list[Part], growths: list[_Growth], gains: list[int], attrs: Mapping[str, Any]
+) -> None:
+    """Let the workers of dask fill what has grown; on an error the arrays are as before."""
+    try:
+        write_now(parts)
+    except BaseException:
+        with xa.commit([growth.array for growth in growths]):
+            growths[0].array.attrs.update(attrs)
+            for growth, by in zip(growths, gains, strict=True):
+                growth.array.shrink(growth.axis, by, growth.side)
+        raise
+
+
+def _grow(
+    growths: list[_Growth],
+    options: Options,
+    after: Mapping[str, Any],
+    before: Mapping[str, Any],
+) -> list[Part]:
+    """Append to arrays, and return what is to be written later; attributes of the first change."""
+    late = not options.compute or runs_elsewhere(growth.source for growth in growths)
+    gains = [growth.by for growth in growths]
+    parts = _append(growths, after, late)
+    if options.compute:
+        _fill(parts, growths, gains, before)
+    return parts
+
+
+def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
+    dim = options.append_dim
+    assert dim is not None
+    with xa.open(path, "r+", timeout=options.timeout) as a, ArrayStore(path) as store:
+        (entry,) = store.entries
+        stored = store.get_variables()
+        # The array is the one of the file, whatever name it was given.
+        variables[entry.name] = variables.pop(name)
+        _check_names(set(variables), stored, dim, f"'{path}'")
+        if dim not in entry.dims:
+            raise ArgumentError(f"cannot append along {dim!r}: '{path}' has the axes {entry.dims}")
+        others = {d: n for d, n in entry.sizes.items() if d != dim}
+        encoded = _encoded(variables, stored, others, [dim])
+        main = encoded.pop(entry.name)
+        late = is_late(main) and (not options.compute or runs_elsewhere([main]))
+        main = as_dtype(entry.name, main, a.dtype, options.casting, late)
+        grown = {}
+        origin = dict(zip(entry.dims, entry.origin, strict=True))
+        at_start = options.side == "start"
+        if at_start:
+            origin[dim] += main.shape[entry.dims.index(dim)]
+        for n, new in encoded.items():
+            if dim in new.dims:
+                pair = [new, stored[n]] if at_start else [stored[n], new]
+                both = xr.Variable.concat(pair, dim).transpose(*stored[n].dims)
+                grown[n] = coords_form(n, both, [origin.get(d, 0) for d in both.dims])
+        axis = entry.dims.index(dim)
+        growth = _Growth(a, axis, 0 if at_start else a.shape[axis], main, options.side)
+        after = {"coords": {**entry.coords, **grown}} if grown else {}
+        before = {"coords": entry.coords} if grown else {}
+        parts = _grow([growth], options, after, before)
+    return None if options.compute else write_later(parts)
+
+
+def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -> Any:
+    dim = options.append_dim
+    assert dim is not None
+    with ExitStack() as stack:
+        # The locks of all, before anything is looked at.
+        arrays = {
+            os.fspath(path): stack.enter_context(xa.open(path, "r+", timeout=options.timeout))
+            for path in arrays_in(folder)
+        }
+        store = stack.enter_context(FolderStore(folder))
+        _check_known(store, "append")
+        stored = store.get_variables()
+        _check_names(set(variables), stored, dim, f"'{folder}'")
+        others = {d: n for d, n in store.sizes.items() if d != dim}
+        encoded = _encoded(variables, stored, others, [dim])
+        for name in store.coords:
+            if name in stored and dim in stored[name].dims:
+                raise ArgumentError(
+                    f"cannot append {name!r}: it is an attribute; keep it as an array of the folder"
+                )
+        growths = []
+        growing = [entry for entry in store.entries if dim in entry.dims]
+        elsewhere = runs_elsewhere(encoded[entry.name] for entry in growing)
+        for entry in growing:
+            new = encoded[entry.name]
+            late = is_late(new) and (not options.compute or elsewhere)
+            new = as_dtype(entry.name, new, entry.dtype, options.casting, late)
+            _check_extents(entry, store, dim)
+            edge = store.starts(entry)[dim]
+            if options.side == "end":
+                edge += store.sizes[dim]
+            axis = entry.dims.index(dim)
+            growths.append(_Growth(arrays[entry.path], axis, edge, new, options.side))
+        parts = _grow(growths, options, {}, {})
+    return None if options.compute else write_later(parts)
+
+
+# -- regions -------------------------------------------------------------------------------------
+
+
+def _write_region(
+    variables: dict[Any, Any], store: ArrayStore | FolderStore, where: str, options: Options
+) -> Any:
+    """Write variables to a region of those that are there; what is late and is not written."""
+    stored = store.get_variables()
+    for name in sorted(map(str, set(variables) - set(stored))):
+        raise VariableError(f"cannot write {name!r} to a region: it is not in {where}")
+    region, known = _region(options.region, variables, stored, where)
+    variables = {name: v for name, v in variables.items() if name not in known}
+    sizes = {d: place.stop - place.start for d, place in region.items()}
+    part_of = {
+        name: stored[name].isel({d: region[d] for d in stored[name].dims if d in region})
+        for name in variables
+    }
+    places = {entry.name: entry for entry in store.entries}
+    free = list(region)
+    encoded = {}
+    for name, new in encode_like(variables, {name: stored[name] for name in variables}).items():
+        n = {d: sizes.get(d, extent) for d, extent in stored[name].sizes.items()}
+        new = _aligned(name, new, part_of[name], n, free if name in places else [])
+        if name in places and set(free) & set(new.dims):
+            encoded[name] = new
+    elsewhere = runs_elsewhere(encoded.values())
+    with ExitStack() as stack:
+        now: list[Part] = []
+        later: list[Part] = []
+        for name, new in encoded.items():
+            entry = places[name]
+            late = is_late(new) and (not options.compute or elsewhere)
+            new = as_dtype(name, new, entry.dtype, options.casting, late)
+            starts = store.starts(entry)
+            place = tuple(
+                slice(starts[d] + low, starts[d] + low + n)
+                for d, n, low in zip(
+                    entry.dims,
+                    new.shape,
+                    (region[d].start if d in region else 0 for d in entry.dims),
+                    strict=True,
+                )
+            )
+            a = stack.enter_context(xa.open(entry.path, "r+", share="elements"))
+            (later if late else now).append(Part(a, place, new))
+        for part in now:
+            _write(part)
+        if options.compute:
+            write_now(later)
+    return None if options.compute else write_later(later)
+
+
+def _write(part: Part) -> None:
+    """Write elements block by block."""
+    a, place, new = part
+    firsts = [s.start for s in place]
+    for box in boxes(new):
+        own = (slice(s.start + n, s.stop + n) for s, n in zip(box, firsts, strict=True))
+        a[tuple(own)] = new[box]
+
+
+def _region(
+    asked: Any, variables: Mapping[Any, Any], stored: Mapping[Any, Any], where: str
+) -> tuple[dict[str, slice], set[Any]]:
+    """Return the indices of a region by dimensions, and the coordinates by which it was found."""
+    extents = {d: n for variable in stored.values() for d, n in variable.sizes.items()}
+    own = {d: n for variable in variables.values() for d, n in variable.sizes.items()}
+    if asked == "auto":
+        asked = {d: "auto" for d in own if d in variables and d in stored}
+        if not asked:
+            raise ArgumentError(
+                "region='auto' finds the region by coordinates of dimensions, and there are none "
+                "both in what is given and in what is stored; give a dict of slices"
+            )
+    region, known = {}, set()
+    for d, place in asked.items():
+        if d not in own:
+            raise ArgumentError(
+                f"region names {d!r}, which is no dimension of what is given: {tuple(own)}"
+            )
+        if d not in extents:
+            raise ArgumentError(f"region names {d!r}, which is no dimension of {where}")
+        if place == "auto":
+            region[d] = _found(d, variables, stored, where)
+            known.add(d)
+        else:
+            start, stop, _ = _indices(place, d).indices(extents[d])
+            region[d] = slice(start, max(start, stop))
+        if (n := region[d].stop - region[d].start) != own[d]:
+            raise ShapeError(
+                f"the region has {n} elements along {d!r} of {extents[d]} that are there, and what "
+                f"is given has {own[d]}"
+            )
+    return region, known
+
+
+def _indices(place: slice, dim: str) -> slice:
+    try:
+        ends = [None if i is None else operator.index(i) for i in (place.start, place.stop)]
+    except TypeError:
+        raise ArgumentError(
+            f"region along {dim!r} has to be a slice of indices, not of labels: {place!r}; 'auto' "
+            "finds labels"
+        ) from None
+    return slice(*ends)
+
+
+def _found(dim: str, variables: Mapping[Any, Any], stored: Mapping[Any, Any], where: str) -> slice:
+    """Return where the labels of a dimension stand among those that are stored."""
+    if dim not in variables or dim not in stored:
+        missing = "what is given" if dim not in variables else where
+        raise ArgumentError(
+            f"region along {dim!r} is 'auto', and {missing} has no coordinate of this name; give a "
+            "slice"
+        )
+    decoded, _, _ = conventions.decode_cf_variables({dim: stored[dim]}, {})
+    labels = decoded[dim].to_index()
+    new = variables[dim].to_index()
+    if not labels.is_unique:
+        raise ArgumentError(f"labels along {dim!r} occur more than once in {where}; give a slice")
+    at = labels.get_indexer(new)
+    if (at < 0).any():
+        raise ArgumentError(
+            f"no label {new[at < 0][0]!r} is along {dim!r} in {where}; append_dim appends"
+        )
+    start = int(at[0]) if at.size else 0
+    if at.tolist() != list(range(start, start + at.size)):
+        raise ArgumentError(
+            f"labels along {dim!r} are not one after the other in {where}; write them by several "
+            "calls"
+        )
+    return slice(start, start + at.size)
