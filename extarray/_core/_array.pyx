@@ -330,6 +330,7 @@ cdef class ArrayCore(Transfers):
     cdef int _write(self, object key, object value) except -1:
         cdef selection_t s
         cdef Frame frame = self._writable()
+        cdef object given = value
         if not parse(key, frame.now.bounds, frame.now.layout.ndim, &s):
             self.host.write_index(self, key, value, frame)
             return 0
@@ -352,6 +353,8 @@ cdef class ArrayCore(Transfers):
             if is_late(value):
                 value = self.host.elements(value)
         self._writable()        # and so may converting
+        if value.ndim > s.result_ndim:
+            check_depth(given, value.shape, s.result_ndim)
         while value.ndim > s.result_ndim and value.shape[0] == 1:
             value = value[0, ...]       # NumPy, too, lets leading axes of length 1 go
         if not fits(value.shape, &s):
@@ -376,6 +379,8 @@ cdef class ArrayCore(Transfers):
         if isinstance(value, cnp.ndarray):
             if not cnp.PyArray_CheckExact(value) and isinstance(value, np.ma.MaskedArray):
                 value = self.host.unmasked(self, value, dtype)
+            if not cnp.PyArray_CheckExact(value):
+                value = np.asarray(value)   # a matrix would never lose its first axis
             if self._overlaps(value):
                 return value.copy()
         return value
@@ -703,12 +708,31 @@ cdef bint is_late(object value) except -1:
     return not isinstance(value, cnp.ndarray) and hasattr(type(value), "_peek")
 
 
+def check_depth(value not None, tuple shape not None, int ndim):
+    """Raise where lists, which as an array have a shape, are nested deeper than what they are assigned to.
+
+    NumPy lets leading axes of length 1 go, but those of arrays alone.
+    """
+    if is_array(value) or is_in_memory(value):
+        return
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array_struct__"):
+        return
+    raise ShapeError(
+        "setting an array element with a sequence. The requested array would exceed the maximum "
+        f"number of dimension of {ndim}: the lists have shape {shape_text(shape)}")
+
+
+cdef bint is_in_memory(object value) except -1:
+    """Tell whether a value that is no array shows its elements as one."""
+    return hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, array))
+
+
 cdef object to_array(object value, object dtype):
     """An array of a value that is none, cast as NumPy's assignment casts."""
     if isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
         item = np.zeros((), dtype)
         item[()] = value
         return item
-    if hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray, array)):
+    if is_in_memory(value):
         return np.asarray(value)
     return np.array(value, dtype)

@@ -189,9 +189,9 @@ def _where_true(condition: Any, x: Any, out: Any, name: str) -> Any:
         box = (slice(piece.start, min(piece.stop, n)),)
         if box[0].stop <= box[0].start:
             break
-        mask = np.asarray(part_of(condition, box), bool)
-        if mask.any():
-            values = part_of(x, box)[mask]
+        places = np.flatnonzero(part_of(condition, box))
+        if places.size:
+            values = part_of(x, box)[places]
             store(target, (slice(at, at + len(values)),), values)
             at += len(values)
     return target

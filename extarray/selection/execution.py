@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from extarray._core._array import check_depth
 from extarray.common.config import config
 from extarray.common.errors import ArgumentTypeError, ShapeError
 from extarray.common.formatting import shape_text
@@ -121,6 +122,8 @@ def write_query(array: Target, query: Query, value: Any) -> None:
     if isinstance(values, Source):
         values = hold(values, verified=True)
         values = _Late(values, tuple(slice(0, n) for n in values.shape))
+    if query.kind == "basic" and values.ndim > len(shape):
+        check_depth(value, values.shape, len(shape))
     check_values(query, values.shape, shape)
     while values.ndim > len(shape):
         values = values[0]  # NumPy, too, lets leading axes of length 1 go

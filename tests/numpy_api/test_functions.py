@@ -268,3 +268,60 @@ def test_the_registry():
         assert calls == [1, 1]
     finally:
         del registry.streamed[function]
+
+
+# -- what the page of NumPy's functions says that differs ----------------------------------------
+
+
+@pytest.mark.parametrize("order", ["K", "A"])
+@pytest.mark.parametrize("kind", ["C", "F"])
+def test_an_array_has_no_order_in_memory(order, kind):
+    """Where NumPy follows the memory, the order is that of the indices."""
+    x = np.arange(6).reshape(2, 3)
+    a = xa.create(None, (2, 3), x.dtype, order=kind)
+    a[...] = x
+    assert np.array_equal(a.ravel(order), x.ravel())
+    for call in (
+        lambda v, o: v.ravel(o),
+        lambda v, o: v.flatten(o),
+        lambda v, o: np.ravel(v, o),
+        lambda v, o: v.copy(o).tobytes("A"),
+        *([lambda v, o: v.reshape(2, 3, order=o)] if order == "A" else []),
+    ):
+        assert np.array_equal(call(a.T, order), call(x.T, "C"))
+        assert not np.array_equal(call(x.T, order), call(x.T, "C"))
+
+
+def test_time_differences_have_an_average():
+    times = np.array([1, 2, 4], "m8[s]")
+    assert np.average(xa.from_array(times)) == np.mean(times) == np.timedelta64(2, "s")
+    with pytest.raises(ValueError, match="timedelta"):  # when this passes, the list gets shorter
+        np.average(times)
+
+
+@pytest.mark.parametrize(
+    "other", [[1, 2, 3], [1.0, 2.0, 3.0], np.array([1, 2, 4], "m8[s]")], ids=str
+)
+@pytest.mark.parametrize("call", [np.dot, np.inner, np.vdot, np.outer, np.matmul])
+def test_products_of_time_differences(call, other):
+    times = np.array([1, 2, 4], "m8[s]")
+    ours, _ = outcome(lambda: call(xa.from_array(times), other))
+    expected, _ = outcome(lambda: call(times, other))
+    if isinstance(expected, Exception):
+        assert type(ours) is type(expected)
+    else:
+        assert np.array_equal(ours, expected)
+        assert getattr(ours, "dtype", None) == getattr(expected, "dtype", None)
+
+
+def test_records_that_are_not_zero_are_true():
+    records = np.array([(1, 2.0), (3, 4.0), (0, 0.0)], [("x", "i4"), ("y", "f4")])
+    a = xa.from_array(records, chunks=2)
+    for condition, ours, x in (
+        (records, a, records),
+        (records, a, np.arange(3)),
+        ([True, False, True], [True, False, True], records),
+    ):
+        expected = np.extract(condition, x)
+        assert np.array_equal(np.extract(ours, xa.from_array(x, chunks=2)), expected)
+    assert np.array_equal(np.compress(a, a), records[:2])

@@ -273,6 +273,69 @@ def test_results_are_copies(factory):
         assert array[0]["x"] == 0
 
 
+class Shown:
+    """Elements that NumPy takes as an array, though they are none."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones((1, 1, 4))
+
+
+class Nested:
+    """A sequence that is no list."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        return [[[1.0, 2, 3, 4]]][i]
+
+
+DEEP_VALUES = {
+    "lists": [[[1.0]]],
+    "two lists": [[1.0]],
+    "a row in a list": [[1.0, 2, 3, 4]],
+    "tuples": (((1.0,),),),
+    "an array in a list": [np.ones((1, 4))],
+    "an array without axes in a list": [np.array(1.0)],
+    "a sequence": Nested(),
+    "no elements": [[[]]],
+    "an array": np.ones((1, 1, 4)),
+    "a matrix": np.ones((1, 4)).view(np.matrix),
+    "a masked array": np.ma.ones((1, 1, 4)),
+    "memory": memoryview(np.ones((1, 1, 4))),
+    "what has __array__": Shown(),
+}
+
+
+@pytest.mark.parametrize("values", DEEP_VALUES.values(), ids=DEEP_VALUES)
+@pytest.mark.parametrize(
+    "selection",
+    [0, np.s_[0, :], np.s_[0, 0], np.s_[0, 0, ...], np.s_[:1], ..., np.s_[None, 0], np.s_[0, ::-1]]
+    + [[0, 1], np.s_[[0, 1], [1, 2]], np.arange(12).reshape(3, 4) > 5],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["array", "view"])
+def test_values_of_more_axes_than_the_selection(kind, selection, values):
+    """Leading axes of length 1 go where an array has them; lists are refused."""
+    model = np.zeros((3, 4))
+    array = xa.from_array(model, chunks=2)
+    target = array if kind == "array" else array.lazy[...]
+    try:
+        model[selection] = values
+    except (ValueError, TypeError) as error:
+        with pytest.raises(type(error)):
+            target[selection] = values
+    else:
+        target[selection] = values
+    assert_same(array[...], model)
+
+
+def test_lists_that_are_nested_too_deeply_are_named():
+    message = r"maximum number of dimension of 1: the lists have shape \(1,1,4\)"
+    with pytest.raises(xa.ShapeError, match=message):
+        xa.zeros((3, 4))[0] = [[[1, 2, 3, 4]]]
+
+
 def test_read_casts_into_out_by_same_kind(factory):
     with factory.array((3, 2), "i4", chunks=2) as array:
         array[...] = expected = sample("i4", (3, 2))
