@@ -40,11 +40,10 @@ if TYPE_CHECKING:
     from extarray.array.fromfile import fromfile
     from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
+    from extarray.formats.flat import from_npy, from_npz, from_raw, to_npy, to_npz, to_raw
     from extarray.formats.hdf5 import from_hdf5, to_hdf5
     from extarray.formats.mapped import MappedArray, map_hdf5, map_netcdf
     from extarray.formats.netcdf import from_netcdf, to_netcdf
-    from extarray.formats.npy import from_npy, from_npz, to_npy, to_npz
-    from extarray.formats.raw import from_raw, to_raw
     from extarray.formats.registry import file_formats
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
@@ -56,11 +55,10 @@ _later = LazyImports(
         "extarray.array.fromfile": "fromfile",
         "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
+        "extarray.formats.flat": "from_npy from_npz from_raw to_npy to_npz to_raw",
         "extarray.formats.hdf5": "from_hdf5 to_hdf5",
         "extarray.formats.mapped": "MappedArray map_hdf5 map_netcdf",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
-        "extarray.formats.npy": "from_npy from_npz to_npy to_npz",
-        "extarray.formats.raw": "from_raw to_raw",
         "extarray.formats.registry": "file_formats",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",

@@ -17,11 +17,11 @@ From the top down; each module uses some of those below it, and none above:
 ``netcdf_parts``
     Parts of netCDF files: data types, attributes, dimensions, coordinates, as netCDF4 has them.
 ``hdf5_parts``
-    Parts of HDF5 files: data types, attributes, scales, as h5py has them.
-``raw``
-    Raw files: elements and nothing else.
-``npy``
-    ``.npy`` and ``.npz``: arrays of NumPy, one a file or several in a ZIP file.
+    Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them.
+``flat``
+    Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files.
+``template``
+    The template of the public functions: what is the same for all formats, said once.
 ``transfer``
     The streaming copier: from a `Source` into an array, and from an array into a `Sink`; and
     `Format`, which makes them.
@@ -34,6 +34,6 @@ May use: array, and the rooms below it.
 """
 
 from extarray.formats.description import Coordinate, Description, Packing
-from extarray.formats.transfer import Format, Sink, Source
+from extarray.formats.transfer import Edit, Format, Sink, Source
 
-__all__ = ["Coordinate", "Description", "Format", "Packing", "Sink", "Source"]
+__all__ = ["Coordinate", "Description", "Edit", "Format", "Packing", "Sink", "Source"]

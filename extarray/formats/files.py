@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
+import numpy as np
+
 from extarray.common.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ExistsError,
     ExtArrayError,
@@ -20,9 +24,23 @@ from extarray.common.errors import (
 from extarray.storage.filesystem import create_beside, family, fresh_name, publish, real_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["beside", "check_free", "file_name", "of_library", "reserve_bytes", "unknown_part"]
+    from numpy.typing import NDArray
+
+    from extarray.grid.tiles import Box
+
+__all__ = [
+    "beside",
+    "check_free",
+    "check_shape_is",
+    "file_name",
+    "flat_file",
+    "mapped",
+    "of_library",
+    "part_of",
+    "unknown_part",
+]
 
 
 def file_name(file: Any, title: str) -> str:
@@ -102,6 +120,15 @@ def unknown_part(file: Any, asked: Any, kind: str, there: Iterable[str]) -> Vari
     return VariableError(f"{file!r} has no {kind.partition(' ')[2]} {asked!r}; {has}")
 
 
+def check_shape_is(found: tuple[int, ...], old: tuple[int, ...]) -> None:
+    """Refuse to change an array of a file that has not the shape that it had."""
+    if found != old:
+        raise ArgumentError(
+            f"the dataset has the shape {found} now, and had {old} when it was mapped or written "
+            "back; map it again"
+        )
+
+
 def check_free(name: str, overwrite: bool) -> None:
     """Refuse a name that is taken, before any work."""
     if not overwrite and os.path.lexists(name):
@@ -149,18 +176,74 @@ def beside(name: str, overwrite: bool) -> Iterator[str]:
         raise
 
 
-def reserve_bytes(name: str, nbytes: int) -> None:
-    """Let a file have so many bytes, with their disk space, so that a store to them cannot fail.
+def mapped(
+    where: str,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    start: int,
+    order: Literal["C", "F"] = "C",
+) -> NDArray[Any]:
+    """Map the elements of a file that lie one behind the other; a copy of none, where it has none.
 
     Raises
     ------
-    OSError
+    FormatError
+        A ValueError: the file is shorter than that.
     """
-    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        if hasattr(os, "posix_fallocate") and nbytes:
-            os.posix_fallocate(fd, 0, nbytes)
-        else:
-            os.ftruncate(fd, nbytes)
-    finally:
-        os.close(fd)
+    nbytes = math.prod(shape) * dtype.itemsize
+    has = os.stat(where).st_size - start
+    if has < nbytes:
+        raise FormatError(
+            f"{where!r} has {max(0, has)} bytes of elements; {shape} elements of {dtype} are "
+            f"{nbytes}"
+        )
+    if not nbytes:
+        return np.empty(shape, dtype)
+    return np.memmap(where, dtype, "r", start, shape, order)
+
+
+def part_of(elements: Any, box: Box) -> NDArray[Any]:
+    """Return the elements of a box as an array, those without axes too."""
+    place: tuple[Any, ...] = (*box, ...)
+    part: NDArray[Any] = elements[place]
+    return part
+
+
+@contextlib.contextmanager
+def flat_file(
+    where: str, title: str, overwrite: bool, nbytes: int, head: bytes = b"", tail: bytes = b""
+) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Give what writes elements, one behind the other, into a file that has its name at the end.
+
+    All of it has its space before the first element is written; and calls cost less than stores
+    to a mapped file, whose pages the system would clear first.
+
+    Parameters
+    ----------
+    where, title : str
+    overwrite : bool
+    nbytes : int
+        Of the elements.
+    head, tail : bytes
+        Before the elements, and behind them.
+    """
+    with beside(where, overwrite) as fresh:
+        with of_library(where, title):
+            fd = os.open(fresh, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with of_library(where, title):
+                if hasattr(os, "posix_fallocate") and nbytes:
+                    os.posix_fallocate(fd, 0, len(head) + nbytes + len(tail))
+                _write(fd, head)
+            yield lambda values: _write(fd, memoryview(values.ravel(order="K").view(np.uint8)))
+            with of_library(where, title):
+                _write(fd, tail)
+        finally:
+            os.close(fd)
+
+
+def _write(fd: int, data: bytes | memoryview) -> None:
+    """Write all bytes: one call writes 2 GiB at most."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,35 +17,48 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import Coordinate, Description, Packing
-from extarray.formats.files import beside, file_name, of_library, unknown_part
+from extarray.formats.files import (
+    beside,
+    check_shape_is,
+    file_name,
+    of_library,
+    part_of,
+    unknown_part,
+)
 from extarray.formats.hdf5_parts import (
     DTYPE_NOTE,
     ENUM,
+    chunked,
+    contiguous,
     copy_attrs,
+    encoded,
     fill_value,
     fixed_text,
     labels,
+    lies_open,
     plain_dtype,
+    put_attrs,
     read_attrs,
     read_axes,
     restored,
     stored_as,
+    takes_chunks,
     text_dtype,
     write_attrs,
 )
-from extarray.formats.npy import part_of
-from extarray.formats.transfer import Format, Sink, Source, runs
+from extarray.formats.template import from_template
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 from extarray.grid.chunking import check_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from os import PathLike
-    from typing import SupportsIndex
+    from collections.abc import Iterator
+    from typing import Unpack
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
+    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
 __all__ = ["HDF5", "from_hdf5", "to_hdf5"]
@@ -53,16 +66,13 @@ __all__ = ["HDF5", "from_hdf5", "to_hdf5"]
 _TITLE = "HDF5"
 
 
+@from_template("h5py")
 def from_hdf5(
     file: Any,
     name: str | None = None,
     *,
-    path: str | PathLike[str] | None = None,
-    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
-    mask_and_scale: bool = False,
     text: Any = None,
-    overwrite: bool = False,
-    progress: bool = True,
+    **options: Unpack[IntoValues],
 ) -> ExtArray:
     """Make an array of a dataset in an HDF5 file, in bounded memory.
 
@@ -71,21 +81,9 @@ def from_hdf5(
     file : str, PathLike, h5py.File, h5py.Group or h5py.Dataset
     name : str, optional
         Of the dataset: ``"/group/name"``; not for a ``h5py.Dataset``.
-    path : str, PathLike, or None
-        Of the pair of files; None: in memory.
-    chunks : int or sequence of int, optional
-        None: those of the dataset, unless they have less than 4 KiB; else as for `create`.
-    mask_and_scale : bool
-        Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue`` and
-        ``missing_value`` say are packed; what is missing becomes NaN.  False: elements and
-        attributes are taken as they are.
     text : {"U", "S"} or dtype_like, optional
         For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
         such a dataset is refused.
-    overwrite : bool
-        Replace an existing pair.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
 
     Returns
     -------
@@ -101,14 +99,6 @@ def from_hdf5(
         A TypeError: texts of variable length, references, sequences.
     FormatError
         A ValueError: no such file, one that is damaged, or a filter that is not installed.
-    MissingExtraError
-        An ImportError: h5py is not installed.
-    MissingError, ExistsError, ChunksError, StorageError, ReserveError
-
-    Warns
-    -----
-    LossyWarning
-        The array cannot hold all that the file says: the message names what.
 
     Examples
     --------
@@ -122,18 +112,10 @@ def from_hdf5(
     (array([[1, 2],
            [3, 4]]), 'mm')
     """
-    return HDF5.load(
-        file,
-        name,
-        path=path,
-        chunks=chunks,
-        mask_and_scale=mask_and_scale,
-        text=text,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    return HDF5.load(file, name, text=text, **options)
 
 
+@from_template("h5py")
 def to_hdf5(
     a: ExtArray | LazyView,
     file: Any,
@@ -148,17 +130,12 @@ def to_hdf5(
 
     Parameters
     ----------
-    a : ExtArray or LazyView
     file : str, PathLike, h5py.File or h5py.Group
         A file that does not exist is made.
     name : str
         Of the dataset: ``"/group/name"``; groups are made.
-    selection : index expression, optional
-        What is written; None: all.
     overwrite : bool
         Replace a dataset that has this name.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
     **options
         As for ``h5py.Group.create_dataset``: ``compression="gzip"``, ``shuffle=True``, ``chunks``,
         ``maxshape``.  By default chunks are those of the array, and every axis may grow.
@@ -169,14 +146,6 @@ def to_hdf5(
         A FileExistsError: the file has an object of this name.
     DTypeError
         A TypeError: HDF5 does not have such elements.
-    MissingExtraError
-        An ImportError: h5py is not installed.
-    BoundsError, SelectionError, FormatError, StorageError
-
-    Warns
-    -----
-    LossyWarning
-        The file cannot hold all that the array says: the message names what.
 
     Notes
     -----
@@ -319,30 +288,13 @@ def source_of(dataset: Any, text: Any = None) -> Source:
             values = values[rest]
         return values if decode is None else decode(values)
 
-    mapped = None if decode is not None or inner else _mapped(dataset, kind)
-    if mapped is not None:
-        return Source(given, lambda box: part_of(mapped, box), mapped=True, lost=lost)
+    if decode is None and not inner and lies_open(dataset, kind):
+        elements, whole = contiguous(dataset, kind), chunked(dataset, kind)
+        if elements is not None:
+            return Source(given, partial(part_of, elements), mapped=True, lost=lost)
+        if whole is not None:
+            return Source(given, lambda box: whole(box, read), single=True, lost=lost)
     return Source(given, read, lost=lost)
-
-
-def _mapped(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
-    """Map the elements of a dataset that lie one behind the other in its file; None elsewhere."""
-    if dataset.chunks is not None or dataset.is_virtual or dataset.external:
-        return None
-    file = dataset.file
-    if kind.kind not in "iuf" or kind.char in "gG" or not dataset.size or file.driver != "sec2":
-        return None
-    if dataset.id.get_type().get_size() != kind.itemsize or file.userblock_size:
-        return None
-    offset = dataset.id.get_offset()
-    if offset is None:
-        return None
-    if file.mode != "r":
-        file.flush()
-    where = file.filename
-    if os.stat(where).st_size < offset + math.prod(dataset.shape) * kind.itemsize:
-        return None  # h5py says what is wrong
-    return np.memmap(where, kind, "r", offset, dataset.shape)
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -457,7 +409,17 @@ def made(group: Any, name: str, given: Description, options: dict[str, Any]) -> 
         def write(box: Box, values: NDArray[Any]) -> None:
             dataset[box] = values if stored.encode is None else stored.encode(values)
 
-        sink = Made(write, chunks=dataset.chunks, lost=lost)
+        single = stored.encode is None and takes_chunks(dataset, given.dtype)
+
+        def write_chunk(box: Box, values: NDArray[Any]) -> None:
+            if values.shape == dataset.chunks:  # what is cut off at the edge is not whole
+                dataset.id.write_direct_chunk(tuple(b.start for b in box), values)
+            else:
+                write(box, values)
+
+        sink = Made(
+            write_chunk if single else write, chunks=dataset.chunks, single=single, lost=lost
+        )
         sink.dataset = dataset
         sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
         yield sink
@@ -499,6 +461,39 @@ def _scales_of(
             lost.append(f"coordinate {scale!r}, {reason}")
         else:
             yield scale, (given.dims or ()).index(each.dims[0]), each
+
+
+@contextlib.contextmanager
+def _edit(file: Any, name: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[Edit]:
+    """Open a dataset for change: it is resized, or made anew where it may not be."""
+    with opened(file, "r+") as group:
+        dataset = find(group, name, file)
+        if dataset.file.mode == "r":
+            raise ArgumentError(
+                f"{dataset.file.filename!r} is open for reading; open it with mode 'r+'"
+            )
+        check_shape_is(tuple(dataset.shape[: len(old)]), old)
+        most = dataset.maxshape
+        with contextlib.ExitStack() as stack:
+            target = dataset
+            if tuple(dataset.shape) != new:
+                if dataset.chunks is not None and all(
+                    m is None or n <= m for n, m in zip(new, most, strict=True)
+                ):
+                    with of_library(file, _TITLE):
+                        dataset.resize(new)
+                else:
+                    target = stack.enter_context(made_like(dataset, new))
+            yield Edit(
+                lambda box, values: target.__setitem__(box, encoded(values)),
+                partial(put_attrs, target),
+                is_fresh=target is not dataset,
+                file=target if target is not dataset and file is dataset else None,
+            )
+            with of_library(file, _TITLE):
+                if target is not dataset:
+                    take_place(target, dataset)
+                target.file.flush()
 
 
 @contextlib.contextmanager
@@ -585,4 +580,5 @@ HDF5 = Format(
     part="a dataset",
     extra="hdf5",
     names=_names,
+    edit=_edit,
 )

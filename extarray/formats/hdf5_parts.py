@@ -1,8 +1,10 @@
-"""Parts of HDF5 files: data types, attributes, scales, as h5py has them."""
+"""Parts of HDF5 files: data types, attributes, scales, places of elements, as h5py has them."""
 
 from __future__ import annotations
 
 import json
+import math
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate
+from extarray.formats.files import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,23 +21,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.formats.description import Description
+    from extarray.grid.tiles import Box
 
 __all__ = [
     "DTYPE_NOTE",
     "ENUM",
     "INTERNAL",
     "Stored",
+    "chunked",
+    "contiguous",
     "copy_attrs",
     "encoded",
     "fill_value",
     "fixed_text",
     "labels",
+    "lies_open",
     "plain_dtype",
     "put_attrs",
     "read_attrs",
     "read_axes",
     "restored",
     "stored_as",
+    "takes_chunks",
     "text_dtype",
     "write_attrs",
 ]
@@ -43,6 +51,8 @@ __all__ = [
 DTYPE_NOTE = "extarray_dtype"
 #: The attribute that names the values of an enumeration.
 ENUM = "enum"
+#: Chunks of so many bytes are mapped, or written by themselves: a call costs little beside them.
+_LEAST_MAPPED = 1 << 18
 #: What netCDF says of a dimension that has no coordinate.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 #: Attributes by which HDF5 and netCDF keep names of axes: what they say is in `dims` and `coords`.
@@ -363,3 +373,78 @@ def put_attrs(dataset: Any, new: dict[str, Any], gone: list[str], lost: list[str
         if name in dataset.attrs:
             del dataset.attrs[name]
     write_attrs(h5py, dataset.attrs, {k: v for k, v in new.items() if k != ENUM}, lost)
+
+
+# -- elements as they lie in a file ----------------------------------------------------------------
+
+
+def lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
+    """Tell whether a dataset has its elements in its file as an array has them."""
+    file = dataset.file
+    if dataset.is_virtual or dataset.external or not dataset.size or file.driver != "sec2":
+        return False
+    if kind.kind not in "iuf" or kind.char in "gG" or file.userblock_size:
+        return False
+    if dataset.id.get_type().get_size() != kind.itemsize:
+        return False
+    if file.mode != "r":
+        file.flush()
+    return True
+
+
+def contiguous(dataset: Any, kind: np.dtype[Any]) -> NDArray[Any] | None:
+    """Map the elements of a dataset that lie one behind the other in its file; None elsewhere."""
+    offset = dataset.id.get_offset() if dataset.chunks is None else None
+    where = dataset.file.filename
+    if offset is None or os.stat(where).st_size < offset + dataset.nbytes:
+        return None  # h5py says what is wrong
+    return mapped(where, kind, dataset.shape, offset)
+
+
+def chunked(
+    dataset: Any, kind: np.dtype[Any]
+) -> Callable[[Box, Callable[[Box], NDArray[Any]]], NDArray[Any]] | None:
+    """Map the chunks of a dataset without filters; None where they are small, or it has others.
+
+    The library would copy every chunk once more.
+    """
+    chunks = dataset.chunks
+    nbytes = 0 if chunks is None else math.prod(chunks) * kind.itemsize
+    if nbytes < _LEAST_MAPPED or dataset.id.get_create_plist().get_nfilters():
+        return None
+    places: dict[tuple[int, ...], int] = {}
+
+    def note(chunk: Any) -> None:
+        if chunk.size == nbytes and not chunk.filter_mask:
+            places[tuple(chunk.chunk_offset)] = chunk.byte_offset
+
+    dataset.id.chunk_iter(note)
+    where = dataset.file.filename
+    if not places or max(places.values()) + nbytes > os.stat(where).st_size:
+        return None
+    file = np.memmap(where, np.uint8, "r")
+
+    def whole(box: Box, other: Callable[[Box], NDArray[Any]]) -> NDArray[Any]:
+        """Return a view of a chunk; what is none, or was never written, the library reads."""
+        place = places.get(tuple(b.start for b in box))
+        if place is None or any(
+            b.stop != min(b.start + c, n)
+            for b, c, n in zip(box, chunks, dataset.shape, strict=True)
+        ):
+            return other(box)
+        chunk = file[place : place + nbytes].view(kind).reshape(chunks)
+        return chunk[tuple(slice(0, b.stop - b.start) for b in box)]
+
+    return whole
+
+
+def takes_chunks(dataset: Any, kind: np.dtype[Any]) -> bool:
+    """Tell whether whole chunks may go to the file as they are: the library copies them else."""
+    return (
+        dataset.chunks is not None
+        and kind.kind in "iufc"
+        and kind.char not in "gG"
+        and math.prod(dataset.chunks) * kind.itemsize >= _LEAST_MAPPED
+        and not dataset.id.get_create_plist().get_nfilters()
+        and dataset.id.get_type().get_size() == kind.itemsize
+    )

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,7 +22,13 @@ from extarray.common.errors import (
 from extarray.common.extras import require
 from extarray.format.labels import axis_names
 from extarray.formats.description import UNLIMITED, Description, Packing
-from extarray.formats.files import beside, file_name, of_library, unknown_part
+from extarray.formats.files import (
+    beside,
+    check_shape_is,
+    file_name,
+    of_library,
+    unknown_part,
+)
 from extarray.formats.hdf5_parts import DTYPE_NOTE, ENUM, fixed_text, text_dtype
 from extarray.formats.netcdf_parts import (
     as_it_is,
@@ -37,17 +44,19 @@ from extarray.formats.netcdf_parts import (
     restored,
     stored_as,
 )
-from extarray.formats.transfer import Format, Sink, Source, runs
+from extarray.formats.template import from_template
+from extarray.formats.transfer import Edit, Format, Sink, Source, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import SupportsIndex
+    from typing import Unpack
 
     from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
+    from extarray.formats.template import IntoValues
     from extarray.grid.tiles import Box
 
     Model = Literal[
@@ -70,16 +79,13 @@ MODELS = (
 )
 
 
+@from_template("netCDF4")
 def from_netcdf(
     file: Any,
     variable: str | None = None,
     *,
-    path: str | PathLike[str] | None = None,
-    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
-    mask_and_scale: bool = False,
     text: Any = None,
-    overwrite: bool = False,
-    progress: bool = True,
+    **options: Unpack[IntoValues],
 ) -> ExtArray:
     """Make an array of a variable in a netCDF file, version 3 or 4, in bounded memory.
 
@@ -88,21 +94,9 @@ def from_netcdf(
     file : str, PathLike, netCDF4.Dataset, netCDF4.Group or netCDF4.Variable
     variable : str, optional
         Its name, with its groups: ``"group/name"``; not for a ``netCDF4.Variable``.
-    path : str, PathLike, or None
-        Of the pair of files; None: in memory.
-    chunks : int or sequence of int, optional
-        None: those of the variable, unless they have less than 4 KiB; else as for `create`.
-    mask_and_scale : bool
-        Unpack numbers that the attributes ``scale_factor``, ``add_offset``, ``_FillValue`` and
-        ``missing_value`` say are packed; what is missing becomes NaN.  False: elements and
-        attributes are taken as they are.
     text : {"U", "S"} or dtype_like, optional
         For texts of variable length: "U20", say, or "U", which is as long as the longest.  None:
         such a variable is refused.
-    overwrite : bool
-        Replace an existing pair.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
 
     Returns
     -------
@@ -119,14 +113,6 @@ def from_netcdf(
         A TypeError: texts or sequences of variable length.
     FormatError
         A ValueError: no such file, or one that is damaged.
-    MissingExtraError
-        An ImportError: netCDF4 is not installed.
-    MissingError, ExistsError, ChunksError, StorageError, ReserveError
-
-    Warns
-    -----
-    LossyWarning
-        The array cannot hold all that the file says: the message names what.
 
     Examples
     --------
@@ -138,18 +124,10 @@ def from_netcdf(
     >>> a.dims, a.attrs["units"], a.attrs["unlimited_dims"]
     (('time', 'x'), 'mm', ['time'])
     """
-    return NETCDF.load(
-        file,
-        variable,
-        path=path,
-        chunks=chunks,
-        mask_and_scale=mask_and_scale,
-        text=text,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    return NETCDF.load(file, variable, text=text, **options)
 
 
+@from_template("netCDF4")
 def to_netcdf(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
@@ -166,13 +144,10 @@ def to_netcdf(
 
     Parameters
     ----------
-    a : ExtArray or LazyView
     file : str or PathLike
         A file that does not exist is made.
     variable : str
         Its name, with its groups, which are made: ``"group/name"``.
-    selection : index expression, optional
-        What is written; None: all.
     unlimited : bool, str or sequence of str, optional
         Names of the dimensions that may grow in the file; True: all.  None: those that the
         attribute ``unlimited_dims`` names.  netCDF 3 has one at most, the first.
@@ -180,8 +155,6 @@ def to_netcdf(
         As for ``netCDF4.Dataset``.  None: that of the file, or "NETCDF4".
     overwrite : bool
         Replace a variable that has this name.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
     **options
         As for ``netCDF4.Dataset.createVariable``: ``compression="zlib"``, ``shuffle=True``,
         ``chunksizes``.  By default chunks are those of the array.
@@ -192,14 +165,8 @@ def to_netcdf(
         A FileExistsError: the file has a variable of this name.
     DTypeError
         A TypeError: netCDF does not have such elements.
-    MissingExtraError
-        An ImportError: netCDF4 is not installed.
-    ArgumentError, BoundsError, SelectionError, FormatError, StorageError
-
-    Warns
-    -----
-    LossyWarning
-        The file cannot hold all that the array says: the message names what.
+    ArgumentError
+        A ValueError: options that netCDF does not have.
 
     Notes
     -----
@@ -500,7 +467,27 @@ def _variable_sink(
     )
 
 
-def root_of(variable: Any) -> Any:
+@contextlib.contextmanager
+def _edit(file: Any, name: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[Edit]:
+    """Open a variable for change: it grows along unlimited dimensions."""
+    with opened(file, "r+") as dataset:
+        variable = find(dataset, name, file)
+        with as_it_is(variable):
+            check_shape_is(tuple(variable.shape[: len(old)]), old)
+            for n, extent, dim in zip(new, variable.shape, variable.dimensions, strict=False):
+                there = dimension(variable.group(), dim)
+                if n < extent or (n > extent and not there.isunlimited()):
+                    problem = "is limited" if n > extent else "does not get shorter"
+                    raise ArgumentError(
+                        f"the dimension {dim!r} of {extent} elements {problem}, the array has {n}: "
+                        "extarray.to_netcdf writes it into another file"
+                    )
+            yield Edit(partial(_put_elements, variable), partial(_put_attrs, variable))
+        with of_library(file, _TITLE):
+            _root_of(variable).sync()
+
+
+def _root_of(variable: Any) -> Any:
     """Return the dataset that a variable lies in."""
     group = variable.group()
     while group.parent is not None:
@@ -508,7 +495,7 @@ def root_of(variable: Any) -> Any:
     return group
 
 
-def put_elements(variable: Any, box: Box, values: NDArray[Any]) -> None:
+def _put_elements(variable: Any, box: Box, values: NDArray[Any]) -> None:
     """Write elements into a variable, as `to_netcdf` stores them."""
     kind = np.dtype(variable.dtype)
     encode: Any = None
@@ -517,12 +504,12 @@ def put_elements(variable: Any, box: Box, values: NDArray[Any]) -> None:
         if values.dtype.kind in "iuf" and kind.kind in "iuf":
             values = values.astype(kind)
         else:
-            stored = stored_as(values.dtype, root_of(variable).data_model)
+            stored = stored_as(values.dtype, _root_of(variable).data_model)
             encode, inner = stored.encode, tuple(slice(0, n) for n in stored.inner)
     variable[(*box, *inner) or ...] = values if encode is None else encode(values)
 
 
-def put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[str]) -> None:
+def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[str]) -> None:
     """Set attributes, and remove others."""
     for name in gone:
         if name in variable.ncattrs():
@@ -531,7 +518,7 @@ def put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[st
     if "_FillValue" in new:
         lost.append("attribute '_FillValue', which is set when a variable is made")
         del new["_FillValue"]
-    variable.setncatts(attrs_that_fit(new, root_of(variable).data_model, lost))
+    variable.setncatts(attrs_that_fit(new, _root_of(variable).data_model, lost))
 
 
 NETCDF = Format(
@@ -543,4 +530,5 @@ NETCDF = Format(
     part="a variable",
     extra="netcdf",
     names=_names,
+    edit=_edit,
 )

@@ -25,8 +25,7 @@ _ours = LazyImports(
     {
         "extarray.formats.hdf5": "HDF5",
         "extarray.formats.netcdf": "NETCDF",
-        "extarray.formats.npy": "NPY NPZ",
-        "extarray.formats.raw": "RAW",
+        "extarray.formats.flat": "NPY NPZ RAW",
     }
 )
 

@@ -12,7 +12,7 @@ import contextlib
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from extarray.formats.description import Description
     from extarray.grid.tiles import Box
 
-__all__ = ["Format", "Sink", "Source", "boxes_of", "load", "runs", "save"]
+__all__ = ["Edit", "Format", "Sink", "Source", "boxes_of", "inverse", "load", "runs", "save"]
 
 #: Bytes of a box, where memory allows: a call of a library costs little beside it.
 _STEP_BYTES = 1 << 23
@@ -47,8 +47,6 @@ _STEP_BYTES = 1 << 23
 _MAPPED_BYTES = 1 << 26
 #: Chunks of fewer bytes are not taken over: an array would have too many.
 _LEAST_CHUNK = 1 << 12
-
-Order = Literal["C", "F"]
 
 
 @dataclass
@@ -64,9 +62,11 @@ class Source:
         which is not changed later.
     mapped : bool
         Whether `read` gives views of a mapped file, which cost nothing.
-    sequential : {None, "C", "F"}
-        "C", "F": boxes are asked for one behind the other, each a run of elements in this order.
-        None: in any order.
+    single : bool
+        Whether boxes are best single pieces: `read` gives a view of a piece, and copies others.
+    sequential : tuple of int, optional
+        Axes, from the slowest to the fastest: boxes are asked for one behind the other, each a run
+        of elements in this order.  None: in any order.
     lost : list of str
         What of the file no array can hold, in words.
     """
@@ -74,7 +74,8 @@ class Source:
     description: Description
     read: Callable[[Box], NDArray[Any]]
     mapped: bool = False
-    sequential: Order | None = None
+    single: bool = False
+    sequential: tuple[int, ...] | None = None
     lost: list[str] = field(default_factory=list)
 
 
@@ -85,22 +86,46 @@ class Sink:
     Parameters
     ----------
     write : callable
-        Takes a box and its elements, C-contiguous and of the dtype that was described.
-    elements : ndarray, optional
-        A mapped file: elements are read straight into it, and `write` is not called.
+        Takes a box and its elements, of the dtype that was described: contiguous, with the axes in
+        C order or as `sequential` says.  Their memory has others afterwards.
     chunks : tuple of int, optional
         Pieces in which the file is best written.
-    sequential : {None, "C", "F"}
+    single : bool
+        Whether boxes are best single pieces.
+    sequential : tuple of int, optional
         As for `Source`.
     lost : list of str
         What of the array the file cannot hold, in words.
     """
 
-    write: Callable[[Box, NDArray[Any]], object] | None = None
-    elements: NDArray[Any] | None = None
+    write: Callable[[Box, NDArray[Any]], object]
     chunks: tuple[int, ...] | None = None
-    sequential: Order | None = None
+    single: bool = False
+    sequential: tuple[int, ...] | None = None
     lost: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Edit:
+    """An array in a file that is there, open for change: what a mapped array is written back to.
+
+    Parameters
+    ----------
+    write : callable
+        Takes a box and its elements.
+    put_attrs : callable
+        ``put_attrs(new, gone, lost)`` sets attributes and removes others by their names; `lost`
+        takes, in words, what cannot be set.
+    is_fresh : bool
+        Whether it was made anew, and has no elements yet.
+    file : object, optional
+        Where it will be found from now on; None: where it was.
+    """
+
+    write: Callable[[Box, NDArray[Any]], object]
+    put_attrs: Callable[[dict[str, Any], list[str], list[str]], object]
+    is_fresh: bool = False
+    file: Any = None
 
 
 # -- boxes --------------------------------------------------------------------------------------
@@ -143,7 +168,9 @@ def boxes_of(
     return tiles(shape, block, itemsize, limit=limit, split=size > limit)
 
 
-def runs(shape: tuple[int, ...], itemsize: int, limit: int, order: Order = "C") -> Iterator[Box]:
+def runs(
+    shape: tuple[int, ...], itemsize: int, limit: int, axes: tuple[int, ...] | None = None
+) -> Iterator[Box]:
     """Yield boxes that tile a shape one behind the other, each a run of elements in an order.
 
     Parameters
@@ -151,18 +178,20 @@ def runs(shape: tuple[int, ...], itemsize: int, limit: int, order: Order = "C") 
     shape : tuple of int
     itemsize, limit : int
         Bytes of an element, and of a box at most.
-    order : {"C", "F"}
+    axes : tuple of int, optional
+        From the slowest to the fastest; None: C order.
 
     Examples
     --------
     >>> list(runs((2, 4), 1, 2))[:2]
     [(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 4, None))]
-    >>> list(runs((2, 4), 1, 4, "F"))
+    >>> list(runs((2, 4), 1, 4, (1, 0)))
     [(slice(0, 2, None), slice(0, 2, None)), (slice(0, 2, None), slice(2, 4, None))]
     """
-    if order == "F":
-        for box in runs(shape[::-1], itemsize, limit):
-            yield box[::-1]
+    if axes is not None:
+        place = inverse(axes)
+        for box in runs(tuple(shape[j] for j in axes), itemsize, limit):
+            yield tuple(box[j] for j in place)
         return
     # Axes behind j are whole in each box; j is cut; those before it go one by one.
     size, j = itemsize, len(shape)
@@ -176,28 +205,39 @@ def runs(shape: tuple[int, ...], itemsize: int, limit: int, order: Order = "C") 
         yield whole
         return
     step = max(1, limit // size)
-    for place in np.ndindex(*shape[: j - 1]):
-        outer = tuple(slice(i, i + 1) for i in place)
+    for outer_index in np.ndindex(*shape[: j - 1]):
+        outer = tuple(slice(i, i + 1) for i in outer_index)
         for low in range(0, shape[j - 1], step):
             yield (*outer, slice(low, min(low + step, shape[j - 1])), *whole)
 
 
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the order of axes that takes another one back.
+
+    Examples
+    --------
+    >>> inverse((2, 0, 1))
+    (1, 2, 0)
+    """
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
 def _boxes(
-    shape: tuple[int, ...],
-    theirs: tuple[int, ...] | None,
-    ours: tuple[int, ...],
-    itemsize: int,
-    mapped: bool,
-    sequential: Order | None,
+    shape: tuple[int, ...], ours: tuple[int, ...], itemsize: int, end: Source | Sink
 ) -> Iterator[Box]:
-    """Yield the boxes of a transfer, in the memory that the settings allow."""
+    """Yield the boxes of a transfer from or to a file, in the memory that the settings allow."""
+    theirs = end.description.chunks if isinstance(end, Source) else end.chunks
+    is_mapped = isinstance(end, Source) and end.mapped
     most = max(1, config.max_memory // 4)
-    limit = _MAPPED_BYTES if mapped else min(_STEP_BYTES, most)
-    if sequential is not None:
-        return runs(shape, itemsize, limit, sequential)
+    limit = _MAPPED_BYTES if is_mapped else min(_STEP_BYTES, most)
+    if end.sequential is not None:
+        return runs(shape, itemsize, limit, end.sequential)
     if theirs is None:
         return boxes_of(shape, ours, ours, itemsize, limit)
+    theirs = tuple(max(1, c) for c in theirs)
     piece = math.prod(min(c, n) for c, n in zip(theirs, shape, strict=True)) * itemsize
+    if end.single and piece <= max(limit, most):
+        return tiles(shape, theirs, itemsize, limit=piece)
     # A piece that is read twice is decompressed twice: rather more memory than that.
     return boxes_of(shape, theirs, ours, itemsize, max(limit, min(piece, most)))
 
@@ -278,7 +318,7 @@ def load(
     ) as new:
         _tell(lost, f"{what}: the array does not have ")
         itemsize = stored.itemsize + (dtype.itemsize if packing is not None else 0)
-        boxes = _boxes(shape, theirs, extents, itemsize, source.mapped, source.sequential)
+        boxes = _boxes(shape, extents, itemsize, source)
         passing = Passing()
         with Progress(max(1, given.nbytes), what, progress) as line:
             for box in boxes:
@@ -331,25 +371,29 @@ def save(
     itemsize = given.dtype.itemsize
     with open_sink(given) as sink:
         _tell([*lost, *sink.lost], f"{what}: the file does not have ")
-        target = sink.elements
-        ours = tuple(view.chunks)
-        boxes = _boxes(
-            given.shape, sink.chunks, ours, itemsize, target is not None, sink.sequential
-        )
+        buffer = np.empty(0, given.dtype)
         passing = Passing()
         with Progress(max(1, given.nbytes), what, progress) as line:
-            for box in boxes:
-                if target is not None:
-                    place: tuple[Any, ...] = (*box, ...)
-                    view.read(place, out=target[place])
-                else:
-                    assert sink.write is not None
-                    values = view.read((*box, ...))
-                    with guard():
-                        sink.write(box, values)
-                nbytes = math.prod(b.stop - b.start for b in box) * itemsize
-                line.add(nbytes)
-                passing.add(nbytes)
+            for box in _boxes(given.shape, tuple(view.chunks), itemsize, sink):
+                extents = tuple(b.stop - b.start for b in box)
+                size = math.prod(extents)
+                if size > len(buffer):  # used again: a fresh one costs more than what it takes
+                    buffer = np.empty(size, given.dtype)
+                values = _shaped(buffer[:size], extents, sink.sequential)
+                view.read((*box, ...), out=values)
+                with guard():
+                    sink.write(box, values)
+                line.add(size * itemsize)
+                passing.add(size * itemsize)
+
+
+def _shaped(
+    elements: NDArray[Any], extents: tuple[int, ...], axes: tuple[int, ...] | None
+) -> NDArray[Any]:
+    """Return a view of elements that lie one behind the other, in an order of the axes."""
+    if axes is None:
+        return elements.reshape(extents)
+    return elements.reshape([extents[j] for j in axes]).transpose(inverse(axes))
 
 
 def _tell(lost: list[str], words: str) -> None:
@@ -386,6 +430,10 @@ class Format:
         The extra of extarray that installs the library of the format; None: none is needed.
     names : callable, optional
         ``names(file)`` gives the names of the arrays in a file.
+    edit : callable, optional
+        ``edit(file, name, old, new)`` gives a context manager, which has the `Edit` of the array of
+        that name, and refuses one that has not the shape `old`.  It has the shape `new` where the
+        block ends well, and is what it was where the block fails.  None: no such array can change.
 
     Examples
     --------
@@ -402,6 +450,7 @@ class Format:
     part: str = ""
     extra: str | None = None
     names: Callable[[Any], list[str]] | None = field(default=None, repr=False)
+    edit: Callable[..., AbstractContextManager[Edit]] | None = field(default=None, repr=False)
 
     def load(
         self,

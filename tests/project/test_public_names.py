@@ -44,7 +44,7 @@ FUNCTIONS = {
     "to_npy": "a file selection order overwrite progress",
     "from_npz": "file name path chunks overwrite progress",
     "to_npz": "a file name selection compressed overwrite progress",
-    "from_raw": "file shape dtype offset order path chunks overwrite progress",
+    "from_raw": "file shape dtype offset path chunks order overwrite progress",
     "to_raw": "a file selection order overwrite progress",
     "ndenumerate": "a",
     "close_all": "",

@@ -1,4 +1,4 @@
-"""``.npy`` and ``.npz``: arrays of NumPy, one a file or several in a ZIP file."""
+"""Elements one behind the other: ``.npy``, several such files in a ``.npz``, and raw files."""
 
 from __future__ import annotations
 
@@ -14,34 +14,54 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.common.arguments import check_choice, check_flag
-from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
+from extarray.common.arguments import as_int, check_choice, check_flag
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ExistsError,
+    FormatError,
+    ShapeError,
+)
+from extarray.format.dtypes import check_dtype
 from extarray.formats.description import Description
-from extarray.formats.files import beside, file_name, of_library, reserve_bytes, unknown_part
+from extarray.formats.files import (
+    beside,
+    file_name,
+    flat_file,
+    mapped,
+    of_library,
+    part_of,
+    unknown_part,
+)
+from extarray.formats.template import from_template
 from extarray.formats.transfer import Format, Sink, Source
+from extarray.grid.chunking import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from os import PathLike
-    from typing import SupportsIndex
+    from typing import SupportsIndex, Unpack
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
+    from extarray.formats.template import Into, Out
     from extarray.grid.tiles import Box
+
+    Shape = SupportsIndex | Sequence[SupportsIndex]
 
 __all__ = [
     "NPY",
     "NPZ",
+    "RAW",
     "from_npy",
     "from_npz",
-    "header_bytes",
-    "losses",
-    "mapped",
-    "read_header",
+    "from_raw",
     "to_npy",
     "to_npz",
+    "to_raw",
 ]
 
 _TITLE = "NumPy .npy"
@@ -49,39 +69,17 @@ _TITLE = "NumPy .npy"
 _MAX_HEADER = 1 << 20
 
 
+@from_template()
 def from_npy(
     file: str | PathLike[str],
-    *,
-    path: str | PathLike[str] | None = None,
-    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
-    overwrite: bool = False,
-    progress: bool = True,
+    **options: Unpack[Into],
 ) -> ExtArray:
     """Make an array of a ``.npy`` file, as `numpy.load` reads it, in bounded memory.
 
-    Parameters
-    ----------
-    file : str or PathLike
-    path : str, PathLike, or None
-        Of the pair of files; None: in memory.
-    chunks : int or sequence of int, optional
-        As for `create`.
-    overwrite : bool
-        Replace an existing pair.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
-
-    Returns
-    -------
-    ExtArray
-
     Raises
     ------
-    FormatError
-        A ValueError: no such file, or one that is damaged.
     DTypeError
         A TypeError: the file has Python objects.
-    MissingError, ExistsError, ChunksError, StorageError, ReserveError
 
     Examples
     --------
@@ -95,39 +93,25 @@ def from_npy(
            [4, 5, 6],
            [0, 0, 0]])
     """
-    return NPY.load(file, path=path, chunks=chunks, overwrite=overwrite, progress=progress)
+    return NPY.load(file, **options)
 
 
+@from_template()
 def to_npy(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     *,
-    selection: Any = None,
     order: Literal["C", "F"] = "C",
-    overwrite: bool = False,
-    progress: bool = True,
+    **options: Unpack[Out],
 ) -> None:
     """Write an array into a ``.npy`` file, as `numpy.save` does, in bounded memory.
 
     Parameters
     ----------
-    a : ExtArray or LazyView
     file : str or PathLike
         The name as it is: no suffix is added.
-    selection : index expression, optional
-        What is written; None: all.
     order : {"C", "F"}
         Of the elements in the file.
-    overwrite : bool
-        Replace an existing file.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
-
-    Raises
-    ------
-    ExistsError
-        A FileExistsError: the file exists.
-    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -147,7 +131,7 @@ def to_npy(
     >>> np.load(name)
     array([2, 4])
     """
-    NPY.save(a, file, selection=selection, order=order, overwrite=overwrite, progress=progress)
+    NPY.save(a, file, order=order, **options)
 
 
 @contextlib.contextmanager
@@ -166,52 +150,22 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
 def _sink(
     file: Any, name: Any, given: Description, *, overwrite: bool = False, order: Any = "C"
 ) -> Iterator[Sink]:
-    """Make a file: all of it has its space before the first element is stored."""
-    where = file_name(file, _TITLE)
+    """Make a file: a header, and the elements behind it."""
     head = header_bytes(given, check_choice(order, "order", ("C", "F")))
-    with beside(where, check_flag(overwrite, "overwrite")) as fresh:
-        with of_library(where, _TITLE):
-            with open(fresh, "wb") as stream:
-                stream.write(head)
-            reserve_bytes(fresh, len(head) + given.nbytes)
-            elements = mapped(fresh, given.dtype, given.shape, len(head), order, "r+")
-        yield Sink(elements=elements, lost=losses(given))
+    with _flat_sink(_TITLE, file, given, overwrite, order, head) as sink:
+        sink.lost = losses(given)
+        yield sink
 
 
-def mapped(
-    where: str,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    start: int,
-    order: Literal["C", "F"],
-    mode: Literal["r", "r+"] = "r",
-) -> NDArray[Any]:
-    """Map the elements of a file that lie one behind the other; a copy of none, where it has none.
-
-    Raises
-    ------
-    FormatError
-        A ValueError: the file is shorter than that.
-    """
-    nbytes = dtype.itemsize
-    for n in shape:
-        nbytes *= n
-    has = os.stat(where).st_size - start
-    if has < nbytes:
-        raise FormatError(
-            f"{where!r} has {max(0, has)} bytes of elements; {shape} elements of {dtype} are "
-            f"{nbytes}"
-        )
-    if not nbytes:
-        return np.empty(shape, dtype)
-    return np.memmap(where, dtype, mode, start, shape, order)
-
-
-def part_of(elements: Any, box: Box) -> NDArray[Any]:
-    """Return the elements of a box as an array, those without axes too."""
-    place: tuple[Any, ...] = (*box, ...)
-    part: NDArray[Any] = elements[place]
-    return part
+@contextlib.contextmanager
+def _flat_sink(
+    title: str, file: Any, given: Description, overwrite: bool, order: Any, head: bytes = b""
+) -> Iterator[Sink]:
+    """Make a file of elements in an order, behind a header."""
+    where = file_name(file, title)
+    with flat_file(where, title, check_flag(overwrite, "overwrite"), given.nbytes, head) as write:
+        axes = tuple(range(given.ndim))[:: -1 if order == "F" else 1]
+        yield Sink(lambda box, values: write(values), sequential=axes)
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
@@ -280,42 +234,24 @@ NPY = Format("npy", _TITLE, (".npy",), _source, _sink)
 _NPZ = "NumPy .npz"
 
 
+@from_template()
 def from_npz(
     file: str | PathLike[str],
     name: str | None = None,
-    *,
-    path: str | PathLike[str] | None = None,
-    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
-    overwrite: bool = False,
-    progress: bool = True,
+    **options: Unpack[Into],
 ) -> ExtArray:
     """Make an array of one in a ``.npz`` file, in bounded memory.
 
     Parameters
     ----------
-    file : str or PathLike
     name : str, optional
         Of the array in the file; None: it has one only.
-    path : str, PathLike, or None
-        Of the pair of files; None: in memory.
-    chunks : int or sequence of int, optional
-        As for `create`.
-    overwrite : bool
-        Replace an existing pair.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
-
-    Returns
-    -------
-    ExtArray
 
     Raises
     ------
     VariableError
         A KeyError: no array of this name; the message has those that there are.
-    FormatError
-        A ValueError: no such file, or one that is damaged.
-    DTypeError, MissingError, ExistsError, ChunksError, StorageError, ReserveError
+    DTypeError
 
     Examples
     --------
@@ -325,36 +261,30 @@ def from_npz(
     >>> xa.from_npz(name, "green")[...]
     array([3, 4])
     """
-    return NPZ.load(file, name, path=path, chunks=chunks, overwrite=overwrite, progress=progress)
+    return NPZ.load(file, name, **options)
 
 
+@from_template()
 def to_npz(
     a: ExtArray | LazyView,
     file: str | PathLike[str],
     name: str = "arr_0",
     *,
-    selection: Any = None,
     compressed: bool = False,
-    overwrite: bool = False,
-    progress: bool = True,
+    **options: Unpack[Out],
 ) -> None:
     """Write an array into a ``.npz`` file, beside the arrays that are in it, in bounded memory.
 
     Parameters
     ----------
-    a : ExtArray or LazyView
     file : str or PathLike
         The name as it is: no suffix is added.
     name : str
         Of the array in the file.
-    selection : index expression, optional
-        What is written; None: all.
     compressed : bool
         As `numpy.savez_compressed`.
     overwrite : bool
         Replace an array that has this name in the file.
-    progress : bool
-        Show a line that tells how far the work has come, if stderr is a terminal.
 
     Raises
     ------
@@ -362,7 +292,6 @@ def to_npz(
         A FileExistsError: the file has an array of this name.
     FormatError
         A ValueError: there is another file of this name, no ``.npz``.
-    BoundsError, SelectionError, StorageError
 
     Warns
     -----
@@ -383,15 +312,7 @@ def to_npz(
     >>> np.load(name)["red"]
     array([1, 2])
     """
-    NPZ.save(
-        a,
-        file,
-        name,
-        selection=selection,
-        compressed=compressed,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    NPZ.save(a, file, name, compressed=compressed, **options)
 
 
 def _names(file: Any) -> list[str]:
@@ -437,7 +358,8 @@ def _npz_source(file: Any, name: Any = None) -> Iterator[Source]:
                 _end(stream)
             return values.reshape(extents, order=order)
 
-        yield Source(Description(shape, dtype), read, sequential=order)
+        axes = tuple(range(len(shape)))[:: -1 if order == "F" else 1]
+        yield Source(Description(shape, dtype), read, sequential=axes)
 
 
 def _end(stream: Any) -> None:
@@ -482,9 +404,9 @@ def _npz_sink(
             stream.write(header_bytes(given, "C"))
 
         def write(box: Box, values: NDArray[Any]) -> None:
-            stream.write(memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8)))
+            stream.write(memoryview(values.reshape(-1).view(np.uint8)))
 
-        yield Sink(write, sequential="C", lost=losses(given))
+        yield Sink(write, sequential=tuple(range(given.ndim)), lost=losses(given))
         with of_library(where, _NPZ):
             stack.close()
 
@@ -499,3 +421,137 @@ def _copy_others(where: str, archive: zipfile.ZipFile, leave_out: str) -> None:
 
 
 NPZ = Format("npz", _NPZ, (".npz",), _npz_source, _npz_sink, part="an array", names=_names)
+
+
+# -- raw files ------------------------------------------------------------------------------------
+
+_RAW = "raw elements"
+
+
+@from_template()
+def from_raw(
+    file: str | PathLike[str],
+    shape: Shape,
+    dtype: DTypeLike,
+    offset: int = 0,
+    *,
+    order: Literal["C", "F"] = "C",
+    **options: Unpack[Into],
+) -> ExtArray:
+    """Make an array of the elements of a raw file, in bounded memory.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        One extent may be -1: whatever the file has.
+    dtype : dtype_like
+        Of the elements in the file; ``">i2"``, say, are big-endian.
+    offset : int
+        Bytes before the first element.
+    order : {"C", "F"}
+        Of the elements in the file: the last axis runs fastest, or the first.
+
+    Raises
+    ------
+    FormatError
+        A ValueError: the file is too short.
+    ShapeError, DTypeError
+
+    See Also
+    --------
+    fromfile : as `numpy.fromfile`, also for text and open files.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "image.raw")
+    >>> np.arange(6, dtype=">u2").tofile(name)
+    >>> xa.from_raw(name, (-1, 3), ">u2")[...]
+    array([[0, 1, 2],
+           [3, 4, 5]], dtype='>u2')
+    """
+    return RAW.load(file, shape=shape, dtype=dtype, offset=offset, order=order, **options)
+
+
+@from_template()
+def to_raw(
+    a: ExtArray | LazyView,
+    file: str | PathLike[str],
+    *,
+    order: Literal["C", "F"] = "C",
+    **options: Unpack[Out],
+) -> None:
+    """Write the elements of an array into a file, and nothing else, in bounded memory.
+
+    Parameters
+    ----------
+    order : {"C", "F"}
+        Of the elements in the file.
+
+    Warns
+    -----
+    LossyWarning
+        The array has attributes, names of axes, coordinates or a fill value.  (That a raw file has
+        no shape and no dtype goes without saying.)
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "image.raw")
+    >>> xa.to_raw(xa.from_array([[1, 2], [3, 4]]), name, order="F")
+    >>> np.fromfile(name, int)
+    array([1, 3, 2, 4])
+    """
+    RAW.save(a, file, order=order, **options)
+
+
+@contextlib.contextmanager
+def _raw_source(
+    file: Any, name: Any = None, *, shape: Any, dtype: Any, offset: Any = 0, order: Any = "C"
+) -> Iterator[Source]:
+    """Map a file for reading."""
+    where = file_name(file, _RAW)
+    kind, start = check_dtype(dtype), as_int(offset, "offset")
+    check_choice(order, "order", ("C", "F"))
+    if start < 0:
+        raise ArgumentError(f"offset {start} is not possible; give the bytes before the elements")
+    with of_library(where, _RAW):
+        extents = _extents(shape, os.stat(where).st_size - start, kind.itemsize)
+        elements = mapped(where, kind, extents, start, order)
+    yield Source(Description(extents, kind), lambda box: part_of(elements, box), mapped=True)
+
+
+def _extents(shape: Any, nbytes: int, itemsize: int) -> tuple[int, ...]:
+    """Return a shape, with the extent that is -1 found by the size of the file."""
+    try:
+        given = tuple(shape)
+    except TypeError:
+        given = (shape,)
+    places = [j for j, n in enumerate(given) if n == -1]
+    if not places:
+        return check_shape(given)
+    if len(places) > 1:
+        raise ShapeError(f"the shape {given} has more than one extent -1")
+    (j,) = places
+    others = check_shape(given[:j] + given[j + 1 :])
+    row = math.prod(others) * itemsize
+    if not row or nbytes < 0 or nbytes % row:
+        raise ShapeError(
+            f"{nbytes} bytes are no whole number of parts of {row} bytes, as the shape {given} has "
+            "them; give the extents"
+        )
+    return (*others[:j], nbytes // row, *others[j:])
+
+
+@contextlib.contextmanager
+def _raw_sink(
+    file: Any, name: Any, given: Description, *, overwrite: bool = False, order: Any = "C"
+) -> Iterator[Sink]:
+    """Make a file of elements alone."""
+    check_choice(order, "order", ("C", "F"))
+    with _flat_sink(_RAW, file, given, overwrite, order) as sink:
+        sink.lost = given.said()
+        yield sink
+
+
+RAW = Format("raw", _RAW, (".raw", ".bin", ".dat"), _raw_source, _raw_sink)
