@@ -33,7 +33,6 @@ __all__ = [
     "decode_header",
     "encode_header",
     "header_bytes_of",
-    "header_content",
 ]
 
 # Orders of the elements in a chunk: a new one goes here and into `extarray.grid.order`.
@@ -203,10 +202,3 @@ def decode_header(data: bytes) -> Header:
     ):
         raise CorruptError("the header is damaged: its values are not possible")
     return header
-
-
-def header_content(data: bytes) -> bytes:
-    """Return the part of a valid header that means something: up to its checksum, and that."""
-    ndim, flags, itemsize, description_bytes = struct.unpack_from("<BxHII", data, 32)
-    work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
-    return data[: _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes + 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.format._crc import crc32c
@@ -20,6 +21,7 @@ __all__ = [
     "LAST_SEQUENCE",
     "NO_GROUP",
     "Superblock",
+    "attrs_place",
     "decode_superblock",
     "encode_superblock",
     "latest_sequence",
@@ -28,6 +30,8 @@ __all__ = [
 ]
 
 NO_GROUP = bytes(16)
+# Offset and length of the attributes, and their checksum.
+_ATTRS_PLACE = struct.Struct("<32xQI16xI")
 # A superblock beyond is none; and beyond the other one writers do not begin, who must be able to
 # count on.
 LAST_SEQUENCE = 2**62
@@ -98,3 +102,14 @@ def latest_sequence(data: bytes, places: Sequence[int]) -> int:
     They stand at places in the data.  0 where nothing was written; past the end there is nothing.
     """
     return max(int.from_bytes(data[at + 8 : at + 16], "little") for at in places)
+
+
+def attrs_place(data: bytes) -> tuple[int, int, int]:
+    """Return the offset, length and checksum of the attributes that a superblock names, unchecked.
+
+    `data` are its bytes, torn or not.
+    """
+    offset, length, crc = _ATTRS_PLACE.unpack(
+        data[: _ATTRS_PLACE.size].ljust(_ATTRS_PLACE.size, b"\0")
+    )
+    return offset, length, crc

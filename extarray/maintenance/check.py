@@ -12,14 +12,14 @@ from extarray.common.errors import ArgumentError
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.repair import Repair
 from extarray.storage import lock
-from extarray.storage.filesystem import absolute_names, family, real_name, resolve_path
+from extarray.storage.filesystem import family, real_name, resolve_path
 from extarray.storage.names import remove_left_overs
+from extarray.storage.pair import Pair
 from extarray.storage.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
-    from pathlib import Path
 
     Progress = Callable[[int, int], None]
 
@@ -94,26 +94,27 @@ def check(
     if force and not repair:
         raise ArgumentError("force is a way to repair; give repair=True too")
     where = resolve_path(path)
-    metadata, principal = map(real_name, absolute_names(where))
-    names = metadata, principal
+    pair = Pair(where)
+    metadata, principal = map(real_name, pair.names)
+    pair.names = metadata, principal
     done: list[str] = []
     refused: list[str] = []
     if repair:
         with family("cannot repair '{}'", where):
-            _repair(names, where, data, force, progress, (done, refused))
+            _repair(pair, data, force, progress, (done, refused))
     with family("cannot check '{}'", where):
         if repair:
-            survey = _look(names, False, None)
+            survey = _look(pair, False, None)
             if force or not survey.kinds:  # else they may have what the array lacks
-                done += remove_left_overs(names, survey.header)
-        survey = _look(names, data, progress)
+                done += remove_left_overs(pair.names, survey.header)
+        survey = _look(pair, data, progress)
     return Report(where, survey.problems, done, refused, survey.unseen)
 
 
-def _look(names: tuple[str, str], data: bool, progress: Progress | None) -> Survey:
+def _look(pair: Pair, data: bool, progress: Progress | None) -> Survey:
     """Look at the files; again, where they have changed meanwhile."""
     for attempt in range(_ATTEMPTS):
-        survey = Survey(names)
+        survey = Survey(pair)
         with survey.opened():
             before = survey.fingerprint()
             survey.look()
@@ -127,25 +128,24 @@ def _look(names: tuple[str, str], data: bool, progress: Progress | None) -> Surv
 
 
 def _repair(
-    names: tuple[str, str],
-    path: Path,
+    pair: Pair,
     data: bool,
     force: bool,
     progress: Progress | None,
     said: tuple[list[str], list[str]],
 ) -> None:
     """Repair the files, as their one writer; `said` gains what was done, and what was not."""
-    survey = Survey(names)
+    survey = Survey(pair)
     with survey.opened(os.O_RDWR):
-        if not survey.metadata.closed:
-            lock.acquire(survey.metadata, path, 0)
+        if not pair.metadata.closed:
+            lock.acquire(pair.metadata, pair.path, 0)
         survey.look()
         header = survey.header  # none: nothing tells where the note would stand
         if header is not None:
-            lock.note_holder(survey.metadata, header, True)
+            lock.note_holder(pair.metadata, header, True)
         try:
             Repair(survey, force, *said).run(data, progress)
         finally:
             if header is not None:
                 with contextlib.suppress(OSError):
-                    lock.note_holder(survey.metadata, header, False)
+                    lock.note_holder(pair.metadata, header, False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.format.constants import SEAL_BYTES, SEAL_MAGIC, SECTOR
+from extarray.format.constants import SEAL_BYTES
 from extarray.grid.chunking import elements_of_chunk
 from extarray.maintenance.inspect_metadata import (
     DATA,
@@ -29,6 +29,7 @@ from extarray.storage import lock
 from extarray.storage.checksums import Comparison
 from extarray.storage.filesystem import File, close_all, fresh_name
 from extarray.storage.names import left_overs
+from extarray.storage.pair import OPEN_FLAGS
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -65,29 +66,27 @@ class Survey(MetadataSurvey):
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
     looked: bool = False
-    # Closed but while a look goes on.
-    data: File = field(default_factory=File)
 
     # -- the files ---------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[None]:
         """Open what there is of the two files, for the length of a block."""
-        files = [File(), File()]
+        pair, files = self.pair, [File(), File()]
         try:
-            for number, name in enumerate(self.names):
+            for number, name in enumerate(pair.names):
                 # Whatever has that name, opening it must not wait.
                 if number == DATA and not files[METADATA].closed:
                     # Its maker may not have come to give it the name.
                     fresh = fresh_name(name, files[METADATA].read(16, _UUID_AT))
                     name = fresh if os.path.exists(fresh) else name
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                    file = File.open(name, flags | os.O_NONBLOCK)
+                    file = File.open(name, flags | OPEN_FLAGS)
                     if stat.S_ISREG(file.stat().st_mode):
                         files[number] = file
                     else:
                         file.close()
-            self.metadata, self.data = files
+            pair.metadata, pair.data = files
             yield
         finally:
             close_all(*files)
@@ -95,14 +94,15 @@ class Survey(MetadataSurvey):
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what differs where a writer has been at work meanwhile."""
         found: list[Any] = []
-        for name, file in zip(self.names, (self.metadata, self.data), strict=True):
+        pair = self.pair
+        for name, file in zip(pair.names, (pair.metadata, pair.data), strict=True):
             with contextlib.suppress(OSError):
                 about = os.stat(name)
                 found += [about.st_ino, about.st_size]
             if not file.closed:
                 found.append(file.length)
-        if not self.metadata.closed:
-            found.append(self.metadata.read(1 << 16, 0))
+        if not pair.metadata.closed:
+            found.append(pair.metadata.read(1 << 16, 0))
         return tuple(found)
 
     # -- the look ----------------------------------------------------------------------------
@@ -115,16 +115,17 @@ class Survey(MetadataSurvey):
         with contextlib.suppress(Unreadable):
             self._look_at_files()
             header = self.look_at_header()
-            if not self.data.closed:
-                self.seal = self._seal_of(header)
+            if not self.pair.data.closed:
+                self.seal = self._find_seal(header)
             state = self.look_at_states(header)
-            if not self.data.closed:
+            if not self.pair.data.closed:
                 self._look_at_data(header, state)
             self._look_at_table(header)
-        self.problems += left_overs(self.names, self.header)
+        self.problems += left_overs(self.pair.names, self.header)
 
     def _look_at_files(self) -> None:
-        for number, file in enumerate((self.metadata, self.data)):
+        metadata, data = self.pair.metadata, self.pair.data
+        for number, file in enumerate((metadata, data)):
             if file.closed:
                 self.error(
                     "file",
@@ -133,11 +134,11 @@ class Survey(MetadataSurvey):
                     "put the two files of the array side by side",
                     number,
                 )
-        if self.metadata.closed:
+        if metadata.closed:
             raise Unreadable
-        self.metadata_bytes = self.metadata.length
-        if not self.data.closed:
-            self.data_bytes = self.data.length
+        self.metadata_bytes = metadata.length
+        if not data.closed:
+            self.data_bytes = data.length
 
     def _look_at_data(self, header: Header, state: Superblock) -> None:
         size = self.data_bytes
@@ -169,7 +170,7 @@ class Survey(MetadataSurvey):
                 f"{REPAIR} seals it",
                 DATA,
             )
-        if lock.is_held(self.metadata):
+        if lock.is_held(self.pair.metadata):
             self.note("file", "a writer has it open", None, "")
         elif not state.sealed:
             more = size - state.data_bytes
@@ -207,17 +208,12 @@ class Survey(MetadataSurvey):
         """Bytes of ``.xta`` that can be chunks."""
         return self.data_bytes - (SEAL_BYTES if self.seal == "ours" else 0)
 
-    def _seal_of(self, header: Header) -> str | None:
-        """Return what seal ``.xta`` ends with."""
-        offset = max(0, self.data_bytes - SEAL_BYTES)
-        end = self.data.read(SEAL_BYTES, offset)
-        if not end.startswith(SEAL_MAGIC) or len(end) < SEAL_BYTES:
+    def _find_seal(self, header: Header) -> str | None:
+        """Return which seal ``.xta`` ends with."""
+        uuid = self.states.read_seal(self.data_bytes)
+        if uuid is None:
             return None
-        torn = -offset % SECTOR
-        own = SEAL_MAGIC + header.uuid
-        if torn and end != own and end[:torn] == own[:torn]:
-            return None  # by a loss of power
-        right = sum(a == b for a, b in zip(end[len(SEAL_MAGIC) :], header.uuid, strict=True))
+        right = sum(a == b for a, b in zip(uuid, header.uuid, strict=True))
         if right < _OWN_BYTES:
             return "foreign"
         return "ours" if right == len(header.uuid) else "damaged"
@@ -258,7 +254,7 @@ class Survey(MetadataSurvey):
         """Compare the chunks with their checksums."""
         self.looked = True
         header, state = self.header, self.state
-        if header is None or state is None or self.data.closed:
+        if header is None or state is None or self.pair.data.closed:
             return
         if not header.checksum:
             self.note(
@@ -274,7 +270,7 @@ class Survey(MetadataSurvey):
         if not n_chunks:
             self.compared = not state.data_bytes
             return
-        comparison = Comparison(self.metadata, self.data, header, state.end)
+        comparison = Comparison(self.pair.metadata, self.pair.data, header, state.end)
         self.wrong = comparison.run(n_chunks, progress)
         self.compared = n_chunks * header.chunk_bytes == state.data_bytes
         if self.wrong.size:
@@ -302,7 +298,7 @@ class Survey(MetadataSurvey):
             severity: Literal["error", "warning"] = "warning" if in_doubt else "error"
             at = first * header.chunk_bytes
             self.problems.append(
-                Problem("chunk", what, self.names[DATA], at, severity, remedy, boxes)
+                Problem("chunk", what, self.pair.names[DATA], at, severity, remedy, boxes)
             )
 
 

@@ -1,5 +1,13 @@
 """A look at the metadata of a pair of files, damaged or not: what is whole, what is not, and where.
 
+The bytes are read as `open` reads them, by `StateReader` and the functions of `format`.  A look
+differs in what it does with the answers, and in three places:
+
+- `open` ends at the first state that is whole; a look takes every superblock apart, and tells the
+  records, the values, the places and the attributes of each state from one another;
+- the header may be damaged: then its copy is searched for, wherever it is;
+- the growth log may be damaged: then it is read up to the first record that is not whole.
+
 Whatever the bytes are, a look takes time and memory in proportion to the file.
 """
 
@@ -9,6 +17,7 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 from functools import partialmethod
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from extarray.common.errors import CorruptError, ExtArrayError, FormatError
@@ -23,27 +32,25 @@ from extarray.format.constants import (
 from extarray.format.directory import (
     BLOCK_BYTES,
     BLOCK_NAMES,
-    DIRECTORY_BYTES,
     ENTRY_BYTES,
     BlockKind,
-    decode_directory,
     entry_offset,
     pending_offset,
 )
-from extarray.format.groups import decode_pending
-from extarray.format.header import MAGIC, Header, decode_header, header_bytes_of, header_content
+from extarray.format.header import MAGIC, Header
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     extent_capacity,
     extent_of_record,
     record_bytes,
 )
-from extarray.format.superblock import LAST_COMMIT, Superblock, decode_superblock, superblock_bytes
+from extarray.format.superblock import LAST_COMMIT, Superblock, superblock_bytes
 from extarray.format.validity import regions_fit, values_fit
-from extarray.maintenance.salvage import MOST_RECORDS, Log, Slot, read_log, whole_attrs
+from extarray.maintenance.salvage import MOST_RECORDS, Slot, WholeLog, read_log
 from extarray.storage.checksums import read_table
-from extarray.storage.filesystem import File
+from extarray.storage.pair import Pair, header_at
 from extarray.storage.report import Problem
+from extarray.storage.states import StateReader
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -68,22 +75,25 @@ class Unreadable(Exception):  # noqa: N818 -- no error: nothing more can be look
 
 @dataclass
 class MetadataSurvey:
-    """A look at ``.xmd``; the names are those of both files."""
+    """A look at the ``.xmd`` of a pair, whose files are open as long as the look goes on."""
 
-    names: tuple[str, str]
+    pair: Pair
     problems: list[Problem] = field(default_factory=list)
     header: Header | None = None  # of the copy, where the header is damaged
     header_block: bytes = b""
     slots: list[Slot] = field(default_factory=list)
     present: Slot | None = None  # the state that `open` takes, as far as ``.xmd`` goes
-    log: Log | None = None  # as far as any superblock needs it; without one, as far as it goes
+    log: WholeLog | None = None  # as far as any superblock needs it; without one, as far as it goes
     metadata_bytes: int = 0  # length of the file
     pending: int | None = None  # number of a commit of several arrays, newer than all states
     blocks: dict[BlockKind, int] = field(default_factory=dict)  # offsets of the optional ones
     # Whether the checksums of chunks are in doubt, and the extents of their table.
     sums: tuple[bool, list[int]] | None = None
-    # Closed but while a look goes on.
-    metadata: File = field(default_factory=File)
+
+    @property
+    def states(self) -> StateReader:
+        """The reader of the states; it needs a header."""
+        return StateReader(self.pair)
 
     def tell(
         self,
@@ -95,11 +105,12 @@ class MetadataSurvey:
         file: int = METADATA,
     ) -> None:
         """Add to the problems, but errors once for each place."""
-        place = kind, self.names[file], offset
+        name = self.pair.names[file]
+        place = kind, name, offset
         known = ((p.kind, p.file, p.offset) for p in self.problems)
         if severity == "error" and offset is not None and place in known:
             return
-        self.problems.append(Problem(kind, what, self.names[file], offset, severity, remedy))
+        self.problems.append(Problem(kind, what, name, offset, severity, remedy))
 
     error = partialmethod(tell, "error")  # damaged or lost
     warning = partialmethod(tell, "warning")  # which does the array no harm
@@ -125,11 +136,12 @@ class MetadataSurvey:
         self.slots, self.blocks = [], {}
         self.header = self.present = self.log = self.pending = self.sums = None
         try:
-            self.header, self.header_block = self._header_at(0)
+            header, block = self._header_at(0)
         except ExtArrayError as error:
             return self._look_for_copy(str(error))
-        self._look_at_copy(self.header)
-        return self.header
+        self._take_header(header, block)
+        self._look_at_copy(header)
+        return header
 
     def look_at_states(self, header: Header) -> Superblock:
         """Look at what ``.xmd`` holds beside the header, and return the present state.
@@ -138,31 +150,31 @@ class MetadataSurvey:
         """
         self._look_at_directory(header)
         state = self._look_at_superblocks(header)
-        self._look_at_pending(header)
+        self._look_at_pending()
         self._look_at_rooms(header, state)
         return state
 
     # -- header and directory ----------------------------------------------------------------
 
     def _header_at(self, offset: int) -> tuple[Header, bytes]:
-        """Return the header, or its copy, that stands at an offset."""
-        first = self.metadata.read(BLOCK, offset)
-        size = header_bytes_of(first)
-        if first.startswith(MAGIC) and BLOCK < size <= self.metadata_bytes:
-            first = self.metadata.read(size, offset)
-        header = decode_header(first)
+        """Return the header, or its copy, that stands at an offset, and the bytes that tell it."""
+        header, data = header_at(self.pair.metadata, offset)
         if header.header_bytes > self.metadata_bytes:
             raise CorruptError("the header is damaged: it is longer than the file")
-        return header, header_content(first)
+        return header, data[: header.content_bytes]
+
+    def _take_header(self, header: Header, block: bytes) -> None:
+        self.header = self.pair.header = header
+        self.header_block = block
 
     def _look_for_copy(self, damage: str) -> Header:
         """Return the header from its copy, wherever that is."""
         for at in range(BLOCK + COPY_AT, min(self.metadata_bytes, _FARTHEST_COPY), BLOCK):
-            if self.metadata.read(len(MAGIC), at) == MAGIC:
+            if self.pair.metadata.read(len(MAGIC), at) == MAGIC:
                 with contextlib.suppress(ExtArrayError):
                     header, block = self._header_at(at)
                     if header.copy_offset == at:
-                        self.header, self.header_block = header, block
+                        self._take_header(header, block)
                         self.error("header", damage, 0, f"{REPAIR} restores it from its copy")
                         return header
         self.error("header", damage, 0, RESTORE)
@@ -178,8 +190,7 @@ class MetadataSurvey:
             self.error("copy", what, at, f"{REPAIR} writes it anew")
 
     def _look_at_directory(self, header: Header) -> None:
-        data = self.metadata.read(DIRECTORY_BYTES, header.directory_offset)
-        self.blocks = decode_directory(data, header, self.metadata_bytes)
+        self.blocks = self.pair.blocks()
         for kind in self.lost_blocks(header):
             self.error(
                 "directory",
@@ -194,7 +205,7 @@ class MetadataSurvey:
             kind
             for kind in BlockKind
             if kind not in self.blocks
-            and any(self.metadata.read(ENTRY_BYTES, entry_offset(header, kind)))
+            and any(self.pair.metadata.read(ENTRY_BYTES, entry_offset(header, kind)))
         ]
 
     def pending_offsets(self) -> dict[int, int]:
@@ -207,31 +218,25 @@ class MetadataSurvey:
     # -- states ------------------------------------------------------------------------------
 
     def _look_at_superblocks(self, header: Header) -> Superblock:
-        size = superblock_bytes(header.ndim)
         # First the spared ones, so that they are not newer than the others.
-        raw = {
-            number: self.metadata.read(size, header.superblock_offset(number))
-            for number in (*SPARED_SLOTS, *LIVE_SLOTS)
-        }
+        blocks = dict(self.states.superblocks(SPARED_SLOTS) + self.states.superblocks(LIVE_SLOTS))
         self.slots = [
-            Slot(number, decode_superblock(raw[number], header.ndim), not any(raw[number]))
+            Slot(number, blocks.get(number), number not in blocks and self._is_blank(number))
             for number in (*LIVE_SLOTS, *SPARED_SLOTS)
         ]
         stop = max((block.n_segments for block in self.known), default=MOST_RECORDS)
-        self.log = log = read_log(self.metadata, header, stop)
+        self.log = log = read_log(self.pair.metadata, header, stop)
         for slot in self.slots:
             if slot.block is not None:
                 slot.fault = _fault_of(slot.block, header, log)
                 slot.misplaced = slot.fault is None and not regions_fit(
                     slot.block, header, _extents_of(slot.block, log)
                 )
-                slot.attrs = whole_attrs(
-                    self.metadata,
-                    slot.block.attrs_offset,
-                    slot.block.attrs_bytes,
-                    slot.block.attrs_crc,
-                )
-        self._choose()
+                with contextlib.suppress(CorruptError):
+                    slot.attrs = self.states.read_attrs(slot.block)
+        # As `StateReader` chooses: of two with the same number, the one that commits write.
+        whole = [(slot.block.sequence, slot) for slot in self.slots if slot.whole and slot.block]
+        self.present = max(whole, key=itemgetter(0), default=(-1, None))[1]
         state, number = self.state, -1 if self.state is None else self.state.sequence
         for slot in self.slots:
             self._tell_of_superblock(slot, header.superblock_offset(slot.number), number)
@@ -253,15 +258,11 @@ class MetadataSurvey:
             )
         return state
 
-    def _choose(self) -> None:
-        """Find the state that `open` takes."""
-        newest = {True: -1, False: -1}
-        chosen: dict[bool, Slot | None] = {True: None, False: None}
-        for slot in self.slots:
-            live = slot.number in LIVE_SLOTS
-            if slot.whole and slot.block is not None and slot.block.sequence > newest[live]:
-                newest[live], chosen[live] = slot.block.sequence, slot
-        self.present = chosen[True] if newest[True] >= newest[False] else chosen[False]
+    def _is_blank(self, number: int) -> bool:
+        """Tell whether a superblock was never written."""
+        header = self.pair.header
+        at, size = header.superblock_offset(number), superblock_bytes(header.ndim)
+        return not any(self.pair.metadata.read(size, at))
 
     def _tell_of_superblock(self, slot: Slot, at: int, number: int) -> None:
         """Tell what is wrong with a superblock; `number` is that of the present commit, or -1."""
@@ -338,18 +339,18 @@ class MetadataSurvey:
                 f"{REPAIR} goes on without it",
             )
 
-    def _look_at_pending(self, header: Header) -> None:
+    def _look_at_pending(self) -> None:
         """Look for a commit of several arrays whose writer did not finish it, or is about to."""
         known = [slot.block.sequence for slot in self.slots if slot.whole and slot.block]
-        for at in self.pending_offsets().values():
-            pending = decode_pending(self.metadata.read(BLOCK, at), header.ndim)
-            if pending is not None and pending.state.sequence > max(known, default=-1):
+        offsets = self.pending_offsets()
+        for slot, pending in sorted(self.states.pendings()):
+            if pending.state.sequence > max(known, default=-1):
                 self.pending = pending.state.sequence
                 self.note(
                     "superblock",
                     f"commit {self.pending} of several arrays is not finished; "
                     f"'{os.fsdecode(pending.path)}' tells whether it counts",
-                    at,
+                    offsets[slot],
                     "the next writer finishes it",
                 )
 
@@ -376,7 +377,7 @@ class MetadataSurvey:
             room = EXTENT_HEAD_BYTES + extent_capacity(number) * size
             rooms |= {(at, room, f"extent {number} of the growth log")}
         if header.checksum:
-            self.sums = read_table(self.metadata, header, state.end)
+            self.sums = read_table(self.pair.metadata, header, state.end)
         for number, at in enumerate(self.sums[1] if self.sums else []):
             rooms |= {(at, 4 * sums_capacity(number), "the table of checksums")}
         blocks = {(at, BLOCK_BYTES[kind], BLOCK_NAMES[kind]) for kind, at in self.blocks.items()}
@@ -397,7 +398,7 @@ class MetadataSurvey:
                 reached, before = at + length, name
 
 
-def _fault_of(block: Superblock, header: Header, log: Log) -> str | None:
+def _fault_of(block: Superblock, header: Header, log: WholeLog) -> str | None:
     """Return what is wrong with a state, attributes and places aside."""
     if not values_fit(block, header):
         return _NOT_POSSIBLE
@@ -410,6 +411,6 @@ def _fault_of(block: Superblock, header: Header, log: Log) -> str | None:
     return None
 
 
-def _extents_of(block: Superblock, log: Log) -> list[int]:
+def _extents_of(block: Superblock, log: WholeLog) -> list[int]:
     """Return the offsets of the extents that the records of a state lie in."""
     return log.extents[: 1 + extent_of_record(block.n_segments - 1)]

@@ -30,11 +30,12 @@ from extarray.format.records import (
 from extarray.format.superblock import (
     LAST_COMMIT,
     Superblock,
+    attrs_place,
     encode_superblock,
     superblock_bytes,
 )
 from extarray.maintenance.inspect import Survey
-from extarray.maintenance.salvage import Slot, whole_attrs
+from extarray.maintenance.salvage import Slot
 from extarray.storage import lock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums, read_table
 from extarray.storage.filesystem import File, family
@@ -92,7 +93,7 @@ class Repair:
                 "the header and its copy are damaged: nothing tells what the chunks hold"
             )
             return
-        if survey.data.closed or survey.seal == "foreign":
+        if survey.pair.data.closed or survey.seal == "foreign":
             self.left.append("there is no data file of this array to repair it with")
             return
         if survey.pending is not None and not self.force:
@@ -123,7 +124,8 @@ class Repair:
 
     def _save(self, number: int, first: int, stop: int) -> None:
         """Copy bytes first ... stop - 1 of one of the files aside, unless all of them are zero."""
-        file, name = (self.survey.metadata, self.survey.data)[number], self.survey.names[number]
+        pair = self.survey.pair
+        file, name = (pair.metadata, pair.data)[number], pair.names[number]
         with family("cannot keep a copy of '{}'", name):
             aside = self._copy_aside(file, name, first, stop)
         if aside:
@@ -156,16 +158,16 @@ class Repair:
     def _save_metadata(self) -> None:
         if not self._metadata_saved:
             # The copy is that of what was there before this process had the lock.
-            lock.note_holder(self.survey.metadata, self.header, False)
+            lock.note_holder(self.survey.pair.metadata, self.header, False)
             self._save(0, 0, self.survey.metadata_bytes)
-            lock.note_holder(self.survey.metadata, self.header, True)
+            lock.note_holder(self.survey.pair.metadata, self.header, True)
             self._metadata_saved = True
 
     # -- header ------------------------------------------------------------------------------
 
     def _mend_header(self) -> None:
         self._save_metadata()
-        file, block = self.survey.metadata, self.survey.header_block
+        file, block = self.survey.pair.metadata, self.survey.header_block
         if "header" in self.survey.kinds:
             file.write(block, 0)
             self.done.append("the header was restored from its copy")
@@ -186,8 +188,8 @@ class Repair:
         if grid is None:
             return
         self._save_metadata()
-        self.survey.metadata.write(encode_record(0, 0, grid, header.uuid), at)
-        self.survey.metadata.datasync()
+        self.survey.pair.metadata.write(encode_record(0, 0, grid, header.uuid), at)
+        self.survey.pair.metadata.datasync()
         self.done.append(f"{log.fault[1]}: it was made anew, of what follows it")
         self.survey.look()
 
@@ -202,7 +204,9 @@ class Repair:
         newest = max(known, key=lambda block: block.sequence)
         grid, size = newest.grid, record_bytes(header.ndim)
         if newest.n_segments > 1:
-            data = self.survey.metadata.read(size, header.first_extent + EXTENT_HEAD_BYTES + size)
+            data = self.survey.pair.metadata.read(
+                size, header.first_extent + EXTENT_HEAD_BYTES + size
+            )
             rows = np.frombuffer(data.ljust(size, b"\0"), np.uint8)[None]
             try:
                 check_records(rows, header.uuid, 1)
@@ -224,9 +228,9 @@ class Repair:
             return
         self._save_metadata()
         for kind in lost:
-            self.survey.metadata.write(bytes(ENTRY_BYTES), entry_offset(self.header, kind))
+            self.survey.pair.metadata.write(bytes(ENTRY_BYTES), entry_offset(self.header, kind))
             self.done.append(f"the damaged place of the block {BLOCK_NAMES[kind]} was cleared")
-        self.survey.metadata.datasync()
+        self.survey.pair.metadata.datasync()
         self.survey.look()
 
     # -- the state ---------------------------------------------------------------------------
@@ -279,9 +283,8 @@ class Repair:
             for s in self.survey.slots
         )
         if (not newest or torn or faulty) and self._has_elements(block.data_bytes):
-            lost.append(
-                f"{self.survey.names[1]} has chunks of a newer state behind byte {block.data_bytes}"
-            )
+            name = self.survey.pair.names[1]
+            lost.append(f"{name} has chunks of a newer state behind byte {block.data_bytes}")
         attrs, source = slot.attrs, slot.number
         if attrs is None:
             attrs, source = self._other_attrs()
@@ -310,14 +313,12 @@ class Repair:
         header = self.header
         for number in (*LIVE_SLOTS, *SPARED_SLOTS):
             at = header.superblock_offset(number)
-            raw = self.survey.metadata.read(superblock_bytes(header.ndim), at)
-            # The fields of a torn one, proved by the checksum of what they point to.
-            offset, length, crc = (
-                int.from_bytes(raw[a:b], "little") for a, b in ((32, 40), (40, 44), (60, 64))
-            )
-            attrs = whole_attrs(self.survey.metadata, offset, length, crc) if length >= 2 else None
-            if attrs is not None:
-                return attrs, number
+            raw = self.survey.pair.metadata.read(superblock_bytes(header.ndim), at)
+            # What a torn one says, proved by the checksum of what it names.
+            offset, length, crc = attrs_place(raw)
+            if length >= 2:
+                with contextlib.suppress(CorruptError):
+                    return self.survey.states.attrs_at(offset, length, crc), number
         return None, LIVE_SLOTS[0]
 
     def _has_elements(self, first: int) -> bool:
@@ -327,7 +328,7 @@ class Repair:
         pattern = header.fill * max(1, _PIECE // size)
         for at in range(first, self.survey.chunk_bytes_there, len(pattern)):
             stop = min(len(pattern), self.survey.chunk_bytes_there - at)
-            piece = self.survey.data.read(stop, at)
+            piece = self.survey.pair.data.read(stop, at)
             if piece != pattern[: len(piece)] and piece.count(0) != len(piece):
                 return True
         return False
@@ -395,7 +396,7 @@ class Repair:
         self._return_to(target)
         if sums is not None:
             sums.note(sums.inherited or (target.lost is not None and target.first_lost is None))
-            survey.metadata.datasync()
+            survey.pair.metadata.datasync()
         self.done.append(target.did)
         survey.look()
         return True
@@ -403,11 +404,11 @@ class Repair:
     def _doubt_sums(self, target: TargetState) -> Sums:
         """Return the checksums of the state, in doubt until the files have returned to it."""
         survey, header = self.survey, self.header
-        table = read_table(survey.metadata, header, target.block.end or survey.metadata_bytes)
+        table = read_table(survey.pair.metadata, header, target.block.end or survey.metadata_bytes)
         if table is None:
             self.done.append("the table of checksums was lost: all of them are in doubt")
         in_doubt, extents = (True, []) if table is None else table
-        sums = Sums(survey.metadata, header, extents, False, survey.names[0])
+        sums = Sums(survey.pair.metadata, header, extents, False, survey.pair.names[0])
         sums.inherited = in_doubt
         sums.doubt()
         n = target.block.data_bytes // header.chunk_bytes
@@ -416,7 +417,7 @@ class Repair:
 
     def _give_up(self, runs: tuple[tuple[int, int], ...], sums: Sums | None) -> None:
         """Fill chunks that lie outside of the bounds to come with the fill value."""
-        header, file = self.header, self.survey.data
+        header, file = self.header, self.survey.pair.data
         for first, stop in runs:
             file.fill(header.fill, first * header.chunk_bytes, stop * header.chunk_bytes)
             if sums is not None:
@@ -433,7 +434,7 @@ class Repair:
         """
         survey, header = self.survey, self.header
         block, blob = target.block, target.attrs.encode()
-        file = survey.metadata
+        file = survey.pair.metadata
         present = None if survey.present is None else survey.present.block
         clean = block is present and block.sealed and not block.unclean
         attrs_at = self._free_from()
@@ -456,16 +457,16 @@ class Repair:
             file.write(bytes(superblock_bytes(header.ndim)), at)
         file.datasync()
         self._fit_data(block.data_bytes, target.first_lost)
-        survey.data.write(SEAL_MAGIC + header.uuid, block.data_bytes)
-        survey.data.datasync()
+        survey.pair.data.write(SEAL_MAGIC + header.uuid, block.data_bytes)
+        survey.pair.data.datasync()
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
 
     def _take_back_pending(self) -> None:
         """Take back a commit of several arrays that was not finished, for this one."""
         self._save_metadata()
         for at in self.survey.pending_offsets().values():
-            self.survey.metadata.write(bytes(superblock_bytes(self.header.ndim)), at)
-        self.survey.metadata.datasync()
+            self.survey.pair.metadata.write(bytes(superblock_bytes(self.header.ndim)), at)
+        self.survey.pair.metadata.datasync()
         self.done.append(f"commit {self.survey.pending}, of several arrays, was taken back")
 
     def _end_to_save(self, block: Superblock) -> int:
@@ -479,8 +480,8 @@ class Repair:
 
     def _write_state(self, state: Superblock, slot: int) -> None:
         at = self.header.superblock_offset(slot)
-        self.survey.metadata.write(encode_superblock(state), at)
-        self.survey.metadata.datasync()
+        self.survey.pair.metadata.write(encode_superblock(state), at)
+        self.survey.pair.metadata.datasync()
 
     def _free_from(self) -> int:
         """Return where ``.xmd`` has nothing more that could still be needed."""
@@ -497,7 +498,7 @@ class Repair:
 
     def _fit_data(self, length: int, first_lost: int | None) -> None:
         """Give ``.xta`` the length of the chunks; what it lacks becomes the fill value."""
-        header, file = self.header, self.survey.data
+        header, file = self.header, self.survey.pair.data
         there = self.survey.chunk_bytes_there
         file.truncate(min(length, there))
         if there < length:
@@ -528,15 +529,15 @@ class Repair:
         if not (wrong.size or survey.sums is None or (in_doubt and survey.compared)):
             return
         self._save_metadata()
-        sums = Sums(survey.metadata, header, extents, in_doubt, survey.names[0])
+        sums = Sums(survey.pair.metadata, header, extents, in_doubt, survey.pair.names[0])
         if wrong.size:
             sums.make_room(int(wrong[-1]), state, self._commit)
         for first in range(0, len(wrong), SUMS_AT_ONCE):
-            sums.renew(survey.data, wrong[first : first + SUMS_AT_ONCE])
-        survey.data.datasync()
-        survey.metadata.datasync()
+            sums.renew(survey.pair.data, wrong[first : first + SUMS_AT_ONCE])
+        survey.pair.data.datasync()
+        survey.pair.metadata.datasync()
         sums.note(False)
-        survey.metadata.datasync()
+        survey.pair.metadata.datasync()
         self.done.append(
             f"{len(wrong)} checksums were made of the chunks as they are"
             if wrong.size

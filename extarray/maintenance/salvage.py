@@ -6,7 +6,6 @@ latest segments, and of one more segment the last rows of chunks.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,8 +16,6 @@ from extarray._core._axial import Axial
 from extarray._core._history import replay_log
 from extarray.common.errors import CorruptError
 from extarray.common.limits import limits
-from extarray.format._crc import crc32c
-from extarray.format.attrs import check_attrs
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
     extent_capacity,
@@ -39,14 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_RECORDS",
-    "Log",
     "Salvage",
     "Slot",
+    "WholeLog",
     "box_text",
     "read_log",
     "runs_of",
     "salvage",
-    "whole_attrs",
 ]
 
 MOST_RECORDS = 2**31 - 1
@@ -59,7 +55,7 @@ _AT_ONCE = 1 << 14  # chunks that are looked at together
 _MOST_BOXES = 6
 
 
-class Log(NamedTuple):
+class WholeLog(NamedTuple):
     """The growth log, as far as it is whole."""
 
     axes: NDArray[np.uint8]
@@ -99,14 +95,14 @@ class Slot:
         return self.block is not None and sound and self.attrs is not None
 
 
-def read_log(file: File, header: Header, stop: int) -> Log:
+def read_log(file: File, header: Header, stop: int) -> WholeLog:
     """Read the records of the growth log before `stop`, up to the first that is damaged.
 
     With `MOST_RECORDS`, as many as there are.
     """
     try:
         records, extents = read_records(file, header, (), 0, stop)
-        return Log(*records, extents, None)
+        return WholeLog(*records, extents, None)
     except CorruptError as error:
         why = str(error)
     # So many are whole, and so many are not.
@@ -125,18 +121,7 @@ def read_log(file: File, header: Header, stop: int) -> Log:
     else:
         place = whole - extent_capacity(0) * (2**number - 1)
         at = extents[number] + EXTENT_HEAD_BYTES + place * record_bytes(header.ndim)
-    return Log(*records, extents, (at, why))
-
-
-def whole_attrs(file: File, offset: int, length: int, crc: int) -> str | None:
-    """Return the attributes that a superblock points to in ``.xmd``, where they are whole."""
-    if offset + length > file.length:
-        return None
-    blob = file.read(length, offset)
-    with contextlib.suppress(CorruptError):
-        if len(blob) == length and crc32c(blob) == crc:
-            return check_attrs(blob)
-    return None
+    return WholeLog(*records, extents, (at, why))
 
 
 class Salvage(NamedTuple):

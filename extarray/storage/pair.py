@@ -13,7 +13,7 @@ from extarray._core._mapping import Counter, Region
 from extarray.common.errors import MissingError, TruncatedError
 from extarray.format.constants import BLOCK, CUTS_BYTES, SEAL_BYTES
 from extarray.format.directory import DIRECTORY_BYTES, BlockKind, decode_directory
-from extarray.format.header import MAGIC, VERSION, decode_header, header_bytes_of
+from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
 from extarray.storage.filesystem import File, absolute_names, close_all, family, sync_folders
 from extarray.storage.store import Present
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from extarray.format.superblock import Superblock
 
-__all__ = ["OPEN_FLAGS", "PASSED_ON", "Pair"]
+__all__ = ["OPEN_FLAGS", "PASSED_ON", "Pair", "header_at"]
 
 # A pipe must not hold up whoever opens it; for files the second flag means nothing.
 OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
@@ -31,6 +31,17 @@ PASSED_ON = 1 << 63
 
 # The beginning of a header that can be read.
 _MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
+
+
+def header_at(file: File, offset: int) -> tuple[Header, bytes]:
+    """Read the header of ``.xmd``, or its copy, at an offset; return it and its bytes."""
+    data = file.read(BLOCK, offset)
+    if len(data) == BLOCK and data.startswith(_MAGIC):
+        # A description of many fields makes a header of several blocks.
+        wanted = min(header_bytes_of(data), file.length)
+        if wanted > BLOCK:
+            data = file.read(wanted, offset)
+    return decode_header(data), data
 
 
 class Pair(Present):
@@ -131,13 +142,7 @@ class Pair(Present):
 
     def read_header(self) -> None:
         """Read the header."""
-        first = self.metadata.read(BLOCK, 0)
-        if len(first) == BLOCK and first.startswith(_MAGIC):
-            # A description of many fields makes a header of several blocks.
-            wanted = min(header_bytes_of(first), self.metadata.length)
-            if wanted > BLOCK:
-                first = self.metadata.read(wanted, 0)
-        self.header = decode_header(first)
+        self.header, _ = header_at(self.metadata, 0)
 
     def blocks(self) -> dict[BlockKind, int]:
         """Return the offsets of the optional blocks that exist."""

@@ -249,11 +249,15 @@ class StateReader:
 
     def read_attrs(self, state: Superblock) -> str:
         """Read the attributes of a state, a JSON text."""
-        pair = self.pair
-        if state.attrs_offset + state.attrs_bytes > pair.metadata.length:
+        return self.attrs_at(state.attrs_offset, state.attrs_bytes, state.attrs_crc)
+
+    def attrs_at(self, offset: int, length: int, crc: int) -> str:
+        """Read attributes from where a superblock says that they are."""
+        file = self.pair.metadata
+        if offset + length > file.length:
             raise CorruptError("the attributes are cut off")
-        blob = pair.metadata.read(state.attrs_bytes, state.attrs_offset)
-        if len(blob) != state.attrs_bytes or crc32c(blob) != state.attrs_crc:
+        blob = file.read(length, offset)
+        if len(blob) != length or crc32c(blob) != crc:
             raise CorruptError("the attributes are damaged")
         return check_attrs(blob)
 
@@ -262,30 +266,42 @@ class StateReader:
         pair = self.pair
         metadata, name = file_names(pair.path)
         size = pair.data.length
-        seal = SEAL_MAGIC + pair.header.uuid
-        start = max(0, size - SEAL_BYTES)
-        end = pair.data.read(SEAL_BYTES, start)
-        # A loss of power tears writes between sectors: up to there our own is as it should be.
-        torn = -start % SECTOR
-        is_seal = len(end) == SEAL_BYTES and end.startswith(SEAL_MAGIC)
-        if is_seal and end != seal and not (torn and end[:torn] == seal[:torn]):
+        seal = self.read_seal(size)
+        ours = seal == pair.header.uuid
+        if seal is not None and not ours:
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put the files of one array side by side"
             )
         # Our own seal in the place of chunks is the end of an older copy.
-        least = state.data_bytes + (SEAL_BYTES if state.sealed or end == seal else 0)
+        least = state.data_bytes + (SEAL_BYTES if state.sealed or ours else 0)
         if size < least:
             return TruncatedError(
                 f"'{name}' has {size} bytes, its metadata says {least}: it was cut off, or belongs "
                 "to another array; restore it from a copy"
             )
-        if state.sealed and (end != seal or size != least):
+        if state.sealed and (not ours or size != least):
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it does not end with the array's "
                 "uuid; put the files of one array side by side"
             )
         return None
+
+    def read_seal(self, size: int) -> bytes | None:
+        """Return the uuid in the seal that ``.xta``, of that size, ends with.
+
+        None where it ends with none, or with one of ours that a loss of power has torn.
+        """
+        pair = self.pair
+        start = max(0, size - SEAL_BYTES)
+        end = pair.data.read(SEAL_BYTES, start)
+        if len(end) < SEAL_BYTES or not end.startswith(SEAL_MAGIC):
+            return None
+        # A loss of power tears writes between sectors: up to there our own is as it should be.
+        torn, ours = -start % SECTOR, SEAL_MAGIC + pair.header.uuid
+        if torn and end != ours and end[:torn] == ours[:torn]:
+            return None
+        return end[len(SEAL_MAGIC) :]
 
     # -- states that another array decides about -------------------------------------------------
 

@@ -1054,7 +1054,7 @@ def test_a_look_beside_a_writer_is_repeated_for_warnings_too(pair, monkeypatch):
         look(self)
         if not looks:
             self.warning("superblock", "read half way", 0, "")
-            os.truncate(self.names[0], os.path.getsize(self.names[0]) + 1)
+            os.truncate(self.pair.names[0], os.path.getsize(self.pair.names[0]) + 1)
         looks.append(1)
 
     monkeypatch.setattr(inspect.Survey, "look", once)
