@@ -3,7 +3,8 @@
 A view is an array, and a query on it whose factors lie on one axis each: an integer or a slice
 (`Progression`), or a list of indices (`Points`).  What is asked of a view is a query on its own
 axes, and the two together are a query on the array, which runs it: elements move in one way.  A
-dimension that no factor fills is a new one, or one along which the elements are repeated.
+dimension that no factor fills is a new one, or one along which the elements are repeated.  Of
+records a view may have a field, or some fields: the query then says so, too.
 
 The class is the face of views, with their docstrings, which make this longer than other modules;
 where a view is in its array is told by its `Placement`.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,9 +37,10 @@ from extarray.selection.axis_factors import (
 )
 from extarray.selection.execution import check_values, read_query, write_query
 from extarray.selection.factors import Points, Progression
-from extarray.selection.indexable import read_index, write_index
+from extarray.selection.fields import dtype_of_fields, field_of, has_gaps
+from extarray.selection.indexable import read_index, write_fields, write_index
 from extarray.selection.placement import Placement, index_of_element
-from extarray.selection.query import Bounds, Query
+from extarray.selection.query import Bounds, Field, Query
 from extarray.streaming.blocks import Source, write_exactly
 from extarray.streaming.dask import builds_graph, to_dask
 from extarray.streaming.elementwise import apart, stream
@@ -69,6 +72,8 @@ class LazyView(Late):
     factors : tuple
         What is selected along each axis of the array.
     shape : tuple of int
+    field : Field, optional
+        What it has of each record; None: whole elements.
 
     Attributes
     ----------
@@ -83,6 +88,8 @@ class LazyView(Late):
     The bounds are those of the time at which the view was made: a view does not grow.  It shows
     the same elements also when the array has grown or shrunk at a start.  When the array has gained
     an axis, the view says so (`ShapeError`), and a new one has to be taken.
+
+    Of an array of records, names of fields give views of these: ``a.lazy["v"]``.
 
     A view in which an element of the array occurs more than once can only be read: one of
     ``np.broadcast_to``, or of indices that are repeated.
@@ -108,6 +115,7 @@ class LazyView(Late):
     __slots__ = (
         "__weakref__",
         "_array",
+        "_field",
         "_held_of",
         "_place",
         "_repeats",
@@ -115,13 +123,21 @@ class LazyView(Late):
     )
 
     _array: Any  # ExtArray, which stands above
+    _field: Field | None
     _place: Placement  # replaced as a whole: other threads may be using it
     _shape: tuple[int, ...]
     _repeats: bool
     _held_of: LazyView | None  # of which this is what it was once
 
-    def __init__(self, array: Any, factors: Iterable[AxisFactor], shape: Sequence[int]) -> None:
+    def __init__(
+        self,
+        array: Any,
+        factors: Iterable[AxisFactor],
+        shape: Sequence[int],
+        field: Field | None = None,
+    ) -> None:
         self._array = array
+        self._field = field
         self._shape = tuple(shape)
         self._held_of = None
         self._place = Placement.of(tuple(factors), array.origin, array._origin, self._shape)
@@ -162,7 +178,7 @@ class LazyView(Late):
         held: LazyView = LazyView.__new__(LazyView)
         held._array = self._array._held()
         held._shape, held._repeats = self._shape, self._repeats
-        held._place = self._place
+        held._place, held._field = self._place, self._field
         held._held_of = self
         return held
 
@@ -178,7 +194,7 @@ class LazyView(Late):
         if array is self._array:
             return self
         place = self._now
-        return _restored(array, place.factors, self._shape, place.zero)
+        return _restored(array, place.factors, self._shape, place.zero, self._field)
 
     # -- what the view is --------------------------------------------------------------------
 
@@ -199,8 +215,16 @@ class LazyView(Late):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
-        dtype: np.dtype[Any] = self._array.dtype
+        dtype: np.dtype[Any] = self._array.dtype if self._field is None else self._field.dtype
         return dtype
+
+    @property
+    def fill_value(self) -> Any:
+        """Value of elements that were never written: the array's, or of its field."""
+        value = self._array.fill_value
+        if self._field is None:
+            return value
+        return np.asarray(value, self._array.dtype).getfield(*self._field)[()]
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -233,7 +257,10 @@ class LazyView(Late):
     def _extract(self) -> list[Any]:
         """Return, as JSON values, which of the elements that were ever stored it has."""
         place = self._now
-        return list(map(fingerprint, place.factors, place.zero))
+        extract: list[Any] = list(map(fingerprint, place.factors, place.zero))
+        if self._field is not None:
+            extract.append([str(self._field.dtype), self._field.offset])
+        return extract
 
     @property
     def _is_mapped(self) -> bool:
@@ -241,19 +268,22 @@ class LazyView(Late):
         return mapped
 
     def __repr__(self) -> str:
-        return f"<extarray.LazyView: shape {self.shape} of {self._array!r}>"
+        what = "" if self._field is None else f", dtype {self.dtype},"
+        return f"<extarray.LazyView: shape {self.shape}{what} of {self._array!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An array in memory comes back without its history; one in files as it is then.
         zero = None if self._array.path is None else self._array.origin
-        return _restored, (self._array, self._factors, self._shape, zero)
+        return _restored, (self._array, self._factors, self._shape, zero, self._field)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         parts = [
             (part.axes, part.indices, part.dims) if isinstance(part, Points) else line_of(part)
             for part in self._factors
         ]
-        return ("extarray.array.lazy", self._array.__dask_tokenize__(), parts, self._shape)
+        of_record = None if self._field is None else (str(self.dtype), self._field.offset)
+        array = self._array.__dask_tokenize__()
+        return ("extarray.array.lazy", array, parts, self._shape, of_record)
 
     # -- views of the view -------------------------------------------------------------------
 
@@ -273,18 +303,41 @@ class LazyView(Late):
     def _select(self, query: Query) -> LazyView:
         """Return the view of what a query selects, for which `is_orthogonal` holds."""
         self._bounds()
-        return LazyView(self._array, self._now.selected(query), query.shape)
+        return LazyView(self._array, self._now.selected(query), query.shape, self._field)
+
+    def _of_fields(self, fields: str | Sequence[str]) -> LazyView:
+        """Return the view of a field of each record, or of records of some fields."""
+        if isinstance(fields, str):
+            found = field_of(self.dtype, fields)
+            if found.dtype.subdtype is not None:
+                raise ArgumentError(
+                    f"no view is of field {fields!r}, which is an array of shape "
+                    f"{found.dtype.shape} in each record: read and write it by a[{fields!r}]"
+                )
+        else:
+            found = Field(dtype_of_fields(self.dtype, fields), 0)
+        return LazyView(self._array, self._factors, self._shape, self._of_record(found))
+
+    def _of_record(self, field: Field | None) -> Field | None:
+        """Return where a field of what the view has is in the array's elements; None: all of it."""
+        own = self._field
+        if own is None or field is None:
+            return own if field is None else field
+        return Field(field.dtype, own.offset + field.offset)
 
     def _arrange(self, dims: Sequence[int | None], shape: Sequence[int]) -> LazyView:
         """Return a view whose axes show the given ones of this view; None: a new one."""
-        return LazyView(self._array, self._now.arranged(dims), shape)
+        return LazyView(self._array, self._now.arranged(dims), shape, self._field)
 
     # -- reading and writing -----------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
         held = self._held()
         place = held._locate(key)
-        return held.read(key) if place is None else held._array[place]
+        if place is None:
+            return held.read(key)
+        element = held._array[place]
+        return element if self._field is None else element.getfield(*self._field)
 
     def __delitem__(self, key: Any) -> None:
         raise ArgumentError("cannot delete array elements")
@@ -356,7 +409,7 @@ class LazyView(Late):
                 "to a view that is not broadcast and repeats no index"
             )
         held = self._held()
-        place = held._locate(selection)
+        place = None if self._field is not None else held._locate(selection)
         if place is not None:
             write_exactly(held._array, place, values)
             return
@@ -383,6 +436,13 @@ class LazyView(Late):
         return read_query(self._held(), query, out, order)
 
     def _write_selected(self, query: Query, value: Any) -> None:
+        if (
+            query.field is None
+            and self._is_in_parts
+            and not (isinstance(value, Source) and self._is_same(value))
+        ):
+            write_fields(self, query, self.dtype.names, value)  # not the bytes between them
+            return
         held = self._held()
         if isinstance(value, Source):
             target = held._select(query) if is_orthogonal(query) else held
@@ -407,10 +467,16 @@ class LazyView(Late):
         overlaps: bool = self._array._overlaps(values)
         return overlaps
 
+    @property
+    def _is_in_parts(self) -> bool:
+        """True if there are bytes of the array's elements between those of the view's."""
+        return self._field is not None and has_gaps(self._field.dtype)
+
     def _is_same(self, other: Source) -> bool:
         """Tell whether another array shows the same elements at the same places."""
         return (
             isinstance(other, LazyView)
+            and other._field == self._field
             and other._array._handle == self._array._handle
             and other._shape == self._shape
             and all(map(are_same, self._factors, other._factors))
@@ -419,6 +485,8 @@ class LazyView(Late):
     def _move(self, query: Query, values: NDArray[Any], write: bool) -> None:
         """Move what a query selects from or (write) to an array of its shape."""
         self._check_bounds()
+        if self._field is not None:
+            query = replace(query, field=self._of_record(query.field))
         self._now.move(self._array, query, values, write)
 
     def _peek(self, box: Box, writable: bool = False) -> NDArray[Any] | None:
@@ -426,9 +494,11 @@ class LazyView(Late):
         if self._held_of is None:
             return self._held()._peek(box, writable)
         self._check_bounds()
-        if writable and self._repeats:
+        if writable and (self._repeats or self._is_in_parts):
             return None
         view = self._now.peek(self._array, box, writable)
+        if view is not None and self._field is not None:
+            view = view.getfield(*self._field)
         if view is None or not self._repeats:
             return view
         return np.broadcast_to(view, [cut.stop - cut.start for cut in box])
@@ -565,9 +635,10 @@ def _restored(
     factors: tuple[AxisFactor, ...],
     shape: tuple[int, ...],
     zero: tuple[int, ...] | None,
+    field: Field | None = None,
 ) -> LazyView:
     """Make a view that was pickled, of an array whose origin was `zero`."""
-    view = LazyView(array, factors, shape)
+    view = LazyView(array, factors, shape, field)
     if zero is not None:
         view._place = Placement.of(factors, zero, array._origin, shape)
     return view

@@ -326,7 +326,7 @@ def _wanted(
         dtype=kind,
         chunks=extents,
         order=old.order if order is None else check_order(order),
-        fill=_cast_fill(old, kind),
+        fill=_cast_fill(source.fill_value, source.dtype, kind),
         work=_record(array, chunks, axes, order, dtype, in_place),
     )
     values = attrs_of_view(base, source)
@@ -390,11 +390,11 @@ def _taken(factor: AxisFactor, extent: int) -> Taken:
     return Taken(None if axis is not None and places == range(extent) else places, axis)
 
 
-def _cast_fill(old: Header, kind: np.dtype[Any]) -> bytes:
+def _cast_fill(value: Any, dtype: np.dtype[Any], kind: np.dtype[Any]) -> bytes:
     """Return the fill value in another dtype; zero where there is none for it: no number is ''."""
     fill = np.zeros(1, kind)  # so are bytes between the fields of a record
     with contextlib.suppress(ValueError):
-        fill[...] = np.frombuffer(old.fill, old.dtype)
+        fill[...] = np.asarray(value, dtype)
     _clear_open_bytes(fill)
     return fill.tobytes()
 

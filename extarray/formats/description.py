@@ -247,11 +247,9 @@ def described(a: Any, selection: Any, lost: list[str]) -> tuple[LazyView, Descri
     if view.dims is not None and isinstance(values.get(UNLIMITED), list):
         said = [name for name in values.pop(UNLIMITED) if isinstance(name, str)]
         unlimited = tuple(d for d in view.dims if d in said)
-    dtype, fill = view.dtype, base.fill_value
-    if dtype != base.dtype:  # a view of one field of records
-        fill = np.zeros((), dtype)[()]
+    fill = view.fill_value
     return view, Description(
-        shape, dtype, tuple(view.chunks), fill, values, view.dims, coords, unlimited
+        shape, view.dtype, tuple(view.chunks), fill, values, view.dims, coords, unlimited
     )
 
 

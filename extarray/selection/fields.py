@@ -10,7 +10,7 @@ import numpy as np
 from extarray.common.errors import ArgumentError, FieldError
 from extarray.selection.query import Field
 
-__all__ = ["Fields", "dtype_of_fields", "field_of", "split_names"]
+__all__ = ["Fields", "dtype_of_fields", "field_of", "has_gaps", "split_names"]
 
 #: A name gives the field alone, names give records of these fields; none: whole elements.
 Fields: TypeAlias = str | Sequence[str] | None
@@ -65,3 +65,10 @@ def dtype_of_fields(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]
         return np.empty((), dtype)[list(names)].dtype
     except ValueError as error:
         raise ArgumentError(str(error)) from None
+
+
+def has_gaps(dtype: np.dtype[Any]) -> bool:
+    """Tell whether there are bytes between the fields of a record, or behind the last."""
+    if dtype.fields is None:
+        return False
+    return dtype.itemsize > sum(inner.itemsize for inner, *_ in dtype.fields.values())

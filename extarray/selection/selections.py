@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from extarray.common.errors import SelectionError
 from extarray.selection.axis_factors import is_orthogonal
 from extarray.selection.brackets import as_query
+from extarray.selection.fields import split_names
 from extarray.selection.indexable import query_on, read_fields, write_fields
 from extarray.selection.orthogonal import block_query, orthogonal_query
 from extarray.selection.pointwise import coordinate_query, mask_query, pointwise_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -75,6 +76,7 @@ class Viewable(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
     def _select(self, query: Query) -> Any: ...
+    def _of_fields(self, fields: str | Sequence[str]) -> Any: ...
 
 
 class Lazy:
@@ -93,7 +95,9 @@ class Lazy:
 
     def __getitem__(self, key: Any) -> Any:
         view = self._view
-        return self._get(as_query(key, view.shape, view.dtype), key)
+        rest, fields = split_names(key, view.dtype)
+        found = self._get(as_query(rest, view.shape, view.dtype), key)
+        return found if fields is None else found._of_fields(fields)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self[key].write(..., value)
