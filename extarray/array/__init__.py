@@ -11,12 +11,12 @@ From the top down; each module uses some of those below it, and none above:
     memory.
 ``creation``
     Making and opening arrays.
-``shared``
-    The policy of several writers of an array.
 ``together``
     Arrays that the ranks of a communicator make, open and relay together.
 ``array``
     `ExtArray`: every public method with its docstring, and the function that does the work.
+``writers``
+    The policies of an array's writers: one, several, and those who write nothing but elements.
 ``follow``
     Following live data: blocks that arrive in an array while it is read.
 ``growth``

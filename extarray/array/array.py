@@ -7,7 +7,6 @@ transfers from `ArrayCore`.  The docstrings make it longer than other modules.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray._core._array import ArrayCore
@@ -23,9 +22,9 @@ from extarray.array import (
 )
 from extarray.array.copies import astype
 from extarray.array.lazy import everything
+from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
-from extarray.common.lazy import LazyImports
 from extarray.format.attrs import Attributes
 from extarray.format.labels import known_dims
 from extarray.grid.policy import EXACT, decode_policy
@@ -57,68 +56,7 @@ if TYPE_CHECKING:
     from extarray.storage.memory import MemoryStore
     from extarray.streaming.blocks import Line
 
-__all__ = ["Elements", "ExtArray"]
-
-_later = LazyImports(
-    {"extarray.storage.file_store": "FileStore", "extarray.storage.sharing": "Elements"}
-)
-
-
-class Alone:
-    """The policy of an array with one writer: its changes are steps for the threads of a process.
-
-    Growth, and what reads before it writes, is one step: three times the same lock.
-    """
-
-    __slots__ = ("commits", "growth", "steady")
-
-    of_files = None
-    append = staticmethod(growth.append)
-    refresh = staticmethod(life.refresh)
-    flush = staticmethod(life.flush)
-    close = staticmethod(life.close)
-
-    def __init__(self) -> None:
-        self.make_locks()
-
-    def serve(self, array: Any) -> None:
-        """Do without the array."""
-
-    def make_locks(self) -> None:
-        """Make a fresh lock."""
-        self.growth = self.commits = self.steady = threading.RLock()
-
-    def is_still(self) -> bool:
-        """Tell whether no other thread holds the lock, and take it."""
-        return self.steady.acquire(blocking=False)
-
-
-class Elements(Alone):
-    """The policy of one of any number of processes that write elements inside the bounds.
-
-    Others commit, so its locks are for the threads of this process alone, as a reader's.
-
-    Parameters
-    ----------
-    told : bool
-        The array's writer, if there is one, knows of this process.
-    """
-
-    __slots__ = ("of_files",)
-
-    def __init__(self, told: bool = False) -> None:
-        super().__init__()
-        self.of_files = _later.Elements(told)
-
-    def flush(self, array: Any) -> None:
-        """Bring the elements to the disk."""
-        array._check()
-        array._store.files.commits.sync_elements()
-
-    def close(self, array: Any) -> None:
-        """Let go of the files."""
-        with self.steady:
-            life.let_go(array)
+__all__ = ["ExtArray"]
 
 
 class ExtArray(ArrayCore, NumpyMixin):
@@ -204,9 +142,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     ) -> Self:
         """Open a pair of files, whose writers get along by a policy; None: there is one."""
         writers = writers or Alone()
-        store, axial = _later.FileStore.open(
-            path, mode, timeout, engine, durability, verify, writers.of_files
-        )
+        store, axial = writers.open(path, mode, timeout, engine, durability, verify)
         return cls._from_store(store, axial, writers)
 
     @classmethod

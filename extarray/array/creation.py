@@ -10,12 +10,13 @@ from uuid import uuid4
 
 import numpy as np
 
-from extarray.array.array import Elements, ExtArray
+from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, write_values
 from extarray.array.h5py_compat import dtype_as_read, options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
+from extarray.array.writers import Elements, Shared
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import DURABILITIES, ENGINES, VERIFICATIONS, config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
@@ -49,7 +50,6 @@ __all__ = ["create", "empty", "filled", "from_array", "full", "ones", "open", "z
 
 _later = LazyImports(
     {
-        "extarray.array.shared": "Shared",
         "extarray.maintenance.transform": "fill",
         "extarray.storage.filesystem": "resolve_path",
     }
@@ -382,7 +382,7 @@ def open(
         return together().open(comm, info, check)
     _check_alone(engine, info)
     asked = check()
-    writers = Elements() if share == "elements" else _later.Shared() if share else None
+    writers = Elements() if share == "elements" else Shared() if share else None
     return ExtArray._open(*asked, writers)
 
 

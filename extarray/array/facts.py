@@ -58,8 +58,6 @@ class Writers(Protocol):
 
     Attributes
     ----------
-    of_files : storage.file_store.Writers or None
-        What the array's store is handed; None: a store's own policy, of one writer.
     growth : context manager
         For changes of the bounds.
     commits : context manager
@@ -69,15 +67,24 @@ class Writers(Protocol):
     """
 
     @property
-    def of_files(self) -> Any: ...
-    @property
     def growth(self) -> AbstractContextManager[Any]: ...
     @property
     def commits(self) -> AbstractContextManager[Any]: ...
     @property
     def steady(self) -> RLock: ...
+    def open(
+        self,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str,
+        verify: str | None,
+    ) -> tuple[FileStore, Axial]:
+        """Open a pair of files, as a store whose writers get along in this way."""
+
     def serve(self, array: Any) -> None:
-        """Be the policy of an array, which has its store."""
+        """Be the policy of an array, which is open."""
 
     def make_locks(self) -> None:
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""

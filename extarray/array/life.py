@@ -166,7 +166,6 @@ def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Wri
     """Put a new array on an open store; its writers get along by a policy."""
     array._store = store
     array._writers = writers
-    writers.serve(array)
     array._handle = uuid4().hex
     array._filling = False
     array._serve(_HOST)
@@ -174,6 +173,7 @@ def start(array: Any, store: FileStore | MemoryStore, axial: Axial, writers: Wri
     attach_store(array)
     watch_cuts(array)
     in_children(array, _inherit)
+    writers.serve(array)
 
 
 def _inherit(array: Living) -> None:
@@ -500,8 +500,8 @@ def _become_successor(array: Any) -> None:
     now = before.now
     try:
         durability = "commit" if now.is_durable else "flush"
-        store, axial = _later.FileStore.open(
-            now.path, now.mode, 0, now.engine, durability, now.verify, array._writers.of_files
+        store, axial = array._writers.open(
+            now.path, now.mode, 0, now.engine, durability, now.verify
         )
     except MissingError:
         raise replaced_error(array) from None

@@ -16,9 +16,10 @@ import numpy as np
 
 from extarray._core._history import mark_of, roll_back
 from extarray.array import life, together
-from extarray.array.array import Alone, ExtArray
+from extarray.array.array import ExtArray
 from extarray.array.growth import as_source, length_of
 from extarray.array.resizing import count, is_start
+from extarray.array.writers import Alone
 from extarray.common.arguments import as_axis, as_int
 from extarray.common.errors import ArgumentError, CastingError, ShapeError
 from extarray.grid.chunking import check_shape

@@ -91,9 +91,6 @@ class Writers(Protocol):
     def begin(self, store: FileStore, slot: int) -> None:
         """Prepare to write, with the lock held, in the state that was found in a slot."""
 
-    def secure(self, store: FileStore, axial: Axial) -> None:
-        """Bring to the disk what was found: to build on it must not be less durable."""
-
     def end(self, store: FileStore) -> None:
         """Leave the files as the next writer likes to find them, and drop the lock."""
 
@@ -120,10 +117,6 @@ class Alone:
             store.release(pair.state.data_bytes)
             pair.unclean = commits.unsettled = True
         lock.note_holder(pair.metadata, pair.header, True)
-
-    def secure(self, store: FileStore, axial: Axial) -> None:
-        """Bring to the disk what the last writer may have left to the system."""
-        store.flush()
 
     def end(self, store: FileStore) -> None:
         """Seal the files, and drop the lock."""
@@ -389,8 +382,9 @@ class FileStore:
             in_children(self, type(self)._forked)
             self.now.names_found = True  # perhaps nobody has flushed since they were given
             if self.now.is_durable:
+                # What is built on must not be less durable than what is built.
                 try:
-                    self.writers.secure(self, axial)
+                    self.flush()
                 except BaseException:
                     self.now.close()
                     raise

@@ -156,9 +156,6 @@ class Elements:
         if pair.header.checksum:
             pair.sums = ElementSums(pair, self._told)
 
-    def secure(self, store: FileStore, axial: Axial) -> None:
-        """Leave what was found to those who commit: nothing is built on it."""
-
     def end(self, store: FileStore) -> None:
         """Leave the files as they are."""
 
@@ -232,14 +229,6 @@ class Sharing:
         before = self._table[self._slot : self._slot + 1]
         self._write_own(seen=pair.state.sequence, ticket=before[0].ticket if before else 0)
         lock.end_commit(pair.metadata)
-
-    def secure(self, store: FileStore, axial: Axial) -> None:
-        """Bring to the disk what others have written until now."""
-        self.flush_data()
-        with self.committing():
-            self.take_up(axial)
-            self.note_seen()
-            store.flush()
 
     def _clear_table(self) -> None:
         """Forget all writers that are gone: `begin` has dealt with what they left."""

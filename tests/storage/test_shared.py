@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import os
 import re
+import shutil
 import socket
 import threading
 
@@ -19,7 +20,7 @@ import pytest
 from compare import assert_same
 
 import extarray as xa
-from extarray.array import shared
+from extarray.array import writers as policies
 from extarray.array.life import let_go
 from extarray.common.limits import limits
 from extarray.format import writers
@@ -365,6 +366,21 @@ def test_space_is_given_back_at_the_end(path):
     assert holes(path) <= full // 2
     with xa.open(path) as array:
         assert (array[...] == 1).all()
+
+
+def test_a_durable_writer_gives_back_when_it_opens_what_a_dead_one_has_cut_off(path):
+    xa.full((64, 1024), 7, "f8", path=path, chunks=(8, 1024)).close()
+    left = path.with_name("left")  # the files as a writer leaves them that dies after a cut
+    with share(path) as one:
+        one.shrink(0, 48)
+        for suffix in (".xmd", ".xta"):
+            shutil.copyfile(f"{path}{suffix}", f"{left}{suffix}")
+        cuts = one._store.now.read_cuts()
+    full = holes(left)
+    with share(left, durability="commit") as two:
+        assert holes(left) <= full // 2
+        assert two._store.now.read_cuts() == cuts + 1
+        assert (two[...] == 7).all()
 
 
 def test_a_rolling_window_of_two(pair):
@@ -817,7 +833,7 @@ def test_an_interrupt_at_every_place(path, change):
         one.append(rows(1, 2, 3))
         with (
             contextlib.suppress(KeyboardInterrupt),
-            injected.interrupted(number, shared, sharing, lock) as interrupt,
+            injected.interrupted(number, policies, sharing, lock) as interrupt,
         ):
             change(one)
         where = f"{number}, {interrupt.place}"

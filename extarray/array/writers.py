@@ -1,4 +1,7 @@
-"""The policy of several writers of an array, as one of them follows it."""
+"""The policies of an array's writers: one, several, and those who write nothing but elements.
+
+An array is handed one when it is opened; what a policy answers is in `facts.Writers`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
-from extarray.array import life
+from extarray.array import growth, life
 from extarray.array.growth import as_source, length_of, write_values
 from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
@@ -20,22 +23,114 @@ from extarray.array.resizing import (
 )
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
+from extarray.common.lazy import LazyImports
 from extarray.format.constants import LIMIT
 from extarray.format.writers import WriterKind
 from extarray.grid.bounds import Bounds, to_box
 from extarray.grid.tiles import tiles
-from extarray.storage.sharing import Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from numpy.typing import ArrayLike
 
+    from extarray._core._axial import Axial
     from extarray.array.resizing import Side
     from extarray.grid.bounds import Index
+    from extarray.storage.file_store import FileStore
 
-__all__ = ["Shared"]
+__all__ = ["Alone", "Elements", "Shared"]
+
+_later = LazyImports(
+    {"extarray.storage.file_store": "FileStore", "extarray.storage.sharing": "Elements Sharing"}
+)
+
+
+class Alone:
+    """The policy of an array with one writer: its changes are steps for the threads of a process.
+
+    Growth, and what reads before it writes, is one step: three times the same lock.
+    """
+
+    __slots__ = ("commits", "growth", "steady")
+
+    append = staticmethod(growth.append)
+    refresh = staticmethod(life.refresh)
+    flush = staticmethod(life.flush)
+    close = staticmethod(life.close)
+
+    def __init__(self) -> None:
+        self.make_locks()
+
+    def open(
+        self,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str,
+        verify: str | None,
+    ) -> tuple[FileStore, Axial]:
+        """Open a pair of files."""
+        opened: tuple[FileStore, Axial] = _later.FileStore.open(
+            path, mode, timeout, engine, durability, verify
+        )
+        return opened
+
+    def serve(self, array: Any) -> None:
+        """Do without the array."""
+
+    def make_locks(self) -> None:
+        """Make a fresh lock."""
+        self.growth = self.commits = self.steady = threading.RLock()
+
+    def is_still(self) -> bool:
+        """Tell whether no other thread holds the lock, and take it."""
+        return self.steady.acquire(blocking=False)
+
+
+class Elements(Alone):
+    """The policy of one of any number of processes that write elements inside the bounds.
+
+    Others commit, so its locks are for the threads of this process alone, as a reader's.
+
+    Parameters
+    ----------
+    told : bool
+        The array's writer, if there is one, knows of this process.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self, told: bool = False) -> None:
+        super().__init__()
+        self._told = told
+
+    def open(
+        self,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str,
+        verify: str | None,
+    ) -> tuple[FileStore, Axial]:
+        """Open a pair of files beside whoever commits."""
+        # Nothing is built on what was found, so it is left to them to bring it to the disk.
+        files = _later.Elements(self._told)
+        return _open_beside(files, path, mode, timeout, engine, durability, verify)
+
+    def flush(self, array: Any) -> None:
+        """Bring the elements to the disk."""
+        array._check()
+        array._store.files.commits.sync_elements()
+
+    def close(self, array: Any) -> None:
+        """Let go of the files."""
+        with self.steady:
+            life.let_go(array)
 
 
 class _Appending(threading.local):
@@ -55,13 +150,33 @@ class Shared:
     """
 
     def __init__(self) -> None:
-        self.of_files = self._others = Sharing()
+        self._others = _later.Sharing()
         self._array: Callable[[], Any] = lambda: None
         self.make_locks()
 
+    def open(
+        self,
+        path: Path,
+        mode: str,
+        timeout: float | None,
+        engine: str,
+        durability: str,
+        verify: str | None,
+    ) -> tuple[FileStore, Axial]:
+        """Open a pair of files, as one of its writers."""
+        # The array brings to the disk what was found, in a step of its own: see `serve`.
+        return _open_beside(self._others, path, mode, timeout, engine, durability, verify)
+
     def serve(self, array: Any) -> None:
-        """Be the policy of an array, which keeps it alive."""
+        """Be the policy of an array, which is open and keeps it alive."""
         self._array = weakref.ref(array)
+        if array._store.now.is_durable:
+            # What is built on must not be less durable than what is built.
+            try:
+                array.flush()
+            except BaseException:
+                array.close()
+                raise
 
     def make_locks(self) -> None:
         """Make fresh locks: in a forked child, a thread of the parent may have held them."""
@@ -341,3 +456,20 @@ class Shared:
                 pass  # the last moment to give back what was cut off
             with self.steady:
                 let_go(array)
+
+
+def _open_beside(
+    files: Any,
+    path: Path,
+    mode: str,
+    timeout: float | None,
+    engine: str,
+    durability: str,
+    verify: str | None,
+) -> tuple[FileStore, Axial]:
+    """Open a pair of files to which others may write, and bring nothing to the disk."""
+    opened: tuple[FileStore, Axial] = _later.FileStore.open(
+        path, mode, timeout, engine, "flush", verify, files
+    )
+    opened[0].now.is_durable = durability == "commit"
+    return opened
