@@ -157,13 +157,7 @@ def grow(
 ) -> None:
     """Grow one axis, or (negative) cut it; the caller holds the lock of growth.
 
-    Parameters
-    ----------
-    array : Resizable
-    axis, by : int
-    at_start : bool
-    fill : callable, optional
-        Writes the new elements; none: they have the fill value.
+    `fill` writes the new elements; without it they have the fill value.
     """
     if by:
         change = along_axis(array._store.now.state, array.chunks, axis, by, at_start, LIMIT)
@@ -174,23 +168,7 @@ def grow(
 
 
 def length_of(array: Resizable, values: Any, axis: int) -> int:
-    """Return the extent along an axis of what can be appended there.
-
-    Parameters
-    ----------
-    array : Resizable
-    values : object
-        As `as_source` gives it.
-    axis : int
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ShapeError, CastingError
-    """
+    """Return the extent along an axis of what `as_source` gave, if it can be appended there."""
     shape = array.shape
     given = tuple(values.shape)
     if len(given) != len(shape) or any(
@@ -215,16 +193,7 @@ def _check_kind(array: Resizable, dtype: np.dtype[Any]) -> None:
 
 
 def write_values(array: Resizable, values: Any, start: Index, stop: Index) -> None:
-    """Write values to a box; what is no array in memory goes block by block.
-
-    Parameters
-    ----------
-    array : Resizable
-    values : object
-        As `as_source` gives it.
-    start, stop : tuple of int
-        The box.
-    """
+    """Write what `as_source` gave to a box; what is no array in memory goes block by block."""
     if isinstance(values, np.ndarray):
         array._write_box(start, stop, values)
         return
@@ -259,10 +228,6 @@ def as_source(
         integers any number, texts a text or a date.  Other kinds are not converted.
     fill : callable
         Gives the value of what is masked, a scalar of this dtype, or of that of `x`.
-
-    Returns
-    -------
-    ndarray, Source, or any object with ``shape``, ``dtype`` and slicing
     """
     if isinstance(x, Source):
         return x._verified()

@@ -110,40 +110,14 @@ class Resizable(Protocol):
 
 
 def is_start(side: str) -> bool:
-    """Tell whether a side is the start of an axis.
-
-    Parameters
-    ----------
-    side : {"end", "start"}
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    ArgumentError
-    """
+    """Tell whether a side is the start of an axis."""
     if side not in ("end", "start"):
         raise ArgumentError(f"side {side!r} is not possible; use 'end' or 'start'")
     return side == "start"
 
 
 def count(by: SupportsIndex) -> int:
-    """Return a number of elements, of an argument.
-
-    Parameters
-    ----------
-    by : int
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-    """
+    """Return a number of elements, of an argument."""
     n = as_int(by, "by")
     if n < 0:
         raise ArgumentError(f"by must be at least 0, not {n}: extend grows, shrink cuts off")
@@ -151,16 +125,7 @@ def count(by: SupportsIndex) -> int:
 
 
 def filling_error(array: Resizable) -> ArgumentError:
-    """Return the error for a change of the bounds by what reads the data that are being appended.
-
-    Parameters
-    ----------
-    array : Resizable
-
-    Returns
-    -------
-    ArgumentError
-    """
+    """Return the error for a change of bounds by what reads the data that are being appended."""
     return ArgumentError(
         f"cannot change the bounds of {array._name()} in the midst of an append to it"
     )
@@ -177,14 +142,8 @@ def carry_out(
 ) -> None:
     """Give an array new bounds; on an error nothing has changed.
 
-    Parameters
-    ----------
-    array : Resizable
-    change : Change
-    fill : callable, optional
-        Writes the elements of the only part that is new.
-    exactly : bool
-        The growth policy allocates nothing ahead.
+    `fill` writes the elements of the only part that is new.  `exactly`: the growth policy allocates
+    nothing ahead.
     """
     if array._filling:  # by what reads the data that are being appended
         raise filling_error(array)
@@ -327,15 +286,7 @@ def _grows_by_holes(array: Resizable) -> bool:
 
 
 def renew(array: Resizable, change: Change, clean: bool) -> None:
-    """Make ready what the old grid has of the new parts: its space, and the fill value.
-
-    Parameters
-    ----------
-    array : Resizable
-    change : Change
-    clean : bool
-        The new parts are to have the fill value.
-    """
+    """Make ready what the old grid has of the new parts: space, and, if `clean`, the fill value."""
     store = array._store
     now = store.now
     held = now.held
@@ -386,13 +337,7 @@ def _give_back(array: Resizable, change: Change) -> None:
 
 
 def give_back_chunks(array: Resizable, change: Change) -> None:
-    """Let the store give back the chunks that hold none of the new bounds.
-
-    Parameters
-    ----------
-    array : Resizable
-    change : Change
-    """
+    """Let the store give back the chunks that hold none of the new bounds."""
     store = array._store
     now = store.now
     if now.held is not None:

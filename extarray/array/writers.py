@@ -267,7 +267,7 @@ class Shared:
         self._take_up(array)
 
     def _take_up(self, array: Any) -> bool:
-        is_new = self._others.take_up(array.axial)
+        is_new: bool = self._others.take_up(array.axial)
         if is_new:
             now = array._store.now
             now.users.turn()

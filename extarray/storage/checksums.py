@@ -58,18 +58,7 @@ _LOOKS = 3
 
 
 def extent_of_sum(address: int) -> tuple[int, int]:
-    """Return where in the table the sum of a chunk is.
-
-    Parameters
-    ----------
-    address : int
-
-    Returns
-    -------
-    number : int
-        Of the extent.
-    place : int
-        In the extent.
+    """Return which extent of the table has the sum of a chunk, and its place there.
 
     Examples
     --------
@@ -92,23 +81,7 @@ def fill_sum(header: Header) -> int:
 
 
 def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.uint32]:
-    """Compute the checksums of chunks as they are in ``.xta``, on as many threads as pay off.
-
-    Parameters
-    ----------
-    data : File
-        ``.xta``.
-    addresses : (n,) array of int64
-    chunk_bytes : int
-
-    Returns
-    -------
-    (n,) array of uint32
-
-    Raises
-    ------
-    OSError
-    """
+    """Compute the checksums of chunks as they are in ``.xta``, on as many threads as pay off."""
     offsets = addresses * chunk_bytes
     n = len(offsets)
     shares = min(config.threads, n, max(1, n * chunk_bytes // _THREAD_BYTES))
@@ -129,21 +102,7 @@ def chunk_sums(data: File, addresses: NDArray[np.int64], chunk_bytes: int) -> ND
 def read_sums(file: File, extents: Sequence[int], first: int, stop: int) -> NDArray[np.uint32]:
     """Return the table's entries for chunks first ... stop - 1; zeros where it has no extent.
 
-    Parameters
-    ----------
-    file : File
-        ``.xmd``.
-    extents : sequence of int
-    first, stop : int
-
-    Returns
-    -------
-    (stop - first,) array of uint32
-
-    Raises
-    ------
-    CorruptError
-        The file ends too early.
+    Raise CorruptError where the file ends too early.
     """
     found = np.zeros(stop - first, "<u4")
     low = first
@@ -216,21 +175,10 @@ class Sums:
         log: Sequence[int],
         path: str | PathLike[str],
     ) -> Sums:
-        """Take over the sums of the last writer.
+        """Take over the sums of the last writer, for the grid's `n_chunks`.
 
-        Parameters
-        ----------
-        file : File
-            ``.xmd``.
-        header : Header
-        n_chunks : int
-            Of the grid.
-        state : Superblock
-            Extents of the table beyond its end belong to a state that is lost.
-        log : sequence of int
-            Offsets of the extents of its growth log.
-        path : PathLike
-            Of the pair, for messages.
+        Extents of the table beyond the end of the state belong to one that is lost; `log` are
+        those of the growth log.
         """
         found = decode_sums(file.read(CELL, header.sums_offset), header.uuid)
         in_doubt, extents = (True, []) if found is None else found
@@ -290,13 +238,7 @@ class Sums:
     ) -> None:
         """Extend the table to reach a chunk, in free space of ``.xmd`` that a commit takes.
 
-        Parameters
-        ----------
-        address : int
-        state : Superblock
-            The present one.
-        commit : callable
-            Makes the next one count.
+        `state` is the present one; `commit` makes the next one count.
         """
         number, _ = extent_of_sum(address)
         offset = state.end
@@ -315,44 +257,18 @@ class Sums:
             self.note(True)
 
     def renew(self, data: File, addresses: NDArray[np.int64]) -> None:
-        """Write the sums of chunks, for which the table has room.
-
-        Parameters
-        ----------
-        data : File
-            ``.xta``.
-        addresses : array of int64
-            In rising order.
-        """
+        """Write the sums of chunks, in rising order, for which the table has room."""
         self.put(addresses, self.entries(data, addresses))
 
     def entries(self, data: File, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return the entries that the table is to have for chunks as they are.
-
-        Parameters
-        ----------
-        data : File
-            ``.xta``.
-        addresses : array of int64
-
-        Returns
-        -------
-        array of uint32
-        """
+        """Return the entries that the table is to have for chunks as they are."""
         if self._fill is None:  # large chunks take a while
             self._fill = fill_sum(self._header)
         sums = chunk_sums(data, addresses, self._header.chunk_bytes)
         return sums ^ np.uint32(self._fill)
 
     def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
-        """Write what `entries` returned, for which the table has room.
-
-        Parameters
-        ----------
-        addresses : array of int64
-            In rising order.
-        sums : array of uint32
-        """
+        """Write what `entries` returned for chunks in rising order; the table has room for them."""
         first = 0
         while first < len(addresses):
             # Entries near each other are written together.
@@ -378,11 +294,7 @@ class Sums:
     def settle(self, array: Any, writes: int | None) -> None:
         """Note that sums are right, once they are on the disk, unless something was written since.
 
-        Parameters
-        ----------
-        array : ArrayCore
-        writes : int or None
-            `quiet_number` of the array before the sums were made.
+        `writes` is the array's `quiet_number` before the sums were made.
         """
         if self.inherited or writes is None:
             return
@@ -405,18 +317,7 @@ class Sums:
 def read_table(file: File, header: Header, end: int | None) -> tuple[bool, list[int]] | None:
     """Return whether checksums are in doubt, and their table's extents; None if it is damaged.
 
-    Parameters
-    ----------
-    file : File
-        ``.xmd``.
-    header : Header
-    end : int or None
-        From where on ``.xmd`` is unused: extents beyond belong to a state that is lost.  None: from
-        where the file ends.
-
-    Returns
-    -------
-    tuple of bool and list of int, or None
+    Extents beyond `end`, from where on ``.xmd`` is unused, belong to a state that is lost.
     """
     block = file.read(CELL, header.sums_offset)
     found = decode_sums(block, header.uuid)
@@ -481,18 +382,7 @@ class Comparison:
     def surely_unfit(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return which chunks do not fit, though nobody writes; None where nobody can tell.
 
-        Parameters
-        ----------
-        addresses : array of int64
-            In rising order; some may be repeated.
-
-        Returns
-        -------
-        array of int64 or None
-
-        Raises
-        ------
-        OSError
+        Addresses come in rising order; some may be repeated.
         """
         step = max(1, _STEP_BYTES // self._header.chunk_bytes)
         found = [np.empty(0, np.int64)]

@@ -56,11 +56,6 @@ __all__ = ["Committer", "SumKeeper"]
 class Committer:
     """The commits that the writer of a pair of files makes.
 
-    Parameters
-    ----------
-    pair : Pair
-    states : StateReader
-
     Attributes
     ----------
     may_be_sealed : bool
@@ -441,11 +436,6 @@ class Committer:
 
 class SumKeeper:
     """The checksums of the chunks of a pair of files: brought up to date, and compared.
-
-    Parameters
-    ----------
-    pair : Pair
-    commits : Committer
 
     Attributes
     ----------

@@ -104,18 +104,7 @@ class File(FileCore):
 
     @classmethod
     def open(cls, name: str, flags: int, mode: int = 0o666) -> Self:
-        """Open a file.
-
-        Parameters
-        ----------
-        name : str
-        flags, mode : int
-            As for `os.open`.
-
-        Raises
-        ------
-        OSError
-        """
+        """Open a file, as `os.open` does."""
         return cls(os.open(name, flags | os.O_CLOEXEC, mode), name)
 
     def stat(self) -> os.stat_result:
@@ -131,12 +120,7 @@ class File(FileCore):
             return False
 
     def extend(self, offset: int, length: int) -> None:
-        """Extend the file by zeros that have their disk space.
-
-        Raises
-        ------
-        OSError
-        """
+        """Extend the file by zeros that have their disk space."""
         failure = self.lengthen(offset, length)
         if failure == errno.EOPNOTSUPP:
             self.write(bytes(length), offset)
@@ -147,10 +131,6 @@ class File(FileCore):
         """Repeat a pattern over the bytes start ... stop - 1, a whole number of patterns.
 
         Threads share a long range, where the file system lets them write at the same time.
-
-        Raises
-        ------
-        OSError
         """
         piece = pattern * max(1, min(_FILL_BYTES, stop - start) // len(pattern))
 
@@ -166,12 +146,7 @@ class File(FileCore):
             return _seek(fd, 0, os.SEEK_HOLE)
 
     def erase(self, start: int, stop: int) -> None:
-        """Write zeros to the bytes start ... stop - 1, except to holes and where there are zeros.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write zeros to the bytes start ... stop - 1, but to holes and where there are zeros."""
         with self as fd:
             while (start := _seek(fd, start, os.SEEK_DATA)) < stop:
                 end = min(stop, start + _FILL_BYTES, max(start + 1, _seek(fd, start, os.SEEK_HOLE)))
@@ -192,17 +167,7 @@ def _seek(fd: int, offset: int, whence: int) -> int:
 
 
 def close_all(*files: FileCore) -> None:
-    """Close files, all of them.
-
-    Parameters
-    ----------
-    *files : FileCore
-
-    Raises
-    ------
-    OSError
-        The first that a file system gave.
-    """
+    """Close files, all of them; raise the first error that a file system gave."""
     failure = None
     for file in files:
         try:
@@ -220,10 +185,6 @@ def resolve_path(path: Any) -> Path:
     ----------
     path : str or PathLike
         With or without a trailing ``.xmd`` or ``.xta``.
-
-    Returns
-    -------
-    Path
 
     Examples
     --------
@@ -254,36 +215,14 @@ def resolve_path(path: Any) -> Path:
 
 
 def file_names(path: Path) -> tuple[str, str]:
-    """Return the names of the metadata and of the principal array.
-
-    Parameters
-    ----------
-    path : Path
-        Without suffix.
-
-    Returns
-    -------
-    tuple of str
-    """
+    """Return the names of the metadata and of the principal array, for a path without suffix."""
     return f"{path}.xmd", f"{path}.xta"
 
 
 def absolute_names(path: Path) -> tuple[str, str]:
     """Return names of metadata and principal array that hold wherever the process goes.
 
-    Parameters
-    ----------
-    path : Path
-        Without suffix.
-
-    Returns
-    -------
-    tuple of str
-
-    Raises
-    ------
-    MissingError
-        The path is relative to a working folder that is gone.
+    Raise MissingError where the path is relative to a working folder that is gone.
     """
     with family("no folder for '{}'", path):
         metadata, principal = map(os.path.abspath, file_names(path))
@@ -291,56 +230,20 @@ def absolute_names(path: Path) -> tuple[str, str]:
 
 
 def real_name(name: str) -> str:
-    """Return the name that a symbolic link leads to; any other name as it is.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    str
-    """
+    """Return the name that a symbolic link leads to; any other name as it is."""
     return os.path.realpath(name) if os.path.islink(name) else name
 
 
 def fresh_name(name: str, uuid: bytes) -> str:
-    """Return the name under which a file of a pair is made.
-
-    Parameters
-    ----------
-    name : str
-        The name that it will take, as `real_name` gives it.
-    uuid : bytes
-        Of the array.
-
-    Returns
-    -------
-    str
-    """
+    """Return the name under which a file of a pair is made, for the one that `real_name` gives."""
     return f"{name}.{uuid.hex()[:12]}.new"
 
 
 def create_beside(fresh: str, name: str) -> File:
-    """Make a file that will take a name, with the permissions of the file that has it, if any.
+    """Make the file `fresh`, which will take a name, with the permissions of the file that has it.
 
     It takes over owner and group, too, as far as possible.  Nobody else may read it before that.
-
-    Parameters
-    ----------
-    fresh : str
-        Name of the new file.
-    name : str
-        The name that it will take.
-
-    Returns
-    -------
-    File
-
-    Raises
-    ------
-    OSError
-        Its `filename` is the name that the user knows, or the folder that is missing.
+    Errors name what the user knows: the name, or the folder that is missing.
     """
     old, mode = None, 0o666
     if os.path.exists(name):
@@ -376,15 +279,7 @@ def create_beside(fresh: str, name: str) -> File:
 def family(what: str, path: object) -> Iterator[None]:
     """Turn the system's errors into the family's.
 
-    Parameters
-    ----------
-    what : str
-        What was asked, and what to do; ``{}`` where the path belongs.
-    path : str or PathLike
-
-    Raises
-    ------
-    StorageError
+    `what` says what was asked, and what to do; the path belongs in place of ``{}``.
     """
     try:
         yield
@@ -395,19 +290,7 @@ def family(what: str, path: object) -> Iterator[None]:
 
 
 def publish(temporary: str, name: str, overwrite: bool) -> None:
-    """Give a file its name, in one step.
-
-    Parameters
-    ----------
-    temporary, name : str
-    overwrite : bool
-        Take the name from another file.
-
-    Raises
-    ------
-    OSError
-        Without `overwrite` a FileExistsError, where the name is taken.
-    """
+    """Give a file its name, in one step; with `overwrite`, take the name from another file."""
     if overwrite:
         os.replace(temporary, name)
         return
@@ -439,16 +322,7 @@ def _link(name: str, other: str) -> None:
 
 
 def sync_folders(names: Iterable[str]) -> None:
-    """Bring the names of files to the disk, where the file system can be asked to.
-
-    Parameters
-    ----------
-    names : iterable of str
-
-    Raises
-    ------
-    OSError
-    """
+    """Bring the names of files to the disk, where the file system can be asked to."""
     for folder in {os.path.dirname(real_name(name)) for name in names}:
         try:
             fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -468,60 +342,22 @@ def sync_folders(names: Iterable[str]) -> None:
 
 
 def holes_take_space(file: FileCore) -> bool:
-    """Tell whether a load from a hole, through a mapping, takes space, and may find none.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a load from a hole, through a mapping, takes space, and may find none."""
     return file.file_system in _IN_MEMORY
 
 
 def is_remote(file: FileCore) -> bool:
-    """Tell whether a file lies on a file system that other hosts may share.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a file lies on a file system that other hosts may share."""
     return file.file_system in _REMOTE
 
 
 def is_fuse(fd: int) -> bool:
-    """Tell whether a file lies on a file system that a process provides (FUSE).
-
-    Parameters
-    ----------
-    fd : int
-        Open descriptor of the file, or of its place (``O_PATH``).
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a file, or its place, lies on a file system that a process provides (FUSE)."""
     return file_system_of(fd) == _FUSE
 
 
 def shares_blocks(file: FileCore) -> bool:
-    """Tell whether a file shares blocks with another one, as its file system reports.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    bool
-        False where that is unknown.
-    """
+    """Tell whether a file shares blocks with another; False where its file system does not say."""
     import fcntl  # not on every system
 
     start = 0
@@ -545,20 +381,7 @@ def shares_blocks(file: FileCore) -> bool:
 def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     """Choose the engine for a file.
 
-    Parameters
-    ----------
-    asked : {"auto", "mmap", "pread"}
-        "auto" follows ``config.engine``; where that is "auto" too, the file system decides.
-    file : FileCore
-    writable : bool
-
-    Returns
-    -------
-    {"mmap", "pread"}
-
-    Raises
-    ------
-    ArgumentError
+    "auto" follows ``config.engine``; where that is "auto" too, the file system decides.
     """
     check_choice(asked, "engine", ENGINES)
     if asked == "auto":

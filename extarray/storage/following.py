@@ -52,13 +52,7 @@ class Update(NamedTuple):
 
 
 class Follower:
-    """The way in which a pair of files takes up newer states.
-
-    Parameters
-    ----------
-    pair : Pair
-    states : StateReader
-    """
+    """The way in which a pair of files takes up newer states."""
 
     def __init__(self, pair: Pair, states: StateReader) -> None:
         self.pair = pair

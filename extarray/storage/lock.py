@@ -128,10 +128,6 @@ def check_timeout(timeout: Any) -> float | None:
     timeout : float or None
         Any real number, NumPy's too.
 
-    Returns
-    -------
-    float or None
-
     Raises
     ------
     ArgumentError, ArgumentTypeError
@@ -149,50 +145,25 @@ def check_timeout(timeout: Any) -> float | None:
 
 
 def acquire(file: FileCore, path: Path, timeout: float | None) -> None:
-    """Take the lock of a writer that is alone.
+    """Take the lock of a writer that is alone, on an ``.xmd`` that is open for writing.
 
-    Parameters
-    ----------
-    file : FileCore
-        ``.xmd``, open for writing.
-    path : Path
-        For the message.
-    timeout : float or None
-        Seconds to wait; None: for ever.
-
-    Raises
-    ------
-    LockedError
-        A BlockingIOError: still held after `timeout` seconds.
+    Raise LockedError where it is still held after `timeout` seconds; None: wait for ever.
     """
     _take(file, path, fcntl.F_WRLCK, 0, 0, _end(timeout))
 
 
 def join(file: FileCore, path: Path, timeout: float | None) -> int:
-    """Take the locks of a writer among others, and that of commits.
+    """Take the locks of a writer among others, and that of commits; return the slot it has.
 
-    It waits some seconds for the commit of another writer, however short `timeout` is.
-
-    Parameters
-    ----------
-    file : FileCore
-        ``.xmd``, open for writing.
-    path : Path
-        For the message.
-    timeout : float or None
-        Seconds to wait for a writer that is alone, or for a slot; None: for ever.
-
-    Returns
-    -------
-    int
-        The slot by which the others see that this writer lives.
+    It waits some seconds for the commit of another writer, however short `timeout` is: that is for
+    a writer that is alone, or for a slot.  By the slot the others see that this writer lives.
 
     Raises
     ------
     LockedError
-        A BlockingIOError: still held after `timeout` seconds.
+        Still held after `timeout` seconds.
     StorageError
-        An OSError: this system cannot lock ranges for an open file.
+        This system cannot lock ranges for an open file.
     """
     if not limits.has_range_locks:
         raise StorageError(
@@ -260,12 +231,7 @@ def _attempts(end: float | None) -> Iterator[None]:
 
 
 def release(file: FileCore) -> None:
-    """Drop a writer's locks, for every duplicate of the descriptor (also a forked child's).
-
-    Parameters
-    ----------
-    file : FileCore
-    """
+    """Drop a writer's locks, for every duplicate of the descriptor (also a forked child's)."""
     _try(file, fcntl.F_UNLCK)
 
 
@@ -273,100 +239,42 @@ def release(file: FileCore) -> None:
 
 
 def begin_commit(file: FileCore) -> None:
-    """Wait until no other of the writers commits, and keep them from it.
-
-    Parameters
-    ----------
-    file : FileCore
-    """
+    """Wait until no other of the writers commits, and keep them from it."""
     _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _COMMIT, 1)
 
 
 def end_commit(file: FileCore) -> None:
-    """Let the others commit.
-
-    Parameters
-    ----------
-    file : FileCore
-    """
+    """Let the others commit."""
     _drop(file, _COMMIT)
 
 
 def is_alive(file: FileCore, slot: int) -> bool:
-    """Tell whether a slot is that of another writer, which is alive.
-
-    Parameters
-    ----------
-    file : FileCore
-    slot : int
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a slot is that of another writer, which is alive."""
     return _obstacle(file, fcntl.F_RDLCK, _SLOTS + slot) != fcntl.F_UNLCK
 
 
 def anyone_is_alive(file: FileCore) -> bool:
-    """Tell whether another writer is alive.
-
-    Parameters
-    ----------
-    file : FileCore
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether another writer is alive."""
     return _obstacle(file, fcntl.F_RDLCK, _SLOTS, WRITER_SLOTS) != fcntl.F_UNLCK
 
 
 def begin_turn(file: FileCore, ticket: int) -> None:
-    """Make those that come after a ticket wait.
-
-    Parameters
-    ----------
-    file : FileCore
-    ticket : int
-        One that was given to nobody else.
-    """
+    """Make those that come after a ticket wait; nobody else was given this one."""
     _call(file, fcntl.F_OFD_SETLKW, fcntl.F_WRLCK, _TURNS + ticket, 1)
 
 
 def end_turn(file: FileCore, ticket: int) -> None:
-    """Let those that wait for a ticket go on.
-
-    Parameters
-    ----------
-    file : FileCore
-    ticket : int
-    """
+    """Let those that wait for a ticket go on."""
     _drop(file, _TURNS + ticket)
 
 
 def has_turn(file: FileCore, ticket: int) -> bool:
-    """Tell whether the holder of a ticket, another writer, is alive and has not ended its turn.
-
-    Parameters
-    ----------
-    file : FileCore
-    ticket : int
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the holder of a ticket, another writer, is alive and has not ended its turn."""
     return _obstacle(file, fcntl.F_RDLCK, _TURNS + ticket) != fcntl.F_UNLCK
 
 
 def wait_turn(file: FileCore, ticket: int) -> None:
-    """Wait until the holder of a ticket has ended its turn, or died.
-
-    Parameters
-    ----------
-    file : FileCore
-    ticket : int
-    """
+    """Wait until the holder of a ticket has ended its turn, or died."""
     # Those that wait do not exclude each other, and nobody will want to write here again; so it
     # does not matter either if an interrupt leaves the lock.
     _call(file, fcntl.F_OFD_SETLKW, fcntl.F_RDLCK, _TURNS + ticket, 1)
@@ -378,17 +286,7 @@ def wait_turn(file: FileCore, ticket: int) -> None:
 
 @contextlib.contextmanager
 def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
-    """Keep others from some chunks during a with statement; wait for whoever has them.
-
-    Parameters
-    ----------
-    file : FileCore
-        ``.xta``, open for writing.
-    address : int
-        Of the first chunk.
-    count : int
-        Chunks that follow each other in the file.
-    """
+    """Keep others from chunks that follow each other in ``.xta``; wait for whoever has them."""
     start = _CHUNKS + address
     try:
         if limits.has_range_locks:
@@ -408,28 +306,16 @@ def holding(file: FileCore, address: int, count: int) -> Iterator[None]:
 
 
 def note_holder(file: FileCore, header: Header, held: bool) -> None:
-    """Leave a note in ``.xmd`` that tells who holds the lock; for messages only.
+    """Leave a note in ``.xmd`` that tells who holds the lock, or clear it; for messages only.
 
-    Parameters
-    ----------
-    file : FileCore
-        ``.xmd``, open for writing.
-    header : Header
-        Its own: the one in the file may be damaged by now, and the place that it tells anything.
-    held : bool
-        False: clear the note.
+    The header is that of the array: the one in the file may be damaged by now.
     """
     note = _own_note() if held else b""
     file.write(note.ljust(HOLDER_BYTES, b"\0"), header.holder_offset)
 
 
 def own_host() -> str:
-    """Return the name of this host.
-
-    Returns
-    -------
-    str
-    """
+    """Return the name of this host."""
     name: str = _later.gethostname()
     return name
 
@@ -541,25 +427,10 @@ def _processes(found: list[tuple[int, str]]) -> str:
 
 
 def can_tell() -> bool:
-    """Tell whether the system can say that somebody holds a lock.
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether the system can say that somebody holds a lock."""
     return limits.has_range_locks
 
 
 def is_held(file: FileCore) -> bool:
-    """Tell whether a writer holds the lock, without taking it; False if the system cannot tell.
-
-    Parameters
-    ----------
-    file : FileCore
-        ``.xmd``.
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether a writer holds the lock, without taking it; False if the system cannot tell."""
     return limits.has_range_locks and _obstacle(file, fcntl.F_WRLCK, 0, 0) != fcntl.F_UNLCK

@@ -167,12 +167,7 @@ class MemoryStore:
 
 
 class MemoryShare:
-    """The share of an array in memory in a commit of several; see `GroupShare`.
-
-    Parameters
-    ----------
-    store : MemoryStore
-    """
+    """The share of an array in memory in a commit of several; see `GroupShare`."""
 
     changed = None  # nothing has to count on a disk
 

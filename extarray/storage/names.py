@@ -114,20 +114,7 @@ class Publication:
 def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
     """Open ``.xta``, even where its creator did not get to give it its name.
 
-    Parameters
-    ----------
-    names : sequence of str
-    uuid : bytes
-    flags : int
-        As for `os.open`.  Whoever may write gives it the name.
-
-    Returns
-    -------
-    File
-
-    Raises
-    ------
-    OSError
+    Whoever may write, by the flags for `os.open`, gives it the name.
     """
     metadata, name = names
     fresh = fresh_name(real_name(name), uuid)
@@ -157,18 +144,7 @@ def move_pair(
 ) -> None:
     """Give an open pair other names, in the steps in which a new one takes its first.
 
-    Parameters
-    ----------
-    files : (File, File)
-    before, names : sequence of str
-    uuid : bytes
-    overwrite : bool
-        Take the names from another pair.
-
-    Raises
-    ------
-    OSError
-        The pair has its old names.
+    With `overwrite` it takes them from another pair.  On an error it has its old names.
     """
     metadata, data = files
     fresh = fresh_name(names[1], uuid)
@@ -200,17 +176,7 @@ def _rename(file: File, name: str, other: str, overwrite: bool) -> None:
 
 
 def remove_pair(names: Sequence[str], uuid: bytes) -> None:
-    """Remove the files; the metadata first, so that nothing is left that opens.
-
-    Parameters
-    ----------
-    names : sequence of str
-    uuid : bytes
-
-    Raises
-    ------
-    OSError
-    """
+    """Remove the files; the metadata first, so that nothing is left that opens."""
     metadata, data = map(real_name, names)
     for name in (metadata, data, fresh_name(data, uuid)):
         with contextlib.suppress(FileNotFoundError):
@@ -239,16 +205,7 @@ def what_is_there(path: Path) -> str:
 def left_overs(names: tuple[str, str], header: Header | None) -> list[Problem]:
     """Find the files that creations, and `rechunk`, have left beside a pair.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of ``.xmd`` and ``.xta``.
-    header : Header or None
-        The array's: what was made as a part of it is not left over.
-
-    Returns
-    -------
-    list of Problem
+    Whatever was made as a part of the header's array is not left over.
     """
     what = "left by a creation that was interrupted, or is under way"
     remedy = "the next open for writing, or extarray check --repair, removes it"
@@ -296,19 +253,7 @@ def _is_file(name: str, other: str) -> bool:
 
 
 def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str]:
-    """Remove what creations have left that nobody is at work on; return what was done.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of ``.xmd`` and ``.xta``.
-    header : Header or None
-        As for `left_overs`.
-
-    Returns
-    -------
-    list of str
-    """
+    """Remove what creations have left that nobody is at work on; return what was done."""
     done = []
     # The data before the metadata, whose lock tells of both.
     for name in reversed(_unnamed(names, header)):
@@ -323,13 +268,7 @@ def remove_left_overs(names: tuple[str, str], header: Header | None) -> list[str
 
 
 def remove_seldom(names: tuple[str, str], header: Header) -> None:
-    """Remove what creations have left, unless that was tried in the same folder not long ago.
-
-    Parameters
-    ----------
-    names, header
-        As for `remove_left_overs`.
-    """
+    """Remove what creations have left, unless that was tried in the same folder not long ago."""
     folder = os.path.dirname(os.path.abspath(names[0]))
     begun = time.monotonic()
     if begun >= _next_looks.get(folder, begun):

@@ -26,11 +26,6 @@ LONGEST_HOLE_AHEAD = 1 << 30
 class Allocator:
     """The space that the writer of a pair of files gives to chunks, and takes back.
 
-    Parameters
-    ----------
-    pair : Pair
-    commits : Committer
-
     Attributes
     ----------
     length : int

@@ -110,10 +110,6 @@ class WholeState(NamedTuple):
 class StateReader:
     """The states that a pair of files, or its metadata alone, has.
 
-    Parameters
-    ----------
-    pair : Pair
-
     Attributes
     ----------
     fault : FormatError or None
@@ -419,25 +415,7 @@ def read_records(
 ) -> tuple[Log, list[int]]:
     """Read records first ... stop - 1 of the growth log, and the extents up to them.
 
-    Parameters
-    ----------
-    file : File
-        ``.xmd``.
-    header : Header
-    known : sequence of int
-        Offsets of the extents that need no reading; empty: none.
-    first, stop : int
-
-    Returns
-    -------
-    log : tuple of ndarray
-        Axes, sides and grids.
-    extents : list of int
-
-    Raises
-    ------
-    CorruptError
-        Less of the log is whole.
+    Of the `known` extents none needs reading.  Raise CorruptError where less of the log is whole.
     """
     uuid, size = header.uuid, record_bytes(header.ndim)
     length = file.length
@@ -477,30 +455,9 @@ def read_records(
 def append_records(
     file: File, header: Header, known: Sequence[int], axial: Axial, first: int, end: int
 ) -> tuple[list[int], int]:
-    """Write the records of segments first, first + 1, ...
+    """Write the records of segments first, first + 1, ...; return the extents, and where they end.
 
-    Parameters
-    ----------
-    file : File
-        ``.xmd``.
-    header : Header
-    known : sequence of int
-        Offsets of the extents.
-    axial : Axial
-        Axial vectors with the segments.
-    first : int
-    end : int
-        Where free space begins.
-
-    Returns
-    -------
-    extents : list of int
-    end : int
-        Both as they are then; they count when a superblock says so.
-
-    Raises
-    ------
-    OSError
+    Free space begins at `end`.  Nothing of this counts before a superblock says so.
     """
     extents = list(known)
     uuid, size = header.uuid, record_bytes(header.ndim)

@@ -58,15 +58,6 @@ class Held:
 def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:
     """Return the parts of runs of bytes that lie outside another run.
 
-    Parameters
-    ----------
-    runs : list of (int, int)
-    start, stop : int
-
-    Returns
-    -------
-    list of (int, int)
-
     Examples
     --------
     >>> without([(0, 10), (20, 30)], 4, 25)
