@@ -19,6 +19,8 @@ _Out = TypeVar("_Out", bound=NDArray[Any])
 _Entry: TypeAlias = SupportsIndex | slice | EllipsisType | ArrayLike | None
 _Selection: TypeAlias = _Entry | tuple[_Entry, ...]
 
+def check_destination(out: object, order: object) -> int: ...
+
 class ArrayCore(Transfers):
     def __getitem__(self, key: _Selection, /) -> Any: ...
 

@@ -78,6 +78,15 @@ cdef enum:
     ITEM_ROOM = 64              # bytes of an element that fit on the stack
 
 
+cpdef int check_destination(out, order) except -1:
+    """Check where a read is to put its result: in an array, or a new one in the order C or F."""
+    if order not in ("C", "F"):
+        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
+    if out is not None and not isinstance(out, cnp.ndarray):
+        raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    return 0
+
+
 # As NumPy's arrays from 2.5 on: `match a: case [first, *rest]` takes it for a sequence.
 @cython.collection_type("sequence")
 cdef class ArrayCore(Transfers):
@@ -218,10 +227,7 @@ cdef class ArrayCore(Transfers):
         >>> a.read(order="F").flags.f_contiguous
         True
         """
-        if order not in ("C", "F"):
-            raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
-        if out is not None and not isinstance(out, cnp.ndarray):
-            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        check_destination(out, order)
         return self._read(selection, out, order, False)
 
     def write(self, selection, values):

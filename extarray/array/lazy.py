@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from extarray._core._array import check_destination
 from extarray.array.copies import Late
 from extarray.common.errors import (
     ArgumentError,
-    ArgumentTypeError,
     BoundsError,
     MissingError,
     ReadOnlyError,
@@ -373,10 +373,7 @@ class LazyView(Late):
         >>> xa.from_array([[1, 2], [3, 4]]).lazy[...].T.read(0)
         array([1, 3])
         """
-        if order not in ("C", "F"):
-            raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
-        if out is not None and not isinstance(out, np.ndarray):
-            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        check_destination(out, order)
         return read_index(self._held(), selection, out, order)
 
     def write(self, selection: Any, values: Any) -> None:

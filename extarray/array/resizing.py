@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from extarray.grid.bounds import Index
     from extarray.storage.store import Store
 
-    Box = tuple[Index, Index]
+    Corners = tuple[Index, Index]  # of a box: the first indices, and those behind the last
     Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # the last is not one of a run
 
 __all__ = [
@@ -358,13 +358,13 @@ def give_back_chunks(array: Resizable, change: Change) -> None:
         give_back_freed(array)
 
 
-def _addresses(array: Resizable, boxes: Iterable[Box]) -> Iterator[Runs]:
+def _addresses(array: Resizable, boxes: Iterable[Corners]) -> Iterator[Runs]:
     """Runs of addresses, many at a time, that boxes of chunks take."""
     return itertools.chain.from_iterable(runs_together(array.axial, *box) for box in boxes)
 
 
 def _addresses_around(
-    array: Resizable, boxes: Iterable[Box], needed: Box, far: bool = True
+    array: Resizable, boxes: Iterable[Corners], needed: Corners, far: bool = True
 ) -> Iterator[Runs]:
     """Runs of addresses, many at a time, that boxes of chunks take of which none is needed.
 
@@ -384,7 +384,7 @@ def _addresses_around(
         yield from runs_together(axial, *box)
 
 
-def _widened(array: Resizable, box: Box, needed: Box) -> Box:
+def _widened(array: Resizable, box: Corners, needed: Corners) -> Corners:
     """A box around one of which no chunk is needed, with all indices of every axis but one."""
     (first, last), k = box, array.ndim
     apart = (j for j in range(k) if last[j] <= needed[0][j] or needed[1][j] <= first[j])
@@ -395,7 +395,9 @@ def _widened(array: Resizable, box: Box, needed: Box) -> Box:
     )
 
 
-def _addresses_with_pages(array: Resizable, boxes: Iterable[Box], needed: Box) -> Iterator[Runs]:
+def _addresses_with_pages(
+    array: Resizable, boxes: Iterable[Corners], needed: Corners
+) -> Iterator[Runs]:
     """Runs of addresses around boxes of chunks, but those too small for a page.
 
     Those lie between chunks that are needed, and may be very many.
@@ -425,7 +427,7 @@ def give_back_freed(array: Resizable) -> None:
         store.punch(runs)
 
 
-def _with_unneeded(array: Resizable, start: int, stop: int, needed: Box) -> tuple[int, int]:
+def _with_unneeded(array: Resizable, start: int, stop: int, needed: Corners) -> tuple[int, int]:
     """Bytes to give back, and what is around them, up to the next chunk that is needed.
 
     The system gives back whole pages, and in the cache of a file it may have made many out of a
@@ -455,13 +457,13 @@ def _with_unneeded(array: Resizable, start: int, stop: int, needed: Box) -> tupl
     return low, high
 
 
-def _those_in(array: Resizable, box: Box, first: int, stop: int) -> NDArray[np.int64]:
+def _those_in(array: Resizable, box: Corners, first: int, stop: int) -> NDArray[np.int64]:
     """Return those of the chunks first ... stop - 1 that lie in a box."""
     addresses = np.arange(first, stop)
     return addresses[_are_in(array, box, addresses)]
 
 
-def _are_in(array: Resizable, box: Box, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _are_in(array: Resizable, box: Corners, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which chunks lie in a box."""
     indices = array.axial.indices(addresses)
     inside: NDArray[np.bool_] = np.all((indices >= box[0]) & (indices < box[1]), axis=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from extarray._core._array import check_destination
 from extarray.common.errors import (
     ArgumentTypeError,
     CastingError,
@@ -445,8 +446,7 @@ class OneSidedAccess:
 
     def _as_out(self, out: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """Check where to read to."""
-        if not isinstance(out, np.ndarray):
-            raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+        check_destination(out, "C")
         if out.shape != shape:
             raise ShapeError(f"out has shape {out.shape}, the selection {shape}")
         if not out.flags.writeable:

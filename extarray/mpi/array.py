@@ -26,7 +26,13 @@ from extarray.grid.chunking import check_shape
 from extarray.grid.policy import encode_policy
 from extarray.mpi.parallel_io import ParallelIO
 from extarray.mpi.rank_io import extents_together
-from extarray.mpi.replica import Growth, News, ReplicaStore, growth_since, news_since
+from extarray.mpi.replica import (
+    NewSegments,
+    ReplicaStore,
+    StateUpdate,
+    segments_since,
+    update_since,
+)
 from extarray.mpi.runtime import agreed, is_agreed, leave_together, portable, received
 from extarray.mpi.zones import shifted
 
@@ -50,14 +56,14 @@ __all__ = ["ParallelArray", "resize_in_order"]
 class _Allocation(NamedTuple):
     """The room of a growth, before its data are written and it is committed."""
 
-    growth: Growth
+    segments: NewSegments
     data_bytes: int
 
 
 class _Outcome(NamedTuple):
     """The outcome of a change on rank 0, and what is committed then."""
 
-    news: News
+    update: StateUpdate
     error: bytes | None
 
 
@@ -522,8 +528,8 @@ class ParallelArray(ParallelIO):
         finally:
             # Also after an error: an interrupt may have come when all was done.
             known = self._known if self.axial is axial else 0  # other axes, all is new
-            news = news_since(store, self.axial, known, attrs)
-            self._agreement.tell(_Outcome(news, error))
+            update = update_since(store, self.axial, known, attrs)
+            self._agreement.tell(_Outcome(update, error))
             self._follow_axes()
 
     def _follow(self, replica: ReplicaStore, fill: Callable[[], Transfer] | None) -> None:
@@ -536,16 +542,16 @@ class ParallelArray(ParallelIO):
                 self._fill_together(message, fill)
             finally:
                 message = self._agreement.tell()
-                self._take(replica, message.news, mark)
+                self._take(replica, message.update, mark)
         else:
-            self._take(replica, message.news, mark)
+            self._take(replica, message.update, mark)
         if message.error is not None:
             raise received(message.error, 0, self.comm)
 
-    def _take(self, replica: ReplicaStore, news: News, mark: Any) -> None:
+    def _take(self, replica: ReplicaStore, update: StateUpdate, mark: Any) -> None:
         """Take up what rank 0 has committed."""
         roll_back(self.axial, mark)
-        replica.take(news)
+        replica.take(update)
         together.show_state(self, replica.axial)
         self._follow_axes()
 
@@ -557,8 +563,8 @@ class ParallelArray(ParallelIO):
 
     def _fill_parts(self, fill: Callable[[], Transfer]) -> None:
         # On rank 0, in the middle of an append: room is made, and nothing is committed.
-        growth = growth_since(self.axial, self._known)
-        allocation = _Allocation(growth, self.axial.size * self.chunk_bytes)
+        segments = segments_since(self.axial, self._known)
+        allocation = _Allocation(segments, self.axial.size * self.chunk_bytes)
         self._agreement.tell(allocation)
         self._fill_together(allocation, fill)
 
@@ -567,7 +573,7 @@ class ParallelArray(ParallelIO):
 
         def plan() -> Transfer:
             if self._replica is not None:
-                allocation.growth.replay(self.axial)
+                allocation.segments.replay(self.axial)
                 self._replica.now.cover(allocation.data_bytes)
                 together.take_room(self)
             return fill()

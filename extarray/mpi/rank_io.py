@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
+from extarray._core._array import check_destination
 from extarray.array.array import ExtArray
 from extarray.array.growth import write_values
 from extarray.array.together import check_out, grown_at_start, values_of
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
+from extarray.common.errors import ShapeError
 from extarray.common.limits import limits
 from extarray.grid.chunking import grain
 from extarray.grid.tiles import tiles
@@ -293,10 +294,7 @@ def _parsed_read(
 
     Returns the query, names where it is a list of fields, and whether `out` overlaps the array.
     """
-    if order not in ("C", "F"):
-        raise ArgumentError(f"order {order!r} is not possible for a result; use 'C' or 'F'")
-    if out is not None and not isinstance(out, np.ndarray):
-        raise ArgumentTypeError(f"out must be a NumPy array, not {type(out).__name__}")
+    check_destination(out, order)
     query, fields = _parsed(array, selection)
     if out is None:
         return query, fields, False

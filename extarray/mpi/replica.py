@@ -1,7 +1,7 @@
 """Replicas: what the ranks that do not commit have of the store.
 
 Rank 0 has the store: the lock, the metadata, and the file of the chunks.  The others have the file
-of the chunks, and follow the metadata by what rank 0 sends: `News`.
+of the chunks, and follow the metadata by what rank 0 sends: `StateUpdate`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Growth",
-    "News",
+    "NewSegments",
     "OpenPair",
     "ReplicaStore",
-    "growth_since",
-    "has_news",
-    "news_since",
+    "StateUpdate",
+    "is_behind",
     "pair_of",
+    "segments_since",
+    "update_since",
 ]
 
 # Axes, sides and grids of segments.
 _Columns = tuple["NDArray[np.uint8]", "NDArray[np.uint8]", "NDArray[np.int64]"]
 
 
-class Growth(NamedTuple):
+class NewSegments(NamedTuple):
     """The segments that axial vectors have gained, and what these are then.
 
     Attributes
@@ -75,37 +75,37 @@ class Growth(NamedTuple):
         return axes, sides, grids.reshape(len(self.records), ndim)
 
 
-def growth_since(axial: Axial, segments: int) -> Growth:
+def segments_since(axial: Axial, segments: int) -> NewSegments:
     """Return what axial vectors have gained since they had so many segments."""
     records = [record_at(axial, n) for n in range(segments, axial.segments)]
-    return Growth(tuple(records), axial.grid)
+    return NewSegments(tuple(records), axial.grid)
 
 
-class News(NamedTuple):
+class StateUpdate(NamedTuple):
     """A committed state, for those who know an older one.
 
     Attributes
     ----------
     state : bytes
         The superblock.
-    growth : Growth
+    segments : NewSegments
     attrs : str or None
         The attributes as a JSON text, where they are new.
     header : bytes or None
-        Where there are other axes than before; `growth` is then all that there was.
+        Where there are other axes than before; `segments` are then all that there are.
     cuts : int
         Cuts that were made before, as the file counts them, at least.
     """
 
     state: bytes
-    growth: Growth
+    segments: NewSegments
     attrs: str | None
     header: bytes | None
     cuts: int
 
 
-def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> News:
-    """Return the news for those who have so many segments of these axes, and these attributes.
+def update_since(store: FileStore, axial: Axial, segments: int, attrs: str | None) -> StateUpdate:
+    """Return what is new for those who have so many segments of these axes, and these attributes.
 
     Parameters
     ----------
@@ -113,9 +113,9 @@ def news_since(store: FileStore, axial: Axial, segments: int, attrs: str | None)
         0: none, and no axes either.
     """
     now = store.now
-    return News(
+    return StateUpdate(
         encode_superblock(now.state),
-        growth_since(axial, segments),
+        segments_since(axial, segments),
         None if now.attrs == attrs else now.attrs,
         None if segments else encode_header(now.header),
         now.cuts_known,
@@ -184,7 +184,7 @@ class OpenPair(NamedTuple):
     verify : str
     n_stored : int or None
         Chunks that can be verified; None: none can.
-    news : News
+    update : StateUpdate
     """
 
     path: str
@@ -194,7 +194,7 @@ class OpenPair(NamedTuple):
     is_durable: bool
     verify: str
     n_stored: int | None
-    news: News
+    update: StateUpdate
 
 
 def pair_of(store: FileStore, axial: Axial) -> OpenPair:
@@ -208,12 +208,17 @@ def pair_of(store: FileStore, axial: Axial) -> OpenPair:
         now.is_durable,
         now.verify,
         None if now.trust is None else LIMIT if now.mode == "r" else axial.size,
-        news_since(store, axial, 0, None),
+        update_since(store, axial, 0, None),
     )
 
 
 class ReplicaStore(FileStore):
-    """The store of a rank that commits nothing: no lock, and nothing of the metadata but news.
+    """The store of a rank that commits nothing: no lock, and of the metadata only updates.
+
+    It is a `FileStore` because its chunks are those of any pair of files: views, epochs, cuts and
+    `Committer.sync_elements` are the same parts, which a parallel array calls on whichever rank it
+    is.  It differs in where its state comes from, and in how it ends.  A store that held the parts
+    would only hand on all of their operations.
 
     Parameters
     ----------
@@ -233,7 +238,7 @@ class ReplicaStore(FileStore):
         pair.is_durable = opened.is_durable
         pair.attrs = "{}"
         pair.verify = opened.verify
-        self._take_header(opened.news)
+        self._take_header(opened.update)
         writable = pair.mode == "r+"
         if opened.n_stored is not None:
             pair.trust = Trust(opened.n_stored)
@@ -254,32 +259,32 @@ class ReplicaStore(FileStore):
                 )
             pair.engine = choose_engine(engine, pair.data, writable)
             pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
-            self._take_state(opened.news)
+            self._take_state(opened.update)
         except BaseException:
             pair.close()
             raise
 
-    def take(self, news: News) -> None:
+    def take(self, update: StateUpdate) -> None:
         """Take up what rank 0 has committed.
 
         Parameters
         ----------
-        news : News
+        update : StateUpdate
             `axial` are other ones then, if the array has other axes.
         """
-        if news.header is None:
-            news.growth.replay(self.axial)
+        if update.header is None:
+            update.segments.replay(self.axial)
         else:
-            self._take_header(news)
-        self._take_state(news)
+            self._take_header(update)
+        self._take_state(update)
 
-    def _take_header(self, news: News) -> None:
-        assert news.header is not None
-        header = self.now.header = decode_header(news.header)
+    def _take_header(self, update: StateUpdate) -> None:
+        assert update.header is not None
+        header = self.now.header = decode_header(update.header)
         if self._rank_sums is not None:
             self._rank_sums.take(header)
-        growth = news.growth
-        self.axial = replay_log(Axial, *growth.columns(header.ndim), growth.grid)
+        segments = update.segments
+        self.axial = replay_log(Axial, *segments.columns(header.ndim), segments.grid)
 
     def watch_file(self) -> None:
         """Open what tells of cuts that a writer outside makes, and of checksums.
@@ -300,15 +305,15 @@ class ReplicaStore(FileStore):
                 raise PartnerError(f"'{pair.path}' was overwritten or has changed; open it again")
             pair.watch_cuts()
 
-    def _take_state(self, news: News) -> None:
+    def _take_state(self, update: StateUpdate) -> None:
         pair = self.now
-        state = decode_superblock(news.state, pair.header.ndim)
+        state = decode_superblock(update.state, pair.header.ndim)
         assert state is not None
         pair.state = state
         pair.unclean = state.unclean
-        pair.cuts_known = news.cuts
-        if news.attrs is not None:
-            pair.attrs = news.attrs
+        pair.cuts_known = update.cuts
+        if update.attrs is not None:
+            pair.attrs = update.attrs
         self.now.cover(state.data_bytes)
 
     @property
@@ -323,10 +328,11 @@ class ReplicaStore(FileStore):
             self._rank_sums.close()
 
 
-def has_news(array: Any) -> bool:
-    """Tell whether a parallel array may have something to take up, as far as this rank can see.
+def is_behind(array: Any) -> bool:
+    """Tell whether a parallel array may be behind its files, as far as this rank can see.
 
-    Only rank 0 looks.
+    Only rank 0 looks, and takes up nothing.  A collective call that has a step of its own asks in
+    that step, and is spared those of `ParallelArray.refresh` where there is nothing to take up.
     """
     store = array._pair
     if array._replica is not None or store.now.mode != "r":

@@ -9,7 +9,7 @@ from extarray import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.array.resizing import count
 from extarray.common.arguments import as_axis, as_ints
 from extarray.mpi.array import resize_in_order
-from extarray.mpi.replica import has_news
+from extarray.mpi.replica import is_behind
 from extarray.pexta.diskarrays import Mode, check_open
 from extarray.pexta.requests import Request
 from extarray.pexta.session import current
@@ -141,7 +141,7 @@ def take_up_growth(d_a: Any, reads: bool) -> None:
     with session.agreement.step() as step:
         array = check_open(d_a, "read")
         step.arguments = f"read {d_a.filename!r}"
-        step.numbers[0] = int(has_news(array))
+        step.numbers[0] = int(is_behind(array))
     if step.numbers[0]:
         array.refresh()
 
